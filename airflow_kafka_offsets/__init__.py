@@ -24,6 +24,7 @@ _EXPORTS = {
     "KafkaOffsetsTrigger": "airflow_kafka_offsets.triggers.event",
     "KafkaVerdictTrigger": "airflow_kafka_offsets.triggers.event",
     "StoreAddress": "airflow_kafka_offsets.core.store_address",
+    "Registry": "airflow_kafka_offsets.core.schemas",
 }
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "KafkaVerdictTrigger",
     "PlanWindowOperator",
     "PlanBacklogOperator",
+    "Registry",
     "StoreAddress",
     "WindowCommittedSensor",
     "replay_params",

@@ -19,6 +19,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.overview import Overview
 from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.schemas import Frozen
 
 Document = dict[str, Any]
 
@@ -103,6 +104,14 @@ def window_detail(row: WindowRow, attempts: Sequence[Attempt]) -> Document:
         "ranges": ranges_document(window.ranges),
         "lost": ranges_document(window.lost),
         "history": [attempt_document(attempt, number) for number, attempt in enumerate(attempts, 1)],
+    }
+
+
+def schemas_document(frozen: Frozen) -> Document:
+    """Return the schemas that are frozen with a window: for each subject the kind, the latest id and all ids; None: it was not there."""
+    return {
+        name: {"kind": subject.kind, "latest": subject.latest, "ids": sorted(subject.schemas)} if subject else None
+        for name, subject in frozen.items()
     }
 
 

@@ -20,6 +20,7 @@ from airflow_kafka_offsets.core.place.place import PlaceOffsets
 from airflow_kafka_offsets.core.plan.overview import Outline, Overview, WindowLine
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
 from airflow_kafka_offsets.core.plan.pruning import Pruned
+from airflow_kafka_offsets.core.schemas import Frozen, Subject
 from airflow_kafka_offsets.core.store.guarantees import Guarantees
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Draft, Excerpt, Held, Lane, Outcome, Standing, State, Window
@@ -125,6 +126,19 @@ class OffsetStore(Protocol):
             StoreLimitError: too many partitions for one atomic write; nothing was written.
             ConcurrentChangeError: others kept writing at the same moment; nothing was written, ask again.
         """
+        ...
+
+
+class SchemaRegistry(Protocol):
+    """What has the schemas of topics.
+
+    Raises:
+        RegistryUnavailableError: it did not answer within its time-out.
+        RegistryRefusedError: it said no, or what answers is no registry.
+    """
+
+    def subject(self, name: str) -> Subject | None:
+        """Return all schemas of a subject; None: there is no such subject."""
         ...
 
 
@@ -237,6 +251,22 @@ class Ledger(Protocol):
 
         Raises:
             ConcurrentChangeError: the group is no longer at this version, or see `hold`.
+        """
+        ...
+
+    def keep_schemas(self, frozen: Frozen) -> int:
+        """Keep schemas for windows, each text once, and return the number under which they are kept; equal ones have one number."""
+        ...
+
+    def schemas(self, number: int) -> Frozen:
+        """Return the schemas that are kept under a number."""
+        ...
+
+    def freeze(self, window: Window, number: int) -> None:
+        """Freeze schemas with a window, in place of those that it has.
+
+        Raises:
+            ConcurrentChangeError: it no longer has those.
         """
         ...
 

@@ -532,6 +532,11 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             _SPARK_HOME,
             _TO_FOLDER,
             argument(
+                "--avro",
+                action="store_true",
+                help="in place of the connector, the jars of Spark's Avro, which launches need for a group with a schema registry",
+            ),
+            argument(
                 "--submit-args",
                 metavar="TEXT",
                 help="more options for spark-submit, for example '--repositories URL' if Spark's own settings name no mirror",

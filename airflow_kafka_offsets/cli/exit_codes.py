@@ -11,6 +11,7 @@ from airflow_kafka_offsets.core.errors import (
     KafkaAnswerError,
     KafkaOffsetsError,
     LedgerError,
+    RegistryError,
     StoreAnswerError,
     StoreBehindError,
 )
@@ -46,7 +47,9 @@ def code_of(error: KafkaOffsetsError) -> ExitCode:
     match error:
         case BadInputError():
             return ExitCode.USAGE
-        case KafkaAnswerError() | LedgerError() | StoreAnswerError() | StoreBehindError() | ConnectorUnavailableError():
+        case KafkaAnswerError() | LedgerError() | StoreAnswerError() | StoreBehindError():
+            return ExitCode.UNAVAILABLE
+        case RegistryError() | ConnectorUnavailableError():
             return ExitCode.UNAVAILABLE
         case ConfirmationError():
             return ExitCode.UNCONFIRMED

@@ -1,4 +1,4 @@
-"""``kafka-offsets jars``: Spark's Kafka connector, before a launch needs it."""
+"""``kafka-offsets jars``: Spark's Kafka connector, or Spark's Avro, before a launch needs it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.core.errors import BadInputError, counted, short
+from airflow_kafka_offsets.spark.connector import AVRO, KAFKA, avro_of
 from airflow_kafka_offsets.spark.parent import dying_with_parent
 from airflow_kafka_offsets.wiring.machine.cache import cache_folder
 from airflow_kafka_offsets.wiring.machine.connector import Fetching, LocalSpark, jars_in, local_spark, spark_at
@@ -17,26 +18,28 @@ from airflow_kafka_offsets.wiring.machine.connector import Fetching, LocalSpark,
 def jars(args: Namespace) -> Answer:
     """Find the jars, or fetch them."""
     spark = spark_of(args.spark_home)
-    known = {"spark_home": str(spark.home), "spark_version": spark.build.version, "coordinates": spark.build.connector}
-    if spark.build.has_connector:
+    connector = spark.build.connector
+    artifact, what, package = (AVRO, "Avro", avro_of(connector)) if args.avro else (KAFKA, "Kafka connector", connector)
+    known = {"spark_home": str(spark.home), "spark_version": spark.build.version, "coordinates": package}
+    if spark.build.has(artifact):
         return Answer(
             {**known, "in_spark": True, "fetched": False, "folder": None, "jars": []},
-            lambda: f"Spark {spark.build.version} in {spark.home} has its Kafka connector: nothing has to be fetched.",
+            lambda: f"Spark {spark.build.version} in {spark.home} has its {what}: nothing has to be fetched.",
         )
     how = Fetching(
         spark.home,
-        spark.build.connector,
+        package,
         _words(args.submit_args or ""),
         spark.environment,
         before_exec=dying_with_parent(),
     )
     found, is_fetched = jars_in(args.to or cache_folder(), how)
     folder, names = found[0].parent, [jar.name for jar in found]
-    what = "Fetched" if is_fetched else "Already there"
+    done = "Fetched" if is_fetched else "Already there"
     size = counted(len(names), "jar")
     return Answer(
         {**known, "in_spark": False, "fetched": is_fetched, "folder": str(folder), "jars": names},
-        lambda: "\n".join([f"{what}: {spark.build.connector}, {size} in {folder}", *names]),
+        lambda: "\n".join([f"{done}: {package}, {size} in {folder}", *names]),
     )
 
 

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from airflow_kafka_offsets.cli.places import open_ledger
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, table, time
-from airflow_kafka_offsets.core.errors import BadInputError, counted
+from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
+from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.plan.request import parse_windows
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
-from airflow_kafka_offsets.documents import Document, window_detail, window_document
+from airflow_kafka_offsets.documents import Document, schemas_document, window_detail, window_document
 from airflow_kafka_offsets.ports import Ledger
 
 
@@ -66,8 +67,14 @@ def _details(ledger: Ledger, group: str, seqs: Sequence[int]) -> Answer:
     found = {row.held.window.seq: row for row in ledger.windows(group, seqs=seqs, limit=len(seqs))}
     if missing := sorted(set(seqs) - found.keys()):
         raise absent(group, missing, ledger.pruned(group))
-    details = [window_detail(found[seq], ledger.attempts(name_window(group, seq))) for seq in sorted(found)]
+    details = [_detail(ledger, found[seq]) for seq in sorted(found)]
     return Answer({"group": group, "windows": details}, lambda: "\n\n\n".join(map(_detail_text, details)))
+
+
+def _detail(ledger: Ledger, row: WindowRow) -> Document:
+    window = row.held.window
+    frozen = None if window.schemas is None else schemas_document(ledger.schemas(window.schemas))
+    return {**window_detail(row, ledger.attempts(window.id)), "schemas": frozen}
 
 
 def _detail_text(window: Document) -> str:
@@ -82,10 +89,21 @@ def _detail_text(window: Document) -> str:
         ("records", "-" if window["records"] is None else window["records"]),
     ]
     parts = ["\n".join(f"{name + ':':<11}{value}" for name, value in facts), ranges_table(window["ranges"])]
+    if window["schemas"]:
+        parts.append("Frozen schemas:\n\n" + _schemas(window["schemas"]))
     if window["lost"]:
         parts.append("Lost to retention before this window started:\n\n" + ranges_table(window["lost"]))
     parts.append(_history(window["history"]) if window["history"] else "No attempts.")
     return "\n\n".join(parts)
+
+
+def _schemas(frozen: Document) -> str:
+    rows = [
+        {"subject": name, **(subject or {"kind": "not there", "latest": "-", "ids": []})}
+        for name, subject in frozen.items()
+    ]
+    shown = [{**row, "ids": name_some(row["ids"], ", ") or "-"} for row in rows]
+    return table(("subject", "kind", "latest", "ids"), shown)
 
 
 def _span_text(window: Document) -> str:

@@ -104,7 +104,9 @@ class NoWindow:
     look: str | None = None
 
 
-def evidence(span: int, *, records: int | None, written: bool | None, took_window: bool | None) -> str:
+def evidence(
+    span: int, *, records: int | None, written: bool | None, took_window: bool | None, bad: int | None = None
+) -> str:
     """Say what is known of what a job read.
 
     >>> evidence(200, records=10, written=None, took_window=True)
@@ -115,11 +117,13 @@ def evidence(span: int, *, records: int | None, written: bool | None, took_windo
         records: how many the job reported, see `operators.job_files.Report`.
         written: whether it wrote them.
         took_window: whether it asked for its window.
+        bad: how many records it could not decode and left out.
     """
     if records is not None:
         gaps = span - records
         share = f"; {counted(gaps, 'offset')} ({gaps / span:.1%} gave none".replace("%", " %)") if gaps > 0 else ""
-        return f"{counted(records, 'record')} read of {counted(span, 'offset')}{share}"
+        left_out = f"; {counted(bad, 'record')} could not be decoded" if bad else ""
+        return f"{counted(records, 'record')} read of {counted(span, 'offset')}{share}{left_out}"
     if written is False:
         return "an earlier run had written it, so this one read nothing"
     if took_window:

@@ -35,6 +35,9 @@ The tree:
     │   ├── StoreBehindError        the ledger was reset and the offset store did not follow: publish again
     │   ├── StoreLimitError         more partitions than it can take at once; nothing was written
     │   └── StoreContentError       what it holds is not an offset
+    ├── RegistryError               the schema registry gave no useful answer; nothing was planned
+    │   ├── RegistryUnavailableError    it did not answer: try again later
+    │   └── RegistryRefusedError        it answered no, or is no registry: correct the connection
     ├── OutputError                 what the job staged can't be published; nothing was committed: the message says what helps
     ├── WindowError                 the window is not in a state that allows this
     │   ├── WindowBusyError         another run works on it
@@ -364,6 +367,23 @@ class StoreLimitError(StoreError):
 
 class StoreContentError(StoreError):
     """What an offset store holds under our names is not an offset."""
+
+
+class RegistryError(KafkaOffsetsError):
+    """The schema registry gave no useful answer: none at all, or a refusal.
+
+    Raise one of its subclasses; catch this one where all of them matter.
+    """
+
+
+class RegistryUnavailableError(RegistryError):
+    """The schema registry did not answer; trying again may help."""
+
+    may_pass = True
+
+
+class RegistryRefusedError(RegistryError):
+    """The schema registry said no, or what answers is none. Trying again does not help until that is corrected."""
 
 
 class OutputError(KafkaOffsetsError):

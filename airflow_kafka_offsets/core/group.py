@@ -24,6 +24,7 @@ from airflow_kafka_offsets.core.fields import (
 )
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.output_tables import checked_tables
+from airflow_kafka_offsets.core.schemas import Registry, parse_registry
 from airflow_kafka_offsets.core.secrets import is_in_clear, options_in_clear
 from airflow_kafka_offsets.core.starting import Start, StartingOffsets, parse_starting_offsets
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
@@ -125,6 +126,9 @@ class KafkaGroup:
         output_tables: a name or several, with or without a schema: tables in the ledger's own database. The transaction that
             commits a window also moves into them what the job staged with ``window.stage_jdbc``. Empty: the job publishes
             its output itself.
+        registry: the schema registry of the topics: the id of an Airflow connection of type ``http``, or a `Registry`, which also
+            names subjects. When a window is planned, the schemas are kept with it, and jobs decode with these:
+            ``window.read(value="avro")``. None: none is asked.
 
     Raises:
         BadInputError: a value can't be used.
@@ -150,6 +154,7 @@ class KafkaGroup:
     spark_options: Mapping[str, str] = field(default_factory=dict)
     offset_store: str | StoreAddress | None = None
     output_tables: str | Sequence[str] = ()
+    registry: str | Registry | None = None
 
     def __post_init__(self) -> None:
         check_group_name(self.name)
@@ -165,11 +170,17 @@ class KafkaGroup:
         if self.offset_store is not None:
             _set(self, "offset_store", str(parse_store_address(self.offset_store)))
         _set(self, "output_tables", checked_tables(self.output_tables))
+        _set(self, "registry", parse_registry(self.registry))
 
     @property
     def start(self) -> Start:
         """`starting_offsets` in parsed form."""
         return parse_starting_offsets(self.starting_offsets)
+
+    @property
+    def schema_registry(self) -> Registry | None:
+        """`registry` in parsed form."""
+        return parse_registry(self.registry)
 
     def to_json(self) -> dict[str, Any]:
         """Return the definition as JSON-able data, for the ledger and for triggers."""
@@ -187,6 +198,7 @@ class KafkaGroup:
             "grace": self.grace.total_seconds(),
         }
         more["output_tables"] = list(self.output_tables)
+        more["registry"] = self.schema_registry.to_json() if self.schema_registry else None
         more["retention"] = self.retention.total_seconds() if self.retention else None
         return values | more
 
@@ -325,5 +337,6 @@ _STORED: Mapping[str, Callable[[Any], Any]] = {
     "spark_options": _of(dict),
     "offset_store": _of(str, NoneType),
     "output_tables": _names,
+    "registry": lambda document: None if document is None else Registry.from_json(document),
 }
 """How each stored value is read, whichever version's `to_json` wrote it."""

@@ -73,6 +73,7 @@ class Draft:
         is_capped: whether ``max_offsets`` cut something off when it was planned: there was more to read up to its cut time.
             Never in the backfill lane.
         leader_epochs: the epoch of the leader that reported the end of each partition's log, see `core.leader_epochs`.
+        schemas: the ledger's number of the schemas that are frozen with it, see `core.schemas`; None: there are none.
     """
 
     ranges: OffsetRanges
@@ -83,6 +84,7 @@ class Draft:
     lane: Lane = Lane.LIVE
     is_capped: bool = False
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+    schemas: int | None = None
 
     @property
     def span(self) -> int:

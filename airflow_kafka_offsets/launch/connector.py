@@ -1,4 +1,4 @@
-"""How a launch gets Spark's Kafka connector. Only running tasks import this module."""
+"""How a launch gets Spark's Kafka connector, and Spark's Avro. Only running tasks import this module."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ import os
 from collections.abc import Mapping, Sequence
 
 from airflow_kafka_offsets.launch.job_files import joined
-from airflow_kafka_offsets.spark.connector import AUTO, Way, connector_package, names_connector, way_of
+from airflow_kafka_offsets.spark.connector import (
+    AUTO,
+    AVRO,
+    KAFKA,
+    Way,
+    avro_of,
+    connector_package,
+    is_connector,
+    names_connector,
+    way_of,
+)
 from airflow_kafka_offsets.spark.parent import dying_with_parent
 from airflow_kafka_offsets.wiring.machine.cache import cache_folder
 from airflow_kafka_offsets.wiring.machine.connector import Fetching, LocalSpark, jars_in, local_spark, session_spark
@@ -28,6 +38,7 @@ def for_submit(
     conf: Mapping[str, object],
     properties_file: str | None,
     repositories: str | None,
+    avro: bool = False,
 ) -> dict[str, str]:
     """Return `PACKAGES` or `JARS` for spark-submit, with the connector; neither: the user's stay unchanged.
 
@@ -40,12 +51,13 @@ def for_submit(
         conf: Spark properties of the operator.
         properties_file: the file that spark-submit reads instead of ``spark-defaults.conf``.
         repositories: the operator's repositories for Ivy.
+        avro: whether the job also needs Spark's Avro.
 
     Raises:
         ConnectorUnavailableError: the jars are not here, and can't be fetched.
         ConnectorError: there is no Spark here, so its version is not known.
     """
-    if connector is None or names_connector(given[PACKAGES], given[JARS]):
+    if connector is None or (not avro and names_connector(given[PACKAGES], given[JARS])):
         return {}
     spark = local_spark(binary, environment)
     # An argument of spark-submit replaces the property of the same meaning; it does not add to it.
@@ -56,15 +68,16 @@ def for_submit(
         *(["--repositories", repositories] if repositories else []),
         *_where(conf),
     ]
-    return _with_connector(connector, properties, spark, is_client=is_client, arguments=arguments)
+    return _with_all(connector, properties, spark, is_client=is_client, arguments=arguments, avro=avro)
 
 
-def for_session(connector: str | None, conf: Mapping[str, object]) -> dict[str, str]:
+def for_session(connector: str | None, conf: Mapping[str, object], *, avro: bool = False) -> dict[str, str]:
     """Return the properties that load the connector into a session of this process.
 
     Args:
         connector: the operator's argument.
         conf: Spark properties of the task.
+        avro: whether the function also needs Spark's Avro.
 
     Raises:
         ConnectorUnavailableError: the jars are not here, and can't be fetched.
@@ -74,11 +87,28 @@ def for_session(connector: str | None, conf: Mapping[str, object]) -> dict[str, 
         return {}
     spark = session_spark(os.environ)
     properties = {**(spark.properties() if spark else {}), **_texts(conf)}
-    return _with_connector(connector, properties, spark, is_client=True, arguments=_where(conf))
+    return _with_all(connector, properties, spark, is_client=True, arguments=_where(conf), avro=avro)
 
 
-def _with_connector(
+def _with_all(
     connector: str,
+    properties: Mapping[str, str],
+    spark: LocalSpark | None,
+    *,
+    is_client: bool,
+    arguments: Sequence[str],
+    avro: bool,
+) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for artifact in (KAFKA, *([AVRO] if avro else [])):
+        known = {**properties, **found}
+        found |= _with_one(connector, artifact, known, spark, is_client=is_client, arguments=arguments)
+    return found
+
+
+def _with_one(
+    connector: str,
+    artifact: str,
     properties: Mapping[str, str],
     spark: LocalSpark | None,
     *,
@@ -93,23 +123,26 @@ def _with_connector(
         packages=packages,
         jars=jars,
         excludes=properties.get(EXCLUDES),
+        artifact=artifact,
     )
     if way is Way.PACKAGES:
-        return {PACKAGES: joined(packages, _coordinates(connector, spark))}
+        return {PACKAGES: joined(packages, _package(artifact, connector, spark))}
     if way is Way.FILES:
         assert spark is not None
-        return {JARS: joined(jars, *_files(spark, arguments))}
+        return {JARS: joined(jars, *_files(spark, _package(artifact, connector, spark), arguments))}
     return {}
 
 
-def _coordinates(connector: str, spark: LocalSpark | None) -> str:
-    if connector != AUTO:
+def _package(artifact: str, connector: str, spark: LocalSpark | None) -> str:
+    if artifact == KAFKA and connector != AUTO:
         return connector
-    return spark.build.connector if spark else connector_package()
+    # A connector of another name does not say which Spark it is for.
+    fits = connector if is_connector(connector) else spark.build.connector if spark else connector_package()
+    return fits if artifact == KAFKA else avro_of(fits)
 
 
-def _files(spark: LocalSpark, arguments: Sequence[str]) -> list[str]:
-    how = Fetching(spark.home, spark.build.connector, arguments, spark.environment, before_exec=dying_with_parent())
+def _files(spark: LocalSpark, package: str, arguments: Sequence[str]) -> list[str]:
+    how = Fetching(spark.home, package, arguments, spark.environment, before_exec=dying_with_parent())
     jars, _ = jars_in(cache_folder(), how)
     return [str(jar) for jar in jars if spark.build.lacks(jar.name)]
 

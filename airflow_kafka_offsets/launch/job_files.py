@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError, counted
 from airflow_kafka_offsets.core.launch.login import ReaderOptions, properties_file
 from airflow_kafka_offsets.core.launch.spark_conf import CONF_JOB, YARN_WAITS
+from airflow_kafka_offsets.core.offsets import topics_of
+from airflow_kafka_offsets.core.schemas import described
 from airflow_kafka_offsets.core.spark_json import without_double_braces
 from airflow_kafka_offsets.core.window import Window
-from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
+from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff, Subject
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
@@ -132,7 +134,18 @@ def handoff_of(planned: Planned, options: Mapping[str, str], group: KafkaGroup, 
         output_tables=group.output_tables,
         topic_ids={topic: window.topic_ids[topic] for topic in topics},
         at_least=None if group.expect_fewer else planned.read_before,
+        schemas=_subjects(planned, group),
     )
+
+
+def _subjects(planned: Planned, group: KafkaGroup) -> list[Subject] | None:
+    if group.schema_registry is None:
+        return None
+    topics = {*group.topics, *topics_of(planned.window.ranges.without_empty())}
+    return [
+        Subject(found.name, found.part.value, found.topics, found.subject.latest, found.subject.schemas)
+        for found in described(group.schema_registry, topics, planned.frozen)
+    ]
 
 
 def ranges_by_topic(window: Window) -> dict[str, dict[str, tuple[int, int]]]:
@@ -196,8 +209,8 @@ def refuse_file(window: Window) -> None:
         BadInputError: always. The message says what to do instead.
     """
     raise BadInputError(
-        f"Window {window.id} has {counted(len(window.ranges.without_empty()), 'partition')}, too many for a command line, and in the cluster "
-        "mode of a standalone cluster a job gets no file. Set deploy_mode='client' on the operator, and clear the task"
+        f"Window {window.id} has {counted(len(window.ranges.without_empty()), 'partition')}: with its schemas, too much for a command line, and in "
+        "the cluster mode of a standalone cluster a job gets no file. Set deploy_mode='client' on the operator, and clear the task"
     )
 
 
@@ -232,12 +245,14 @@ class Report:
         counts: records by topic and partition, if the job counted them.
         written: False: the output can be written only once, and an earlier run had written it. None: not reported.
         took_window: whether the job asked for its window; None: not known, because it ran in a cluster.
+        bad: how many records could not be decoded and were left out; None: not reported.
     """
 
     records: int | None = None
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     written: bool | None = None
     took_window: bool | None = None
+    bad: int | None = None
 
 
 NO_REPORT = Report()
@@ -258,7 +273,7 @@ def read_report(path: Path | None, window: Window) -> Report:
         raise KafkaOffsetsError(
             f"The job reported window {report.get('window_id')}, not {window.id}; nothing is committed"
         )
-    return Report(report["records"], report["counts"], report.get("written"), took_window=True)
+    return Report(report["records"], report["counts"], report.get("written"), took_window=True, bad=report.get("bad"))
 
 
 def joined(*lists: str | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
-from airflow_kafka_offsets.spark.errors import DATA_LOSS, DataLossError, KafkaWindowError
+from airflow_kafka_offsets.spark.errors import BAD_RECORD, DATA_LOSS, BadRecordError, DataLossError, KafkaWindowError
 
 _WRONG_SPARK = (
     "This process can only be a client of Spark Connect, and the task names no server. Give the task the conn_id of a connection of "
@@ -49,6 +49,10 @@ def explained_spark_error(exc: Exception) -> Exception | None:
     if "NO_ACTIVE_SESSION" in said:
         # If the server was restarted, PySpark 4.0 closes its client, and raises this while it fetches details of the error.
         said = f"{said} {exc.__context__}"
+    if bad := BAD_RECORD.search(said):
+        return BadRecordError(
+            f"{bad[0]}. Nothing is committed. To go on without such records: read(..., on_bad='null')"
+        )
     for sign, kind, meaning in _MEANINGS:
         if sign.search(said):
             return kind(meaning)

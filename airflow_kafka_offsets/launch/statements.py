@@ -85,7 +85,12 @@ def check_statements(statements: Sequence[str], view: str, parameters: Mapping[s
 
 
 def run_statements(
-    spark: SparkSession, window: KafkaWindow, statements: Sequence[str], view: str, parameters: Mapping[str, object]
+    spark: SparkSession,
+    window: KafkaWindow,
+    statements: Sequence[str],
+    view: str,
+    parameters: Mapping[str, object],
+    read: Mapping[str, Any],
 ) -> None:
     """Run statements on a window, which is read once, counted, and cached for all of them.
 
@@ -95,8 +100,9 @@ def run_statements(
         statements: in this order. The rows of a query are computed, so that its assertions are checked, and dropped.
         view: the name of the view with the records.
         parameters: named markers, in addition to those of the window.
+        read: arguments of `KafkaWindow.persisted`.
     """
-    with window.persisted() as rows:
+    with window.persisted(**read) as rows:
         rows.createOrReplaceTempView(view)
         _run(spark, window, statements, {**parameters, **_window_values(window)})
 

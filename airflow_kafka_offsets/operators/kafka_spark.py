@@ -303,7 +303,7 @@ class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
         if self._remote:
             return {}
         conf = {**(connection.extra_dejson if connection else {}), **self.config_kwargs}
-        return for_session(self.connector, conf)
+        return for_session(self.connector, conf, avro=self.group.registry is not None)
 
     def on_kill(self) -> None:
         """Stop what Spark does for this task, and commit nothing from now on.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_kafka_offsets.core.fields import check_attributes
+from airflow_kafka_offsets.core.fields import MAPPING, check_attributes
 from airflow_kafka_offsets.launch.statements import VIEW, check_statements, run_statements, split
 from airflow_kafka_offsets.operators.kafka_spark import KafkaSparkOperator
 
@@ -28,6 +28,7 @@ class KafkaSparkSqlOperator(KafkaSparkOperator):
     :param group: the group.
     :param conn_id: connection of type ``spark_connect`` for Spark Connect, ``spark`` for a master; None: ``local[*]``.
     :param view: the name of the view.
+    :param read: how the records are read: arguments of ``window.persisted()``, such as ``{"value": "avro"}``.
     :param parameters: named markers of your own. (templated)
     """
 
@@ -40,14 +41,16 @@ class KafkaSparkSqlOperator(KafkaSparkOperator):
         *,
         sql: str | Sequence[str],
         view: str = "kafka_window",
+        read: Mapping[str, Any] | None = None,
         parameters: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(python_callable=run_statements, **kwargs)
         self.sql = sql
         self.view = view
+        self.read = {} if read is None else read
         self.parameters = {} if parameters is None else parameters
-        check_attributes(self, {"view": VIEW})
+        check_attributes(self, {"view": VIEW, "read": MAPPING})
 
     def execute(self, context: Context) -> None:
         """Plan, run the statements, check, commit."""
@@ -56,5 +59,10 @@ class KafkaSparkSqlOperator(KafkaSparkOperator):
     def _check_input(self) -> None:
         statements = split(self.sql)
         check_statements(statements, self.view, self.parameters)
-        self.op_kwargs = {"statements": statements, "view": self.view, "parameters": self.parameters}
+        self.op_kwargs = {
+            "statements": statements,
+            "view": self.view,
+            "parameters": self.parameters,
+            "read": self.read,
+        }
         super()._check_input()

@@ -381,6 +381,7 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
             conf=self.conf or {},
             properties_file=self.properties_file,
             repositories=hook.repositories,
+            avro=self.group.registry is not None,
         )
 
     def _defaults(self, hook: SubmitHook) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What one plan has learned from Kafka and Airflow, so that the loser of a race does not ask again.
+"""What one plan has learned from Kafka, a schema registry and Airflow, so that the loser of a race does not ask again.
 
 In its turn (`Ledger.turn`) a plan holds a lock, so nothing but the ledger may be asked: what is not known then is a `NotKnownError`.
 """
@@ -16,8 +16,9 @@ from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.window import Claim
-from airflow_kafka_offsets.ports import LogOffsets
+from airflow_kafka_offsets.ports import LogOffsets, SchemaRegistry
 
 _T = TypeVar("_T")
 
@@ -27,14 +28,18 @@ class NotKnownError(Exception):
 
 
 class Memory:
-    """Answers of Kafka (`ports.LogOffsets`), which is asked each question once, until all is forgotten; and of Airflow, for turns.
+    """Answers of Kafka (`ports.LogOffsets`) and of a schema registry (`ports.SchemaRegistry`), which are asked each question once,
+    until all is forgotten; and of Airflow, for turns.
 
     Attributes:
         position: where the next live window starts, by the last look at the ledger.
     """
 
-    def __init__(self, kafka: LogOffsets, is_over: Callable[[Claim], bool]) -> None:
+    def __init__(
+        self, kafka: LogOffsets, is_over: Callable[[Claim], bool], registry: SchemaRegistry | None = None
+    ) -> None:
         self._kafka = kafka
+        self._registry = registry
         self._is_over = is_over
         self._answers: dict[Any, Any] = {}
         self._hits: dict[Probe, Hit | None] = {}
@@ -123,6 +128,12 @@ class Memory:
         """See `LogOffsets.committed`."""
         key = ("committed", group_id, tuple(partitions))
         return self._ask(key, lambda: self._kafka.committed(group_id, partitions))
+
+    def subject(self, name: str) -> Subject | None:
+        """See `SchemaRegistry.subject`. What was asked after Kafka has the schemas of all records that Kafka had."""
+        assert self._registry is not None, "only a group with a registry asks for subjects"
+        registry = self._registry
+        return self._ask(("subject", name), lambda: registry.subject(name))
 
     def _ask(self, key: Any, question: Callable[[], _T]) -> _T:
         if key not in self._answers:

@@ -11,12 +11,12 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
-from airflow_kafka_offsets.core import leader_epochs
+from airflow_kafka_offsets.core import leader_epochs, schemas
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConcurrentChangeError,
@@ -58,9 +58,9 @@ from airflow_kafka_offsets.core.spark_json import dump_offsets, load_offsets
 from airflow_kafka_offsets.core.starting import AtCommitted, first_offsets, lookup_time, parse_reset_target
 from airflow_kafka_offsets.core.store import advance
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import OWNING, Claim, Held, Lane, Outcome, State, Window
+from airflow_kafka_offsets.core.window import OWNING, Claim, Draft, Held, Lane, Outcome, State, Window
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
-from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetStore
+from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetStore, SchemaRegistry
 from airflow_kafka_offsets.service.guard import Guard
 from airflow_kafka_offsets.service.memory import Memory, NotKnownError
 from airflow_kafka_offsets.service.publish import Publisher
@@ -110,6 +110,7 @@ class Planned:
         done: the attempt in which this very task already did it, in a try that this one continues; None: it is still to do.
         warnings: what a person should know about a new window, or about a run that was deleted and made again.
         read_before: how many records the newest successful attempt with a count has read; None: there is no such attempt.
+        frozen: the schemas that are frozen with the window, once its job is about to run.
     """
 
     window: Window
@@ -118,6 +119,7 @@ class Planned:
     done: Attempt | None = None
     warnings: tuple[str, ...] = ()
     read_before: int | None = None
+    frozen: schemas.Frozen = field(default_factory=dict)
 
     @property
     def needs_job(self) -> bool:
@@ -151,9 +153,11 @@ class WindowService:
         sleep: Callable[[float], None] = time.sleep,
         store: OffsetStore | None = None,
         output: Sequence[str] = (),
+        registry: SchemaRegistry | None = None,
     ) -> None:
         self._ledger = ledger
         self._kafka = kafka
+        self._registry = registry
         self._clock = clock
         self._sleep = sleep
         self._output = output
@@ -191,9 +195,10 @@ class WindowService:
             UnreadTopicError: a window has records of a topic that this definition of the group does not read.
             WindowBusyError: another run works on one of them; nothing was written.
             LogError: Kafka does not hold what the plan needs; nothing was written.
+            RegistryError: the group's schema registry gave no useful answer; nothing was written.
             KafkaAnswerError, LedgerError, StoreError: as they say.
         """
-        memory = Memory(self._kafka, is_over)
+        memory = Memory(self._kafka, is_over, self._registry)
         asking = _Asking(group, claim, memory.is_over, self._clock(), this_try, at_most)
         planned = self._with(memory, asking.now)._plan_by_turns(memory, asking, request)
         for p in planned:
@@ -221,6 +226,7 @@ class WindowService:
         """Return this service as one plan uses it: what it has asked it knows, and no time passes."""
         same = copy(self)
         same._kafka, same._clock, same._sleep = memory, lambda: now, partial(memory.sleep, self._sleep)
+        same._registry = memory if self._registry is not None else None
         same._replays = ReplayPlanner(self._ledger, memory, same._clock)
         same._guard = Guard(self._ledger, memory, same._clock)
         return same
@@ -345,6 +351,9 @@ class WindowService:
         again = [held.window for held in held_windows if held.window.seq not in done]
         self._check_readable(again, asking.group, windows.seen)
         self._warn_of_retention(asking.group, again, [draft for draft in drafts if draft.lane is Lane.BACKFILL])
+        # After Kafka: what a producer has written by now, it has registered before.
+        drafts = self._with_schemas(asking.group, drafts)
+        self._add_schemas(asking.group, again)
         take = ownership.to_hold(held_windows, asking.claim)
         added: Sequence[Held] = ()
         if drafts:
@@ -359,6 +368,44 @@ class WindowService:
             Planned(held.window, False, How.NEW, warnings=draft.warnings)
             for held, draft in zip(added, drafts, strict=True)
         ]
+
+    def _with_schemas(self, group: KafkaGroup, drafts: Sequence[Plan]) -> Sequence[Plan]:
+        """Freeze schemas with new windows. One that has nothing to read gets none: it has no job."""
+        if group.schema_registry is None:
+            return drafts
+        return [replace(draft, schemas=self._frozen(group, draft, {})) if draft.span else draft for draft in drafts]
+
+    def _add_schemas(self, group: KafkaGroup, windows: Sequence[Window]) -> None:
+        """Freeze with windows what they lack: all, if they are from before the group had a registry. Usually that is nothing."""
+        for window in windows if group.schema_registry is not None else ():
+            if not window.span:
+                continue
+            frozen = {} if window.schemas is None else self._ledger.schemas(window.schemas)
+            number = self._frozen(group, window, frozen)
+            if number is not None and number != window.schemas:
+                self._ledger.freeze(window, number)
+
+    def _frozen(self, group: KafkaGroup, window: Draft, frozen: schemas.Frozen) -> int | None:
+        """Return the number of what is frozen with a window; the registry is asked only for what is not frozen yet."""
+        registry = group.schema_registry
+        assert registry is not None
+        assert self._registry is not None, "whoever opened this service knew the group"
+        filled = topics_of(window.ranges.without_empty())
+        names = schemas.wanted(registry, group.topics, filled)
+        lacking = schemas.lacking(frozen, names)
+        if not lacking:
+            return window.schemas
+        answers = {name: self._registry.subject(name) for name in lacking}
+        return self._ledger.keep_schemas(schemas.completed(frozen, names, answers, registry.conn_id))
+
+    def frozen(self, window_id: str) -> schemas.Frozen:
+        """Return the schemas that are frozen with a window.
+
+        Raises:
+            UnknownWindowError: there is none of this id.
+        """
+        number = self.window(window_id).schemas
+        return {} if number is None else self._ledger.schemas(number)
 
     def take(
         self, group: KafkaGroup, window_id: str, claim: Claim, is_over: IsOver, this_try: Try = FIRST_TRY

@@ -1,4 +1,4 @@
-"""Which Kafka connector fits a Spark, and how Spark gets it: the one place that knows its coordinates.
+"""Which Kafka connector fits a Spark, and how Spark gets it: the one place that knows its coordinates. The same for Spark's Avro.
 
 The jars in the folder ``jars`` of Spark's home say which connector fits (the name of ``spark-core``), and whether Spark has it
 already. If it does not, Spark resolves coordinates with Ivy at each launch (``--packages``), or gets files that were resolved
@@ -19,11 +19,14 @@ AUTO = "auto"
 """The value of an operator's `connector` with which this module decides."""
 
 _ORGANISATION = "org.apache.spark"
-_ARTIFACT = "spark-sql-kafka-0-10"
+KAFKA = "spark-sql-kafka-0-10"
+"""The artifact of the Kafka connector."""
+AVRO = "spark-avro"
+"""The artifact of Spark's Avro, which decodes the records of a group with a schema registry."""
 # Spark 4 is built for no other.
 _SCALA = "2.13"
 # A connector of another layout, or a fork of it, counts as one too.
-_NAMED = "spark-sql-kafka"
+_NAMED = {KAFKA: "spark-sql-kafka", AVRO: AVRO}
 _CORE = re.compile(r"spark-core_(?P<scala>\d+\.\d+)-(?P<version>\d.*?)(?<!-tests)(?<!-sources)(?<!-javadoc)\.jar")
 
 
@@ -49,7 +52,11 @@ class SparkBuild:
     @property
     def has_connector(self) -> bool:
         """Whether the connector is among its jars."""
-        return any(name.startswith(f"{_ARTIFACT}_") for name in self.jars)
+        return self.has(KAFKA)
+
+    def has(self, artifact: str) -> bool:
+        """Whether an artifact of Spark's is among its jars."""
+        return any(name.startswith(f"{artifact}_") for name in self.jars)
 
     def lacks(self, jar: str) -> bool:
         """Whether a jar that Ivy fetched, ``<organisation>_<file>``, is not among its own.
@@ -88,8 +95,9 @@ def way_of(
     packages: str | None = None,
     jars: str | None = None,
     excludes: str | None = None,
+    artifact: str = KAFKA,
 ) -> Way:
-    """Decide how Spark gets the connector.
+    """Decide how Spark gets the connector, or its Avro.
 
     Args:
         connector: coordinates; `AUTO`; None: Spark gets it in another way.
@@ -98,24 +106,39 @@ def way_of(
         packages: the user's coordinates, as a list with commas.
         jars: the user's files, as a list with commas.
         excludes: coordinates that Ivy leaves out, as a list with commas.
+        artifact: which of the two.
     """
-    if connector is None or names_connector(packages, jars):
+    if connector is None or names_connector(packages, jars, artifact=artifact):
         return Way.NOTHING
     if connector != AUTO or build is None or not is_client:
         return Way.PACKAGES
-    if build.has_connector:
+    if build.has(artifact):
         return Way.NOTHING
     # With packages or excludes of the user, Ivy runs anyway. It chooses one version of what several packages require.
     return Way.PACKAGES if packages or excludes else Way.FILES
 
 
-def names_connector(*lists: str | None) -> bool:
-    """Whether the packages or jars that Spark loads name a connector already.
+def names_connector(*lists: str | None, artifact: str = KAFKA) -> bool:
+    """Whether the packages or jars that Spark loads name a connector, or Spark's Avro, already.
 
     >>> names_connector(None, "/jars/mine.jar,/jars/spark-sql-kafka-0-10_2.13-4.0.0.jar")
     True
     """
-    return any(_NAMED in (text or "") for text in lists)
+    return any(_NAMED[artifact] in (text or "") for text in lists)
+
+
+def is_connector(coordinates: str) -> bool:
+    """Whether coordinates are those of Spark's own connector."""
+    return f":{KAFKA}_" in coordinates
+
+
+def avro_of(connector: str) -> str:
+    """Return the coordinates of Spark's Avro for the Spark that a connector is for.
+
+    >>> avro_of("org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0")
+    'org.apache.spark:spark-avro_2.13:4.0.0'
+    """
+    return connector.replace(f":{KAFKA}_", f":{AVRO}_")
 
 
 def folder_name(coordinates: str) -> str:
@@ -138,7 +161,7 @@ def connector_package(spark_version: str | None = None, scala: str = _SCALA) -> 
     Raises:
         ConnectorError: no version was given, and there is no pyspark here.
     """
-    return f"{_ORGANISATION}:{_ARTIFACT}_{scala}:{spark_version or _installed_version()}"
+    return f"{_ORGANISATION}:{KAFKA}_{scala}:{spark_version or _installed_version()}"
 
 
 def _installed_version() -> str:
@@ -149,5 +172,5 @@ def _installed_version() -> str:
             continue
     raise ConnectorError(
         "Neither pyspark nor pyspark-client is installed here, so the version of Spark is not known. Name the connector "
-        f"that fits the cluster yourself: {_ORGANISATION}:{_ARTIFACT}_{_SCALA}:<version of Spark>"
+        f"that fits the cluster yourself: {_ORGANISATION}:{KAFKA}_{_SCALA}:<version of Spark>"
     )

@@ -106,7 +106,7 @@ class CountedRead:
         strays = [F.count_if(self._is_stray()).alias("strays")] if self._looks_outside else []
         records = F.count(F.lit(1)).alias("records")
         observed = frame.observe(self._observation, records, histogram.alias("histogram"), *strays)
-        _keep_first(self._observation)
+        keep_first(self._observation)
         return observed
 
     def was_run(self, timeout: float) -> bool:
@@ -231,7 +231,8 @@ class _First(dict[str, Any]):
             super().update(*args, **kwargs)
 
 
-def _keep_first(observation: Observation) -> None:
+def keep_first(observation: Observation) -> None:
+    """Let an observation keep what the first action reports."""
     # Over Spark Connect each action overwrites the count of the one before: a show() that of the write.
     if getattr(observation, "_result", None) == {}:
         observation._result = _First()

@@ -6,6 +6,8 @@ The tree:
     ├── NoWindowError         the job was not started with a window: start it through Airflow
     ├── HandoffError          the launcher's handoff can't be used: launcher and job have different versions
     ├── ReaderOptionError     the window fixes an option of read(): remove it
+    ├── DecodeError           keys or values can't be decoded in the way that was asked for: correct the call, or the group's registry
+    ├── BadRecordError        a record can't be decoded; the message names it: on_bad="null" or "side" goes on without it
     ├── WriteOptionError      a rerun could not replace this write, or the write would replace another one: correct the call
     ├── OtherWindowError      another window of the same id wrote the output: restore the right ledger, or write elsewhere
     ├── UnfinishedReadError   read() was called again before the first frame was checked
@@ -26,6 +28,10 @@ DATA_LOSS = re.compile(r"KAFKA_DATA_LOSS|Some data may have been lost")
 """The words of Spark's error, in a classic session and over Spark Connect, if Kafka no longer holds the planned offsets."""
 
 
+BAD_RECORD = re.compile(r"Kafka record \S+ offset \d+: its (?:key|value) can't be decoded: .*?(?= SQLSTATE|[\r\n]|$)")
+"""The sentence in Spark's error, if a record can't be decoded (`values`)."""
+
+
 class KafkaWindowError(Exception):
     """Anything that the job side raises on purpose."""
 
@@ -40,6 +46,14 @@ class HandoffError(KafkaWindowError, ValueError):
 
 class ReaderOptionError(KafkaWindowError, ValueError):
     """An option would change what the window fixes."""
+
+
+class DecodeError(KafkaWindowError, ValueError):
+    """Keys or values can't be decoded in the way that was asked for."""
+
+
+class BadRecordError(KafkaWindowError):
+    """A record can't be decoded."""
 
 
 class WriteOptionError(KafkaWindowError, ValueError):

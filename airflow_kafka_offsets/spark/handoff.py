@@ -28,6 +28,36 @@ Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
 
 
 @dataclass(frozen=True)
+class Subject:
+    """The Avro schemas of a registry's subject, as they were frozen with a window.
+
+    Attributes:
+        name: of the subject.
+        part: what they describe: ``key`` or ``value``.
+        topics: whose records they describe.
+        latest: the id of the latest one.
+        schemas: id -> the schema, as JSON text that refers to no other subject.
+
+    Raises:
+        HandoffError: a value can't be used.
+    """
+
+    name: str
+    part: str
+    topics: Sequence[str]
+    latest: int
+    schemas: Mapping[int, str]
+
+    def __post_init__(self) -> None:
+        schemas = {_id(number): text for number, text in self.schemas.items()}
+        is_usable = _is_text(self.name) and self.part in ("key", "value") and _are_texts(self.topics)
+        if not is_usable or self.latest not in schemas or not all(map(_is_text, schemas.values())):
+            raise HandoffError(f"{_NO_WINDOW}: {short(self.name)} is no subject with schemas")
+        object.__setattr__(self, "topics", tuple(self.topics))
+        object.__setattr__(self, "schemas", dict(sorted(schemas.items())))
+
+
+@dataclass(frozen=True)
 class Handoff:
     """A window as its job gets it.
 
@@ -43,6 +73,7 @@ class Handoff:
         output_tables: the tables that the commit of the window publishes, after the job has staged them; None: not known.
         topic_ids: the id of each topic; None: not known.
         at_least: how many records an earlier run of the window read, if fewer are an error; None: any number is fine.
+        schemas: the subjects whose schemas were frozen with the window; None: the group has no registry.
 
     Raises:
         HandoffError: a value can't be used.
@@ -62,6 +93,7 @@ class Handoff:
     output_tables: Sequence[str] | None = None
     topic_ids: Mapping[str, str] | None = None
     at_least: int | None = None
+    schemas: Sequence[Subject] | None = None
 
     def __post_init__(self) -> None:
         for name, (expected, takes) in _TAKES.items():
@@ -73,6 +105,8 @@ class Handoff:
             object.__setattr__(self, "output_tables", tuple(self.output_tables))
         if self.topic_ids is not None:
             object.__setattr__(self, "topic_ids", dict(sorted(self.topic_ids.items())))
+        if self.schemas is not None:
+            object.__setattr__(self, "schemas", tuple(map(_subject, self.schemas)))
 
     def to_json(self) -> str:
         """Return the document; equal windows give equal bytes."""
@@ -112,6 +146,7 @@ class Handoff:
 _NO_WINDOW = "Not a window as launchers hand it over"
 _LONGEST = 200
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
+_ID = _PARTITION
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -132,6 +167,18 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and value != ""
 
 
+def _id(value: object) -> int:
+    if isinstance(value, bool) or not _ID.fullmatch(str(value)) or int(str(value)) >= 2**32:
+        raise HandoffError(f"{_NO_WINDOW}: {short(value)} is no id of a schema")
+    return int(str(value))
+
+
+def _subject(given: Subject | Mapping[str, Any]) -> Subject:
+    return (
+        given if isinstance(given, Subject) else Subject(**{field.name: given[field.name] for field in fields(Subject)})
+    )
+
+
 def _is_time(value: object) -> bool:
     try:
         return isinstance(value, str) and value.isprintable() and datetime.fromisoformat(value).tzinfo is not None
@@ -145,6 +192,14 @@ def _are_texts(value: object) -> bool:
 
 def _are_named_texts(value: object) -> bool:
     return isinstance(value, Mapping) and all(_is_text(k) and isinstance(v, str) for k, v in value.items())
+
+
+def _are_subjects(value: object) -> bool:
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and all(isinstance(one, (Subject, Mapping)) for one in value)
+    )
 
 
 _TAKES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
@@ -162,6 +217,7 @@ _TAKES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "output_tables": ("names of tables, or null", lambda value: value is None or _are_texts(value)),
     "topic_ids": ("topics with their ids, or null", lambda value: value is None or _are_named_texts(value)),
     "at_least": ("a whole number, or null", lambda value: value is None or _is_whole(value)),
+    "schemas": ("subjects, or null", lambda value: value is None or _are_subjects(value)),
 }
 """What each value must be, for a message, and a function that checks it."""
 

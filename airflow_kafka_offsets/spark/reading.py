@@ -13,9 +13,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.spark import guard
+from airflow_kafka_offsets.spark import guard, values
 from airflow_kafka_offsets.spark.counting import CountedRead, Counts, check_counts, recounted
-from airflow_kafka_offsets.spark.errors import DATA_LOSS, DataLossError, IncompleteReadError, PublishError
+from airflow_kafka_offsets.spark.errors import (
+    BAD_RECORD,
+    DATA_LOSS,
+    BadRecordError,
+    DataLossError,
+    DecodeError,
+    IncompleteReadError,
+    PublishError,
+)
 from airflow_kafka_offsets.spark.handoff import Handoff
 from airflow_kafka_offsets.spark.label import label_of
 from airflow_kafka_offsets.spark.options import (
@@ -33,6 +41,7 @@ from airflow_kafka_offsets.spark.source import empty_frame, is_stopped, load, pa
 if TYPE_CHECKING:
     from pyspark import StorageLevel
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +50,9 @@ TIMEOUT = 60.0
 
 _AT_THE_END = 15.0
 """Seconds to wait at the end of the job: the count is already there, unless the frame was never run."""
+
+_AFTER_THE_COUNT = 5.0
+"""Seconds to wait for Spark's count of bad records: it reports all counts of an action together."""
 
 _AFTER_A_SKIP = 5.0
 """Seconds to wait for Spark's count of a frame that no one needed to run, because its output exists."""
@@ -92,6 +104,8 @@ class WindowReading:
         self._unchecked: CountedRead | None = None
         self._options: dict[str, Any] = {}
         self._checked: Counts | None = None
+        self._bad_count: values.BadCount | None = None
+        self._bad: int | None = None
         self._taken: set[int] = set()
         self._progress = Progress(self.id)
         self._written: bool | None = None
@@ -113,6 +127,11 @@ class WindowReading:
     def gaps(self) -> int | None:
         """How many planned offsets had no record; None before a successful check, 0 without ``expect_gaps``."""
         return None if self._checked is None else self._checked.gaps
+
+    @property
+    def bad(self) -> int | None:
+        """How many records could not be decoded and were left out; None: that is not known, or such a record ends the job."""
+        return self._bad
 
     @property
     def starting_offsets(self) -> str:
@@ -158,7 +177,16 @@ class WindowReading:
         """Whether `finish` has something to check: a read that was not checked, or a write that failed."""
         return bool(self._progress.failures) or self.is_unchecked
 
-    def read(self, **options: Any) -> DataFrame:
+    def read(
+        self,
+        *,
+        value: str | None = None,
+        key: str | None = None,
+        schema: str | StructType | None = None,
+        key_schema: str | StructType | None = None,
+        on_bad: str = values.FAIL,
+        **options: Any,
+    ) -> DataFrame:
         """Return exactly the window's records, in the columns of Spark's Kafka source; nothing is read yet.
 
         The *first* action counts what it reads, and must read the whole frame. A second action reads Kafka again, without a
@@ -169,27 +197,59 @@ class WindowReading:
         partition).
 
         Args:
+            value: decodes the column ``value``. ``"avro"``: by the header of a schema registry, with the schemas that were frozen
+                with the window (``KafkaGroup(registry=...)``). ``"json"``: with or without such a header. ``"string"``: UTF-8. None:
+                it stays binary. What is NULL stays NULL.
+            key: the same for the column ``key``.
+            schema: what the value is read with. For Avro, a schema as JSON text; None: for each name of a record, the latest schema that
+                was frozen. With several such names, ``value`` has a field for each. For JSON, the columns: DDL or a `StructType`.
+            key_schema: the same for the key.
+            on_bad: what becomes of a record that can't be decoded. ``"fail"``: it ends the job, with its topic, partition and
+                offset. ``"null"``: its key or value is NULL, and `bad` counts it. ``"side"``: see `persisted`.
             **options: for Spark's Kafka reader, e.g. ``includeHeaders=True``, ``minPartitions=64`` or
                 ``**{"kafka.max.poll.records": 1000}``. They override the group's. ``sourceVersion`` sets which of Spark's two
                 Kafka sources reads: 2 (the default), or 1, Spark's own default.
 
         Raises:
             ReaderOptionError: an option would change what the window fixes.
+            DecodeError: keys or values can't be decoded in this way.
             UnfinishedReadError: the frame of an earlier call is not checked yet.
         """
+        decoding = values.Decoding(self._handoff, value, key, schema, key_schema, on_bad)
+        if on_bad == values.SIDE:
+            raise DecodeError(
+                "on_bad='side' requires the records twice, so they are read once and kept: "
+                "`with window.persisted(..., on_bad='side', side=...) as frame:` in place of read()"
+            )
         self._begin()
-        frame, tasks = self._frame(options)
+        frame, tasks = self._frame(decoding.options(options))
         if not self._planned:
-            return frame
+            return values.public(self._decoded(frame, decoding, options)) if decoding.is_on else frame
+        counted_read = CountedRead(self._flat, tasks, looks_outside=self._handoff.expect_gaps)
+        frame = counted_read.attach(frame)
+        bad_count = values.BadCount() if on_bad == values.NULL else None
+        if decoding.is_on:
+            frame = self._decoded(frame, decoding, options)
+            frame = values.public(frame) if bad_count is None else bad_count.attach(frame)
         self._progress.to("read")
-        self._unchecked = CountedRead(self._flat, tasks, looks_outside=self._handoff.expect_gaps)
-        self._options = options
+        self._unchecked, self._bad_count, self._bad, self._options = counted_read, bad_count, None, options
         if self._guarded:
             guard.arm(self)
-        return self._unchecked.attach(frame)
+        return frame
 
     @contextlib.contextmanager
-    def persisted(self, storage_level: StorageLevel | None = None, **options: Any) -> Iterator[DataFrame]:
+    def persisted(
+        self,
+        storage_level: StorageLevel | None = None,
+        *,
+        value: str | None = None,
+        key: str | None = None,
+        schema: str | StructType | None = None,
+        key_schema: str | StructType | None = None,
+        on_bad: str = values.FAIL,
+        side: str | Callable[[DataFrame, Any], object] | None = None,
+        **options: Any,
+    ) -> Iterator[DataFrame]:
         """Read the window once, check it, and return a frame for any use: several outputs, views, ``limit``, ``foreachPartition``.
 
             with window.persisted() as frame:
@@ -200,26 +260,56 @@ class WindowReading:
 
         Args:
             storage_level: where Spark keeps them; None: its default for frames, memory first and then disk.
+            value: as in `read`.
+            key: as in `read`.
+            schema: as in `read`.
+            key_schema: as in `read`.
+            on_bad: as in `read`. With ``"side"``, a record that can't be decoded is not in the frame, and is written to `side` before
+                the block: topic, partition, offset, timestamp, ``reason``, and the bytes of ``key`` and ``value``.
+            side: a path as for `write_parquet`, or a function as for `write`. A rerun replaces what an earlier run wrote there.
             **options: as in `read`.
 
         Raises:
             IncompleteReadError: not all planned offsets were read; the block was not run.
             DataLossError: Kafka no longer holds them; the block was not run.
+            BadRecordError: a record can't be decoded; the block was not run.
+            DecodeError: as in `read`.
         """
+        decoding = values.Decoding(self._handoff, value, key, schema, key_schema, on_bad)
+        if (on_bad == values.SIDE) != (side is not None):
+            raise DecodeError("on_bad='side' and side= go together: side is where the records go that can't be decoded")
         self._begin()
-        frame, _ = self._frame(options)
+        frame, _ = self._frame(decoding.options(options))
+        if decoding.is_on:
+            frame = self._decoded(frame, decoding, options)
         frame = frame.persist() if storage_level is None else frame.persist(storage_level)
         try:
             # Not by an observation: on a busy server, Spark Connect does not wait long enough for it.
             with self._naming_loss(UNPUBLISHED):
                 counts = self._verdict(lambda: recounted(frame, self._flat))
+            self._bad_count = None
+            self._bad = values.count_bad(frame) if on_bad != values.FAIL else None
             self._finish(counts)
-            yield frame
+            if side is not None:
+                self._put_aside(values.aside(frame), side)
+            yield self._shown(frame, decoding)
         except BaseException:
             self._progress.forget_written()  # whoever tries the block again writes all of it again
             raise
         finally:
             frame.unpersist()
+
+    def _put_aside(self, bad: DataFrame, side: str | Callable[[DataFrame, Any], object]) -> None:
+        """Write the bad records, so that a rerun of the window replaces them."""
+        raise NotImplementedError
+
+    def _decoded(self, frame: DataFrame, decoding: values.Decoding, options: dict[str, Any]) -> DataFrame:
+        return decoding.decoded(frame, {**self._handoff.options, **options})
+
+    def _shown(self, frame: DataFrame, decoding: values.Decoding) -> DataFrame:
+        if not decoding.is_on:
+            return frame
+        return values.good(frame) if decoding.on_bad == values.SIDE else values.public(frame)
 
     def _begin(self) -> None:
         self._note_run()
@@ -275,6 +365,11 @@ class WindowReading:
         try:
             yield
         except Exception as exc:
+            if bad := BAD_RECORD.search(str(exc)):
+                raise BadRecordError(
+                    f"Window {self.id}: {bad[0]}; {failed}. To go on without such records: on_bad='null', or persisted(..., "
+                    "on_bad='side', side=...)"
+                ) from exc
             if DATA_LOSS.search(str(exc)) is None:
                 raise
             lost = _LOST_RANGE.search(str(exc))
@@ -344,6 +439,8 @@ class WindowReading:
 
     def _finish(self, counts: Counts) -> None:
         self._progress.to("check")
+        if self._bad_count is not None:
+            self._bad, self._bad_count = self._bad_count.told(_AFTER_THE_COUNT), None
         self._unchecked = None
         self._checked = counts
         if counts.gaps and not self._handoff.report:  # with a report, the end of the task's log has the numbers
@@ -351,20 +448,23 @@ class WindowReading:
                 "Window %s: %s; %s without one",
                 *(self.id, counted(counts.records, "record"), counted(counts.gaps, "planned offset")),
             )
+        if self._bad and not self._handoff.report:
+            logger.warning("Window %s: %s could not be decoded", self.id, counted(self._bad, "record"))
         self._report()
 
     def _report(self) -> None:
         if self._handoff.report:
             # Of a write by other means, followed by check(), nothing is known.
-            _write_report(self._handoff.report, self.id, self._checked, self._written)
+            _write_report(self._handoff.report, self.id, self._checked, self._written, self._bad)
 
 
-def _write_report(path: str, window_id: str, counts: Counts | None, written: bool | None) -> None:
+def _write_report(path: str, window_id: str, counts: Counts | None, written: bool | None, bad: int | None) -> None:
     report = {
         "window_id": window_id,
         "records": counts.records if counts else None,
         "counts": _by_topic(counts) if counts else {},
         "written": written,
+        "bad": bad,
     }
     draft = f"{path}.{uuid.uuid4().hex}"
     Path(draft).write_text(json.dumps(report), encoding="utf-8")

@@ -305,6 +305,12 @@ class KafkaWindow(WindowReading):
             self._write_table(df, lambda rows: results.append(function(rows, self)), check_first, _BY_FUNCTION)
             return results[0]
 
+    def _put_aside(self, bad: DataFrame, side: str | Callable[[DataFrame, Any], object]) -> None:
+        if callable(side):
+            self.write(bad, side)
+        else:
+            self.write_parquet(bad, side)
+
     def _write_files(
         self, df: DataFrame, path: str, file_format: str, partition_by: Sequence[str], options: dict[str, Any]
     ) -> str:

@@ -40,6 +40,7 @@ from airflow_kafka_offsets.core.errors import (
     LedgerUnavailableError,
     LogError,
     NotYetError,
+    RegistryError,
     StoreAnswerError,
     WindowBusyError,
     counted,
@@ -62,7 +63,17 @@ if TYPE_CHECKING:
 _FINAL = (AirflowFailException, AirflowSensorTimeout, AirflowSkipException, AirflowTaskTerminated, BadInputError)
 
 # After these, nothing was written.
-_NOTHING_PLANNED = (BadInputError, LogError, KafkaAnswerError, ClusterError, ConnectorUnavailableError, WindowBusyError)
+_NOTHING_PLANNED = (
+    *(
+        BadInputError,
+        LogError,
+        KafkaAnswerError,
+        RegistryError,
+        ClusterError,
+        ConnectorUnavailableError,
+        WindowBusyError,
+    ),
+)
 
 # Their sentences contain what the client said: its traceback would add nothing.
 _SAYS_ALL = (*_NOTHING_PLANNED, LedgerUnavailableError, StoreAnswerError)

@@ -31,6 +31,7 @@ def window_result(group: KafkaGroup, planned: Planned, report: Report = NO_REPOR
         "records": report.records,
         "counts": report.counts if is_small else None,
         "written": report.written,
+        "bad": report.bad,
         "warnings": list(planned.warnings),
         "ledger_conn_id": group.ledger_conn_id,
     }

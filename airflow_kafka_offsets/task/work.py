@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.core.schemas import Frozen
     from airflow_kafka_offsets.core.window import Claim
     from airflow_kafka_offsets.service.windows import Planned, WindowService
     from airflow_kafka_offsets.task.definition import Stop
@@ -70,9 +71,12 @@ class Work:
             self.ending.job_done(earlier_try(done.try_number, done.records))
             return self._commit(planned, Report(records=done.records), done.id)
         self.stop.check()
-        planned = replace(planned, read_before=self.service.read_before(window.id))
+        planned = replace(planned, read_before=self.service.read_before(window.id), frozen=self._frozen(window.id))
         attempt = self.service.start_attempt(window, self.claim, try_of(self.context))
         return self._commit(planned, self._attempt(planned, attempt), attempt)
+
+    def _frozen(self, window_id: str) -> Frozen:
+        return self.service.frozen(window_id) if self.group.registry is not None else {}
 
     def _attempt(self, planned: Planned, attempt: int) -> Report:
         """Run the job and record how it ended. This is the evidence for the commit."""
@@ -89,7 +93,11 @@ class Work:
         patiently(lambda: self.service.end_attempt(attempt, Outcome.SUCCEEDED, report.records))
         self._metrics.attempt_ended(lane, Outcome.SUCCEEDED, time.monotonic() - began, report.records)
         known = evidence(
-            planned.window.span, records=report.records, written=report.written, took_window=report.took_window
+            planned.window.span,
+            records=report.records,
+            written=report.written,
+            took_window=report.took_window,
+            bad=report.bad,
         )
         self.ending.job_done(known)
         return report

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.store_address import parse_store_address
-from airflow_kafka_offsets.ports import Ledger, OffsetStore
+from airflow_kafka_offsets.ports import Ledger, OffsetStore, SchemaRegistry
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.wiring.connections import find_connection, kafka_config, sqlalchemy_url
+from airflow_kafka_offsets.wiring.late import late
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
@@ -22,8 +23,8 @@ SECTION = "kafka_offsets"
 
 def open_service(group: KafkaGroup) -> WindowService:
     """Return the use cases on the group's ledger and Kafka."""
-    ledger = open_ledger(group.ledger_conn_id)
-    return WindowService(ledger, open_log(group), store=open_offset_store(group), output=group.output_tables)
+    ledger, store = open_ledger(group.ledger_conn_id), open_offset_store(group)
+    return WindowService(ledger, open_log(group), store=store, output=group.output_tables, registry=registry_of(group))
 
 
 def open_service_for(group: str, ledger_conn_id: str | None = None) -> WindowService:
@@ -48,6 +49,20 @@ def open_offset_store(group: KafkaGroup) -> OffsetStore | None:
     from airflow_kafka_offsets.wiring.stores.opening import open_store
 
     return open_store(parse_store_address(group.offset_store), group)
+
+
+def registry_of(group: KafkaGroup) -> SchemaRegistry | None:
+    """Return the group's schema registry; None: it has none. A window whose schemas are frozen needs neither it nor its connection."""
+    registry = group.schema_registry
+    if registry is None:
+        return None
+
+    def open_it() -> SchemaRegistry:
+        from airflow_kafka_offsets.wiring.registry import open_registry
+
+        return open_registry(registry.conn_id)
+
+    return late(open_it)
 
 
 def open_ledger(conn_id: str | None = None) -> Ledger:

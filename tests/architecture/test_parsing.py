@@ -24,6 +24,7 @@ GROUP = {
     "core.offsets",
     "core.output_tables",
     "core.ranges",
+    "core.schemas",
     "core.secrets",
     "core.spark_json",
     "core.starting",
@@ -50,6 +51,7 @@ SENSOR = {*CONDITION, "sensors", "sensors.condition"}
 ALLOWED = {
     "KafkaGroup": GROUP,
     "StoreAddress": GROUP,
+    "Registry": GROUP,
     "KafkaSparkSubmitOperator": SUBMIT,
     "KafkaSparkOperator": SPARK,
     "KafkaSparkSqlOperator": {*SPARK, "operators.kafka_spark_sql", "launch.statements"},

@@ -59,6 +59,7 @@ group = KafkaGroup("lake.orders", topics=["orders"])
 FILES = {
     "KafkaGroup": (NOTHING, f"{GROUP}{NOTHING}"),
     "StoreAddress": (NOTHING, f'from airflow_kafka_offsets import StoreAddress\nStoreAddress("kafka")\n{NOTHING}'),
+    "Registry": (NOTHING, f'from airflow_kafka_offsets import Registry\nRegistry("registry")\n{NOTHING}'),
     "KafkaSparkSubmitOperator": (
         SUBMIT,
         f"""{GROUP}

@@ -131,6 +131,7 @@ CODES = {
     errors.LedgerError: ExitCode.UNAVAILABLE,
     errors.StoreAnswerError: ExitCode.UNAVAILABLE,
     errors.StoreBehindError: ExitCode.UNAVAILABLE,
+    errors.RegistryError: ExitCode.UNAVAILABLE,
     errors.ConnectorUnavailableError: ExitCode.UNAVAILABLE,
     errors.ConfirmationError: ExitCode.UNCONFIRMED,
 }

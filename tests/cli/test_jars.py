@@ -37,9 +37,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def keep(folder: Path) -> Path:
+def keep(folder: Path, name: str = "spark-sql-kafka-0-10_2.12-3.5.6") -> Path:
     """Put jars of a connector for that Spark below a folder."""
-    kept = folder / "jars" / "spark-sql-kafka-0-10_2.12-3.5.6"
+    kept = folder / "jars" / name
     kept.mkdir(parents=True)
     (kept / "connector.jar").write_bytes(b"abc")
     (kept / "jars.json").write_text('{"jars": {"connector.jar": 3}}')
@@ -65,6 +65,25 @@ def test_jars_that_are_there_are_shown_and_not_fetched(
         "jars": ["connector.jar"],
     }
     assert document.keys() == keys_in_page("jars")
+
+
+def test_sparks_avro_is_fetched_by_the_same_command(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = keep(tmp_path / "cache", "spark-avro_2.12-3.5.6")
+    document = jars(capsys, "--avro", "--to", f"{tmp_path}/cache", "-o", "json").json
+    assert document["coordinates"] == "org.apache.spark:spark-avro_2.12:3.5.6"
+    assert (document["folder"], document["fetched"]) == (str(kept), False)
+    (home / "bin" / "spark-submit").write_text("#!/bin/sh\nexit 7\n")
+    done = jars(capsys, "--avro", "--to", f"{tmp_path}/empty")
+    assert done.code == 3
+    assert (
+        "Spark's Avro, which a group with a schema registry requires, org.apache.spark:spark-avro_2.12:3.5.6"
+        in done.err
+    )
+    assert f"kafka-offsets jars --spark-home {home} --avro" in done.err
+    (home / "jars" / "spark-avro_2.12-3.5.6.jar").touch()
+    assert jars(capsys, "--avro").out == f"Spark 3.5.6 in {home} has its Avro: nothing has to be fetched.\n"
 
 
 def test_another_spark_and_another_folder(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_kafka_offsets.core.plan.request import parse_replay
+from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.window import Claim
 from tests.cli.conftest import ORDERS, Cli, Lake, cells
 
@@ -80,6 +81,22 @@ def test_detail_for_programs(cli: Cli) -> None:
     [attempt] = window["history"]
     assert (attempt["number"], attempt["outcome"]) == (1, "succeeded")
     assert attempt["attempt"] > 1, "the ledger's own number runs through all windows"
+
+
+def test_the_schemas_that_are_frozen_with_a_window_are_shown(cli: Cli, lake: Lake) -> None:
+    assert "schemas" not in cli("windows", "lake.orders-000002").out
+    assert cli("windows", "lake.orders-000002", "-o", "json").json["windows"][0]["schemas"] is None
+    frozen = {"orders-value": Subject("AVRO", 7, {3: '"int"', 7: '"long"'}), "orders-key": None}
+    window = lake.ledger.window("lake.orders-000002").held.window
+    lake.ledger.freeze(window, lake.ledger.keep_schemas(frozen))
+    shown = cli("windows", "lake.orders-000002").out.partition("Frozen schemas:\n\n")[2].splitlines()[:4]
+    assert [cells(shown[0]), *map(cells, shown[2:])] == [
+        ["subject", "kind", "latest", "ids"],
+        ["orders-key", "not there", "-", "-"],
+        ["orders-value", "AVRO", "7", "3, 7"],
+    ]
+    told = cli("windows", "lake.orders-000002", "-o", "json").json["windows"][0]["schemas"]
+    assert told == {"orders-key": None, "orders-value": {"kind": "AVRO", "latest": 7, "ids": [3, 7]}}
 
 
 def test_lost_ranges_are_shown(cli: Cli) -> None:

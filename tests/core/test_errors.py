@@ -34,6 +34,7 @@ def test_silence_may_pass_and_nothing_else() -> None:
     assert {name for name, error in REAL.items() if error.may_pass} == {
         "KafkaUnavailableError",
         "LedgerUnavailableError",
+        "RegistryUnavailableError",
         "StoreUnavailableError",
         "StoreOutcomeUnknownError",
     }

@@ -12,10 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tests.lab.apicurio import apicurio_home
 from tests.lab.browser import chromedriver, chromium
 from tests.lab.databases import mariadb_program, postgres_program
 from tests.lab.debian import MissingProgramError, ensure_program
 from tests.lab.jars import (
+    AVRO,
     DELTA,
     HBASE,
     HDFS,
@@ -50,7 +52,7 @@ _PROGRAMS: dict[str, Callable[[], str]] = {
     "its driver": chromedriver,
 }
 # Beside each other; but of two sets that have most of their jars in common, the second waits for the first one's.
-_JARS = ((HBASE,), (HDFS, YARN), (KAFKA, KAFKA_TOOLS), (ICEBERG,), (ZOOKEEPER, JDBC, DELTA))
+_JARS = ((HBASE,), (HDFS, YARN), (KAFKA, KAFKA_TOOLS), (ICEBERG,), (ZOOKEEPER, JDBC, DELTA, AVRO))
 
 
 def _say(line: str) -> None:
@@ -76,6 +78,11 @@ def fetch_spark_connector() -> None:
     _say(f"==> Spark's Kafka source: {len(spark_connector_jars())} jars")
 
 
+def fetch_registry() -> None:
+    """Fetch the schema registry."""
+    _say(f"==> Apicurio: {apicurio_home()}")
+
+
 def prepare_launches() -> None:
     """Get all that makes launches cheap."""
     _say(f"==> Spark's connector and start archive for launches: {folder_for_launches()}")
@@ -97,6 +104,7 @@ def main() -> None:
         fetch_spark_connector,
         prepare_launches,
         prepare_brokers,
+        fetch_registry,
         *(partial(fetch_jars, *jar_sets) for jar_sets in _JARS),
     ]
     with ThreadPoolExecutor(len(jobs)) as pool:

@@ -1,6 +1,6 @@
 """Ivy, which PySpark ships: it downloads jars, and finds out which jars others need.
 
-A jar is named by its coordinates, `group:name:version` or `group:name:version:classifier`.
+A jar is named by its coordinates, `group:name:version` or `group:name:version:classifier`; after an `@` comes the end of another kind of file.
 """
 
 from __future__ import annotations
@@ -53,8 +53,14 @@ class IvyError(Exception):
 
 def file_of(jar: str) -> str:
     """Return where below a folder of jars this one lies, the same that `_SETTINGS` tells Ivy."""
-    group, *others = jar.split(":")
-    return f"{group}/{'-'.join(others)}.jar"
+    coordinates, end = _with_end(jar)
+    group, *others = coordinates.split(":")
+    return f"{group}/{'-'.join(others)}.{end}"
+
+
+def _with_end(jar: str) -> tuple[str, str]:
+    coordinates, _, end = jar.partition("@")
+    return coordinates, end or "jar"
 
 
 def download(jars: Sequence[str], folder: Path) -> None:
@@ -104,10 +110,11 @@ def _by_module(jars: Sequence[str]) -> list[str]:
     """Return Ivy's XML for them: one element a module, as a second one of the same module would replace the first."""
     files: dict[tuple[str, str, str], str] = {}
     for jar in sorted(jars):
-        group, name, version, *classifier = jar.split(":")
+        coordinates, end = _with_end(jar)
+        group, name, version, *classifier = coordinates.split(":")
         extra = f' m:classifier="{classifier[0]}"' if classifier else ""
         known = files.get((group, name, version), "")
-        files[group, name, version] = f'{known}<artifact name="{name}" type="jar" ext="jar"{extra}/>'
+        files[group, name, version] = f'{known}<artifact name="{name}" type="{end}" ext="{end}"{extra}/>'
     return [
         f'<dependency org="{group}" name="{name}" rev="{version}" transitive="false">{artifacts}</dependency>'
         for (group, name, version), artifacts in files.items()

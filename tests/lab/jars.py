@@ -81,7 +81,13 @@ JDBC = JarSet("jdbc", ("org.postgresql:postgresql:42.7.5", "org.mariadb.jdbc:mar
 # Both are built for one minor version of Spark, which has what is left out; a second Scala library is one too many.
 DELTA = JarSet("delta", ("io.delta:delta-spark_2.13:4.0.0",), without=("org.scala-lang:*", "org.antlr:*"))
 ICEBERG = JarSet("iceberg", ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",))
-SETS = (KAFKA, KAFKA_TOOLS, ZOOKEEPER, HBASE, HDFS, YARN, JDBC, DELTA, ICEBERG)
+# Of Spark's own version, which has all that it needs.
+AVRO = JarSet(
+    "avro",
+    ("org.apache.spark:spark-avro_2.13:4.0.0",),
+    without=("org.apache.spark:spark-tags_2.13", "org.scala-lang:*", "org.scala-lang.modules:*", "org.tukaani:*"),
+)
+SETS = (KAFKA, KAFKA_TOOLS, ZOOKEEPER, HBASE, HDFS, YARN, JDBC, DELTA, ICEBERG, AVRO)
 
 # A server without a log binding dies without a word.
 _LOG_SETTINGS = """\
@@ -107,20 +113,29 @@ def hbase_classpath() -> str:
 
 
 def jars_for_launches() -> Path:
-    """Return the cache folder of the operators, with the connector's jars in it: no launch has to fetch them."""
+    """Return the cache folder of the operators, with the jars of the connector and of Spark's Avro: no launch has to fetch them."""
     folder = PROVIDER_CACHE
     folder.mkdir(parents=True, exist_ok=True)
     program = str(Path(sys.executable).parent / "kafka-offsets")
     command = [program, "jars", "--spark-home", str(pyspark_home()), "--to", str(folder)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode != 0:
-        raise JarError(done.stdout)
+    has_avro = (folder / "jars" / f"spark-avro_2.13-{version('pyspark')}" / "jars.json").exists()
+    for more in ([], *([] if has_avro else [["--avro"]])):
+        done = subprocess.run(
+            [*command, *more], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise JarError(done.stdout)
     return folder
 
 
 def jdbc_jars() -> list[Path]:
     """Return the JDBC drivers of PostgreSQL and MariaDB."""
     return fetch(JDBC)
+
+
+def avro_jars() -> list[Path]:
+    """Return the jars of Spark's Avro."""
+    return fetch(AVRO)
 
 
 def table_jars() -> list[Path]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import requests
 
-from tests.lab.jars import jdbc_jars, spark_connector_jars, table_jars
+from tests.lab.jars import avro_jars, jdbc_jars, spark_connector_jars, table_jars
 from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, OneServer, Server, accepts_connections, free_port, wait_until
 from tests.lab.start import java_command
@@ -100,7 +100,7 @@ class SparkConnect(OneServer):
     def _command(self) -> list[str]:
         settings = [f"-D{name}={value}" for name, value in self._settings().items()]
         # Spark's jars first: where both bring a library, Spark's version is the one that it was built with.
-        jars = [*spark_connector_jars(), *table_jars(), *jdbc_jars()]
+        jars = [*spark_connector_jars(), *table_jars(), *jdbc_jars(), *avro_jars()]
         main = "org.apache.spark.sql.connect.service.SparkConnectServer"
         return [*java_command(*jars), "-Xmx2g", *OPENS, *settings, main]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
@@ -120,6 +120,15 @@ def produce(
     """
     producer = Producer({**kafka.client_config(), "linger.ms": 5})
     _send(producer, name, count, partition, first, key=key, padding=padding, timestamp_ms=timestamp_ms)
+
+
+def produce_bytes(kafka: KafkaBroker, name: str, values: Sequence[bytes | None], **record: Any) -> None:
+    """Append records with these values to partition 0, each with the same key or headers, and wait until they are acknowledged."""
+    producer = Producer({**kafka.client_config(), "linger.ms": 5})
+    for value in values:
+        _enqueue(producer, name, value=value, **{"partition": 0, **record})
+    if unsent := _flush(producer):
+        raise RuntimeError(f"{unsent} records are unsent")
 
 
 def produce_one_each(kafka: KafkaBroker, names: Sequence[str], partitions: int) -> None:

@@ -9,18 +9,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.dataset
 import pytest
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
 from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.service.windows import Planned
-from airflow_kafka_offsets.spark.connector import connector_package, folder_name
+from airflow_kafka_offsets.spark.connector import avro_of, connector_package, folder_name
 from tests.lab.java import pyspark_home
-from tests.lab.topics import create_topic, produce
+from tests.lab.registry import Registry
+from tests.lab.topics import create_topic, produce_bytes
 from tests.launch.test_job_files import window_of
 from tests.operators.test_command_line import NAME
 from tests.operators.test_large_windows import run_operator
+from tests.spark.avro import encoded, framed, record
 
 if TYPE_CHECKING:
     from tests.lab.kafka import KafkaBroker
@@ -59,8 +62,9 @@ def files(home: Path) -> str:
 
 def told(folder: Path, **values: Any) -> tuple[str | None, str | None]:
     """Return the packages and the jars on the command line."""
-    given = {"application": "job.py", "conn_id": "local", "ship": False, **values}
-    operator = KafkaSparkSubmitOperator(task_id="load", group=KafkaGroup("g", topics=["orders"]), **given)
+    group = KafkaGroup("g", topics=["orders"])
+    given = {"application": "job.py", "conn_id": "local", "ship": False, "group": group, **values}
+    operator = KafkaSparkSubmitOperator(task_id="load", **given)
     operator._job = NAME
     operator._prepare(
         Planned(window_of(3), False, "new"), reader_options({"bootstrap.servers": "b:9092"}, {}), folder, None
@@ -129,9 +133,8 @@ def test_spark_is_looked_for_where_spark_submit_gets_its_environment(
 
 def session(monkeypatch: pytest.MonkeyPatch, **values: Any) -> dict[str, str]:
     """Return what a session of the task's own is told."""
-    operator = KafkaSparkOperator(
-        task_id="load", group=KafkaGroup("g", topics=["t"]), python_callable=lambda window: None, **values
-    )
+    given = {"group": KafkaGroup("g", topics=["t"]), **values}
+    operator = KafkaSparkOperator(task_id="load", python_callable=lambda window: None, **given)
     return operator._connector_conf(None)
 
 
@@ -142,6 +145,38 @@ def test_a_session_of_the_tasks_own_is_given_files_too(home: Path, files: str, m
     assert session(monkeypatch, config_kwargs={"spark.jars": "/mine.jar"}) == {"spark.jars": f"/mine.jar,{files}"}
     (home / "jars" / "spark-sql-kafka-0-10_2.12-3.5.6.jar").touch()
     assert session(monkeypatch) == {}
+
+
+AVRO = "org.apache.spark:spark-avro_2.12:3.5.6"
+
+
+@pytest.fixture
+def avro(home: Path) -> str:
+    """The jar of Spark's Avro, as it is given."""
+    kept = home.parent / "cache" / "jars" / folder_name(AVRO)
+    kept.mkdir()
+    (kept / "avro.jar").write_bytes(b"a")
+    (kept / "jars.json").write_text('{"jars": {"avro.jar": 1}}')
+    return str(kept / "avro.jar")
+
+
+def test_a_group_with_a_registry_gets_sparks_avro_in_the_same_way(
+    home: Path, files: str, avro: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoding: dict[str, Any] = {"group": KafkaGroup("g", topics=["orders"], registry="registry")}
+    assert told(tmp_path, **decoding) == (None, f"{files},{avro}")
+    assert told(tmp_path, packages="a:b:1", **decoding) == (f"a:b:1,{FITS},{AVRO}", None)
+    assert told(tmp_path, conn_id="far", **decoding) == (f"{FITS},{AVRO}", None)
+    mine, its_avro = MINE, "org.apache.spark:spark-avro_2.13:4.0.0"
+    assert told(tmp_path, connector=mine, **decoding) == (f"{mine},{its_avro}", None)
+    assert told(tmp_path, connector="a:b-spark-sql-kafka:1", **decoding) == (f"a:b-spark-sql-kafka:1,{AVRO}", None)
+    assert told(tmp_path, packages=f"{MINE},{its_avro}", **decoding) == (f"{MINE},{its_avro}", None)
+    assert told(tmp_path, jars="/spark-sql-kafka-0-10.jar", **decoding) == (None, f"/spark-sql-kafka-0-10.jar,{avro}")
+    assert told(tmp_path, connector=None, **decoding) == (None, None)
+    assert session(monkeypatch, **decoding) == {"spark.jars": f"{files},{avro}"}
+    (home / "jars" / "spark-avro_2.12-3.5.6.jar").touch()
+    assert told(tmp_path, **decoding) == (None, files)
+    assert session(monkeypatch, **decoding) == {"spark.jars": files}
 
 
 # Nothing listens on port 9: neither Ivy nor anything else of a JVM reaches a repository.
@@ -160,11 +195,12 @@ def spark_with_connector(tmp_path: Path, launch_jars: Path) -> Path:
     home = tmp_path / "spark-with-connector"
     (home / "jars").mkdir(parents=True)
     (home / "bin").symlink_to(pyspark_home() / "bin")
-    for jar in [
-        *pyspark_home().glob("jars/*.jar"),
-        *launch_jars.glob(f"jars/{folder_name(connector_package())}/*.jar"),
-    ]:
-        (home / "jars" / jar.name.removeprefix("org.apache.spark_")).symlink_to(jar)
+    packages = (connector_package(), avro_of(connector_package()))
+    kept = [jar for package in packages for jar in launch_jars.glob(f"jars/{folder_name(package)}/*.jar")]
+    for jar in [*pyspark_home().glob("jars/*.jar"), *kept]:
+        link = home / "jars" / jar.name.removeprefix("org.apache.spark_")
+        if not link.exists():
+            link.symlink_to(jar)
     return home
 
 
@@ -185,11 +221,20 @@ def test_a_launch_without_a_network_takes_the_jars_that_are_there(
         monkeypatch.setenv("SPARK_HOME", str(spark_with_connector))
         monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(tmp_path / "empty"))
     create_topic(kafka, topic)
-    produce(kafka, topic, 10)
-    result = run_operator(kafka, [topic], tmp_path, monkeypatch)
-    assert result["records"] == 10
+    with Registry("me:hunter2") as registry:
+        number = registry.register(f"{topic}-value", record("Order", ("id", "long")))
+        produce_bytes(kafka, topic, [framed(number, encoded(n)) for n in range(10)])
+        monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", registry.connection(login="me", password="hunter2"))
+        read = {"read": "value='avro'", "columns": "value.id", "registry": "registry"}
+        result = run_operator(kafka, [topic], tmp_path, monkeypatch, **read)
+    assert (result["records"], result["bad"]) == (10, None)
+    rows = pyarrow.dataset.dataset(tmp_path / "lake", exclude_invalid_files=True).to_table(columns=["id"])
+    assert sorted(rows["id"].to_pylist()) == list(range(10))
     said, _ = capfd.readouterr()
+    assert "hunter2" not in said
+    assert b"hunter2" not in (tmp_path / "kafka_offsets.db").read_bytes()
     assert (f"--jars {launch_jars}/jars/{folder_name(connector_package())}/" in said) is not is_in_spark
+    assert (f"{launch_jars}/jars/{folder_name(avro_of(connector_package()))}/" in said) is not is_in_spark
     assert ("--jars" in said) is not is_in_spark
     assert "Running Spark version" in said
     assert "--packages" not in said

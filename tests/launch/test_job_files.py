@@ -21,6 +21,8 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.schemas import Registry
+from airflow_kafka_offsets.core.schemas import Subject as AvroSubject
 from airflow_kafka_offsets.core.window import Draft, Window
 from airflow_kafka_offsets.launch import job_files
 from airflow_kafka_offsets.launch.job_files import (
@@ -35,7 +37,7 @@ from airflow_kafka_offsets.launch.job_files import (
     write_login,
 )
 from airflow_kafka_offsets.service.windows import Planned
-from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
+from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff, Subject
 from airflow_kafka_offsets.task.results import MAX_RANGES_IN_XCOM, placeholders, window_result
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
@@ -57,6 +59,21 @@ def test_a_job_gets_the_ids_of_its_topics_and_how_many_records_an_earlier_run_re
     assert (told.topic_ids, told.at_least) == ({"orders": "id"}, 100)
     told = job_files.handoff_of(planned, {}, KafkaGroup("g", topics=["orders"], expect_fewer=True), None)
     assert told.at_least is None
+
+
+def test_a_job_gets_the_frozen_schemas_and_nothing_of_the_registry() -> None:
+    frozen = {
+        "orders-value": AvroSubject("AVRO", 7, {7: '"long"'}),
+        "orders-key": None,
+        "j": AvroSubject("JSON", 1, {1: "{}"}),
+    }
+    planned = Planned(window_of(3), True, "again", frozen=frozen)
+    group = KafkaGroup("g", topics=["orders"], registry=Registry("canary", subjects={"orders": ["orders-value", "j"]}))
+    told = job_files.handoff_of(planned, {}, group, None)
+    assert told.schemas == (Subject("orders-value", "value", ["orders"], 7, {7: '"long"'}),)
+    assert Handoff.from_json(told.to_json()) == told
+    assert "canary" not in told.to_json()
+    assert job_files.handoff_of(planned, {}, KafkaGroup("g", topics=["orders"]), None).schemas is None
 
 
 def test_a_window_travels_in_spark_conf_and_a_large_one_as_a_file(tmp_path: Path) -> None:
@@ -223,6 +240,8 @@ def test_a_report_of_another_window_is_no_evidence(tmp_path: Path) -> None:
     skipped = {"window_id": "g-000007", "records": None, "counts": {}, "written": False}
     path.write_text(json.dumps(skipped))
     assert read_report(path, window_of(3)) == Report(None, {}, written=False, took_window=True)
+    path.write_text(json.dumps({"window_id": "g-000007", "records": 3, "counts": {}, "written": True, "bad": 2}))
+    assert read_report(path, window_of(3)) == Report(3, {}, written=True, took_window=True, bad=2)
     path.write_text(json.dumps({"window_id": "g-000006", "records": 3, "counts": {}}))
     with pytest.raises(KafkaOffsetsError, match="g-000006, not g-000007"):
         read_report(path, window_of(3))

@@ -28,6 +28,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.overview import MAX_RECENT
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OPEN, Claim, Excerpt, Held, Lane, Outcome, Scope, State
 from airflow_kafka_offsets.core.window_id import name_window
@@ -56,6 +57,39 @@ class LedgerContract:
         assert row.held.window.until.tzinfo is UTC
         assert (row.planned_at, row.committed_at, row.attempts, row.records) == (NOW, None, 0, None)
         assert (held.window.id, held.window.lane, held.window.state) == (f"{name}-000001", Lane.LIVE, State.PLANNED)
+
+    def test_schemas_are_read_back_as_they_were_kept_and_equal_ones_have_one_number(
+        self, ledger: Ledger, name: str
+    ) -> None:
+        texts = {7: '"long"', 2**31: f'{{"type": "enum", "name": "{name}", "symbols": ["ä"]}}'}
+        frozen = {"b": Subject("AVRO", 7, texts), "a": None, "c": Subject("JSON", 7, {7: texts[7]})}
+        number = ledger.keep_schemas(frozen)
+        assert ledger.schemas(number) == frozen
+        assert ledger.keep_schemas(dict(reversed(frozen.items()))) == number
+        other = ledger.keep_schemas({**frozen, "a": frozen["c"]})
+        assert other != number
+        assert ledger.schemas(number) == frozen
+        with pytest.raises(LedgerError, match=r"has schemas 999999999 in a form .*not there"):
+            ledger.schemas(999_999_999)
+
+    def test_many_schemas_are_kept_at_once(self, ledger: Ledger, name: str) -> None:
+        frozen = {f"s{n}": Subject("AVRO", n, {n: f'"{name} {n} {"x" * 5000}"'}) for n in range(700)}
+        assert ledger.schemas(ledger.keep_schemas(frozen)) == frozen
+
+    def test_a_window_keeps_the_schemas_that_were_frozen_with_it(self, ledger: Ledger, name: str) -> None:
+        one, two = (ledger.keep_schemas({f"{name}-{n}": None}) for n in range(2))
+        [held] = ledger.add_windows(group(name), 0, [replace(draft(0, 5), schemas=one)], claim(), NOW)
+        assert ledger.window(held.window.id).held.window.schemas == one
+        ledger.freeze(held.window, two)
+        assert ledger.window(held.window.id).held.window.schemas == two
+        with pytest.raises(ConcurrentChangeError):
+            ledger.freeze(held.window, one)
+        [bare] = ledger.add_windows(group(name), 1, [draft(5, 9)], claim("r2"), NOW)
+        assert bare.window.schemas is None
+        ledger.freeze(bare.window, one)
+        with pytest.raises(ConcurrentChangeError):
+            ledger.freeze(bare.window, two)
+        assert ledger.window(bare.window.id).held.window.schemas == one
 
     def test_leader_epochs_are_noted_with_the_window_and_are_those_of_the_position(
         self, ledger: Ledger, name: str

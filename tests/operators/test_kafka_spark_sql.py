@@ -11,10 +11,14 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSqlOperator
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.launch.statements import check_statements, split
+from tests.lab.registry import Registry
+from tests.lab.topics import create_topic, produce_bytes
+from tests.spark.avro import encoded, framed, record
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.lab.kafka import KafkaBroker
     from tests.launch.conftest import Worker
 
 READS = "insert into t select * from kafka_window"
@@ -128,3 +132,29 @@ def test_the_same_sql_runs_on_a_spark_of_the_tasks_own(worker: Worker, launch_ja
     }
     worker.run(load(worker, 10, 1, conf=conf, conn_id=None), load(worker, 5, 2, conf=conf, conn_id=None))
     assert len(worker.lake()) == 10
+
+
+DECODED = """
+insert overwrite directory '{folder}/lake/window_id=${{window_id}}' using parquet
+select `partition`, value.id as `offset` from kafka_window;
+"""
+
+
+def test_sql_sees_decoded_values_and_a_rerun_asks_no_registry(worker: Worker, kafka: KafkaBroker) -> None:
+    topic = f"{worker.topic}-avro"
+    create_topic(kafka, topic)
+    with Registry("me:hunter2") as registry:
+        number = registry.register(f"{topic}-value", record("Order", ("id", "long")))
+        produce_bytes(kafka, topic, [framed(number if n < 5 else 77, encoded(n)) for n in range(6)])
+        worker.group |= {"topics": [topic], "registry": "registry"}
+        connection = json.loads(registry.connection(login="me", password="hunter2"))
+        worker.connections["registry"] = connection
+        sql = {"sql": DECODED.format(folder=worker.folder), "read": {"value": "avro", "on_bad": "null"}}
+        said = worker.run({"sql": sql}, {"sql": sql, "try_number": 2, "last_clear": 1})
+        assert len(registry.asked) == 4, "two subjects, of which one has a version: only the first run asked"
+    assert worker.lake() == {(0, n): 1 for n in [*range(5), None]}
+    facts = json.loads(said.rpartition("XCOM window ")[2].splitlines()[0])
+    assert (facts["records"], facts["bad"], facts["is_rerun"]) == (6, 1, True)
+    assert "6 records read of 6 offsets; 1 record could not be decoded" in said
+    assert "hunter2" not in said
+    assert b"hunter2" not in (worker.folder / "airflow" / "kafka_offsets.db").read_bytes()

@@ -149,9 +149,28 @@ def test_the_operator_runs_spark_on_a_large_window(
 
 
 def run_operator(
-    kafka: KafkaBroker, topics: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, **arguments: Any
+    kafka: KafkaBroker,
+    topics: list[str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    read: str = "",
+    columns: str = "offset",
+    registry: str | None = None,
+    **arguments: Any,
 ) -> dict[str, Any]:
-    """Run the task of a scheduled run in this process, and return its result; the job is ``job.py`` in the folder."""
+    """Run the task of a scheduled run in this process, and return its result; the job is ``job.py`` in the folder.
+
+    Args:
+        kafka: the broker.
+        topics: of the group.
+        folder: for the job, its output and the ledger.
+        monkeypatch: of the test.
+        read: arguments of the job's `read`.
+        columns: a SQL expression, whose result the job writes beside topic and partition.
+        registry: of the group.
+        arguments: of the operator.
+    """
     extra = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.log.level": "ERROR"}
     monkeypatch.setenv("AIRFLOW_HOME", str(folder))
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": kafka.client_config()}))
@@ -160,11 +179,11 @@ def run_operator(
     (folder / "job.py").write_text(
         "from pyspark.sql import SparkSession\nfrom airflow_kafka_offsets.spark import current_window\n"
         "window = current_window(SparkSession.builder.getOrCreate())\n"
-        "records = window.read().select('topic', 'partition', 'offset')\n"
+        f"records = window.read({read}).selectExpr('topic', 'partition', '{columns}')\n"
         f"window.write_parquet(records, '{folder}/lake')\n"
     )
     arguments = {"application": str(folder / "job.py"), **arguments}
-    group = KafkaGroup("large", topics=topics)
+    group = KafkaGroup("large", topics=topics, registry=registry)
     operator = KafkaSparkSubmitOperator(task_id="load", group=group, conf=extra, **arguments)
     ti = SimpleNamespace(dag_id="d", run_id="r", task_id="load", map_index=-1, try_number=1, max_tries=0)
     run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_kafka_offsets.spark import KafkaWindow, guard
 from airflow_kafka_offsets.spark.handoff import Handoff
-from tests.lab.jars import jdbc_jars
+from tests.lab.jars import avro_jars, jdbc_jars
 from tests.lab.tables import FEW_RECORDS, table_settings
 from tests.lab.topics import create_topic, produce
 
@@ -76,7 +76,7 @@ def spark(
     spark_connector: list[Path], table_jars: list[Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
     """Run Spark on two threads."""
-    session = open_spark(tmp_path_factory.mktemp("spark"), [*spark_connector, *table_jars, *jdbc_jars()])
+    session = open_spark(tmp_path_factory.mktemp("spark"), [*spark_connector, *table_jars, *jdbc_jars(), *avro_jars()])
     yield session
     session.stop()
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.lab.patience import run_to_end
-from tests.lab.topics import create_topic, delete_records, produce
+from tests.lab.topics import create_topic, delete_records, produce, produce_bytes
+from tests.spark.avro import encoded, framed
 
 if TYPE_CHECKING:
     from tests.lab.kafka import KafkaBroker
@@ -170,3 +171,44 @@ def test_offsets_that_are_gone_fail_the_action(spark_connect: SparkConnect, kafk
     refused(w.check, "was not run")
     """
     client(spark_connect, kafka, "gone-over-connect", tmp_path, code)
+
+
+def test_avro_is_decoded_over_connect_and_bad_records_are_named_counted_and_put_aside(
+    spark_connect: SparkConnect, kafka: KafkaBroker, read_topic: str, tmp_path: Path
+) -> None:
+    topic = f"{read_topic}-avro"
+    create_topic(kafka, topic)
+    produce_bytes(kafka, topic, [framed(9 if n == 4 else 1, encoded(n)) for n in range(10)])
+    code = """
+    from airflow_kafka_offsets.spark.errors import BadRecordError
+    from airflow_kafka_offsets.spark.handoff import Subject
+    from tests.spark.avro import record
+
+    import json
+    subject = Subject("s", "value", [topic], 1, {1: json.dumps(record("Order", ("id", "long")))})
+
+    def avro_window():
+        options = {"kafka.bootstrap.servers": servers, "kafkaConsumer.pollTimeoutMs": "5000"}
+        return KafkaWindow(spark, handoff({topic: {0: (0, 10)}}, options=options, schemas=[subject]))
+
+    w = avro_window()
+    rows = w.read(value="avro", on_bad="null").select("offset", "value.id")
+    w.write(rows, lambda frame, window: frame.write.mode("overwrite").parquet(lake + "/ids"))
+    assert (w.records, w.bad) == (10, 1), (w.records, w.bad)
+    found = sorted(tuple(row) for row in spark.read.parquet(lake + "/ids").collect())
+    assert found == [(n, None if n == 4 else n) for n in range(10)], found
+
+    w = avro_window()
+    try:
+        w.write(w.read(value="avro"), lambda frame, window: frame.count())
+    except BadRecordError as exc:
+        assert f"Kafka record {topic}-0 offset 4: its value can't be decoded: no schema with id 9 " in str(exc), exc
+    else:
+        raise AssertionError("not refused")
+
+    w, aside = avro_window(), []
+    with w.persisted(value="avro", on_bad="side", side=lambda bad, window: aside.extend(bad.collect())) as frame:
+        assert frame.count() == 9
+    assert [(row.offset, w.bad) for row in aside] == [(4, 1)]
+    """
+    client(spark_connect, kafka, topic, tmp_path, code)

@@ -111,4 +111,4 @@ def test_without_pyspark_the_error_says_what_to_write(monkeypatch: pytest.Monkey
 
 
 def test_the_examples_are_true() -> None:
-    assert doctest.testmod(connector) == (0, 3)
+    assert doctest.testmod(connector) == (0, 4)

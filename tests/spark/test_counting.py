@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from airflow_kafka_offsets.spark.counting import CountedRead, Counts, _keep_first, check_counts
+from airflow_kafka_offsets.spark.counting import CountedRead, Counts, check_counts, keep_first
 from airflow_kafka_offsets.spark.errors import IncompleteReadError
 
 
@@ -113,7 +113,7 @@ def test_over_spark_connect_what_a_second_action_counts_does_not_replace_what_th
         get = property(lambda self: self._result)
 
     observation = Connect()
-    _keep_first(observation)  # type: ignore[arg-type]
+    keep_first(observation)  # type: ignore[arg-type]
     observation._result.update(records=6, strays=0, histogram="[]")
     observation._result.update(records=2, strays=0, histogram="[]")
     assert observation.get["records"] == 6

@@ -40,6 +40,7 @@ def test_the_form_is_the_agreed_one() -> None:
         "output_tables": None,
         "topic_ids": None,
         "at_least": None,
+        "schemas": None,
     }
 
 

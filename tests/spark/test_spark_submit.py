@@ -77,6 +77,7 @@ def test_a_job_of_three_lines(kafka: KafkaBroker, topic: str, tmp_path: Path) ->
         "records": 7,
         "counts": {topic: {"0": 7}},
         "written": True,
+        "bad": None,
     }
 
 

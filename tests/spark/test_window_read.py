@@ -148,6 +148,7 @@ def test_several_topics_are_counted_by_partition(
         "records": 38,
         "counts": {f"{topic}-a": {"0": 10, "1": 5}, f"{topic}-b": {"0": 11}, f"{topic}-c": {"0": 11, "1": 1}},
         "written": None,
+        "bad": None,
     }
 
 

@@ -166,6 +166,7 @@ def test_a_job_is_told_how_many_records_the_last_successful_run_that_told_has_re
     [
         (Report(10, took_window=True), "10 records read of 10 offsets"),
         (Report(4, took_window=True), "4 records read of 10 offsets; 6 offsets (60.0 %) gave none"),
+        (Report(10, took_window=True, bad=2), "10 records read of 10 offsets; 2 records could not be decoded"),
         (
             Report(took_window=False),
             "never called current_window(); the only evidence that it read the window is its exit code 0",

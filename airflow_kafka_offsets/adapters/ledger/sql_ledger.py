@@ -34,7 +34,7 @@ from sqlalchemy import (
     update,
 )
 
-from airflow_kafka_offsets.adapters.ledger import pruning, schema, staging
+from airflow_kafka_offsets.adapters.ledger import freezing, pruning, schema, staging
 from airflow_kafka_offsets.adapters.ledger.documents import (
     dump_position,
     dump_ranges,
@@ -70,6 +70,7 @@ from airflow_kafka_offsets.core.plan.ownership import (
 )
 from airflow_kafka_offsets.core.plan.pruning import Pruned, absent
 from airflow_kafka_offsets.core.ranges import OffsetRanges
+from airflow_kafka_offsets.core.schemas import Frozen
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import (
     OPEN,
@@ -241,6 +242,25 @@ class SqlLedger:
             if take:
                 _hold(connection, row.id, take, holder, claim, now)
         return [Held(window, claim, holds=1) for window in added]
+
+    def keep_schemas(self, frozen: Frozen) -> int:
+        """Keep schemas for windows, each text once, and return the number under which they are kept."""
+        with self._writing() as connection:
+            return freezing.keep(connection, frozen)
+
+    def schemas(self, number: int) -> Frozen:
+        """Return the schemas that are kept under a number."""
+        with self._reading() as connection:
+            return freezing.load(connection, number)
+
+    def freeze(self, window: Window, number: int) -> None:
+        """Freeze schemas with a window, in place of those that it has."""
+        here = and_(windows.c.group_id == _id_of(window.group), windows.c.seq == window.seq)
+        before = windows.c.schemas.is_(None) if window.schemas is None else windows.c.schemas == window.schemas
+        with self._writing() as connection:
+            done = connection.execute(update(windows).where(here, before).values(schemas=number))
+            if done.rowcount != 1:
+                raise ConcurrentChangeError(f"Another process froze schemas with window {window.id} just now")
 
     def define(self, group: KafkaGroup, claim: Claim) -> None:
         """Store the definition of an existing group, unless the group belongs to another task."""
@@ -959,6 +979,7 @@ def _held(row: Row[Any]) -> Held:
             lost=load_ranges(row.lost)[0] if row.lost is not None else OffsetRanges({}),
             is_capped=row.is_capped,
             leader_epochs=leader_epochs,
+            schemas=row.schemas,
         )
         if window.span != row.span:
             raise ValueError(f"it has {counted(row.span, 'offset')}, and its ranges have {window.span}")
@@ -978,6 +999,7 @@ def _window_values(window: Window) -> dict[str, Any]:
         "packed": packed,
         "lost": dump_ranges(window.lost, {}) if window.lost else None,
         "is_capped": window.is_capped,
+        "schemas": window.schemas,
     }
 
 

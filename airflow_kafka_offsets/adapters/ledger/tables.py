@@ -136,11 +136,22 @@ windows = Table(
     Column("is_capped", Boolean, nullable=False),
     Column("planned_at", UtcDateTime, nullable=False),
     Column("committed_at", UtcDateTime),
+    # Of a group with a schema registry: the row of `schemas` that says what was frozen.
+    Column("schemas", BigInteger),
     # The newest windows of a lane in some states, and those that were cut in a time.
     Index(None, "group_id", "lane", "state", "seq"),
     Index(None, "group_id", "lane", "state", "is_capped", "until"),
     # A claim is deleted when nothing refers to it any more.
     Index(None, "holder"),
+)
+
+# What is frozen with windows: the text of a schema, or a document that names such rows. Each content is here once.
+schemas = Table(
+    LEDGER_PREFIX + "schemas",
+    metadata,
+    Column("id", _BIG, primary_key=True),
+    Column("digest", String(64), nullable=False, unique=True),
+    Column("content", document(), nullable=False),
 )
 
 claim_windows = Table(

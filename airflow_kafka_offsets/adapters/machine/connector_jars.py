@@ -193,13 +193,24 @@ def _lock(folder: Path, how: Fetching, deadline: float) -> Iterator[None]:
 def _unavailable(how: Fetching, folder: Path, why: str, said: str = "") -> ConnectorUnavailableError:
     tail = tail_of(said)
     return ConnectorUnavailableError(
-        f"Spark's Kafka connector {how.coordinates} is neither in {how.home}/jars nor in {folder}, and could not be fetched: {why}. "
+        f"{_what(how.coordinates)} {how.coordinates} is neither in {how.home}/jars nor in {folder}, and could not be fetched: {why}. "
         f"Nothing was planned or launched. When its repository can be reached, type: {_command_for_people(how)}. "
         f"Without network, do that on another machine with --to FOLDER, and copy FOLDER/{folder.parent.name} to {folder.parent}"
         + (f"\nSpark's last lines:\n{tail}" if tail else "")
     )
 
 
+def _is_avro(coordinates: str) -> bool:
+    return ":spark-avro_" in coordinates
+
+
+def _what(coordinates: str) -> str:
+    if _is_avro(coordinates):
+        return "Spark's Avro, which a group with a schema registry requires,"
+    return "Spark's Kafka connector"
+
+
 def _command_for_people(how: Fetching) -> str:
     where = ["--submit-args", shlex.join(how.arguments)] if how.arguments else []
-    return without_passwords(shlex.join(["kafka-offsets", "jars", "--spark-home", str(how.home), *where]))
+    avro = ["--avro"] if _is_avro(how.coordinates) else []
+    return without_passwords(shlex.join(["kafka-offsets", "jars", "--spark-home", str(how.home), *avro, *where]))

@@ -1,0 +1,195 @@
+"""Schemas of a registry, frozen with a window: a replay reads with the same ones, whatever the registry has by then.
+
+What is frozen are whole subjects. A subject that is frozen with a window never changes there. One that the group's definition names only
+later is added when the window is run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from airflow_kafka_offsets.core.errors import BadInputError, NotYetError, name_some, short
+from airflow_kafka_offsets.core.fields import CONN_ID, TEXT, check_attributes
+
+AVRO = "AVRO"
+"""The kind of the schemas that a job needs to decode records."""
+
+
+class Part(StrEnum):
+    """What a schema describes."""
+
+    KEY = "key"
+    VALUE = "value"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """All schemas of a registry's subject.
+
+    Attributes:
+        kind: of the latest one, such as ``AVRO``; those of another kind are left out.
+        latest: the id of the latest one that is not deleted.
+        schemas: id -> the schema, which refers to no other subject. Deleted ones are among them: records may still have their ids.
+    """
+
+    kind: str
+    latest: int
+    schemas: Mapping[int, str]
+
+
+Frozen = Mapping[str, Subject | None]
+"""What is frozen with a window, by the name of the subject; None: the registry did not have it."""
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A schema registry, and the subjects that describe the records of topics. Holds no secret, opens no connection.
+
+    Args:
+        conn_id: Airflow connection of type ``http``.
+        subjects: topic -> the subjects of its values; none: no schema describes them. A topic that is not named has one,
+            ``<topic>-value``.
+        key_subjects: topic -> the subjects of its keys. A topic that is not named has ``<topic>-key``, if the registry has that.
+
+    Raises:
+        BadInputError: a value can't be used.
+    """
+
+    conn_id: str
+    subjects: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    key_subjects: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_attributes(self, {"conn_id": CONN_ID})
+        for name in ("subjects", "key_subjects"):
+            object.__setattr__(self, name, _checked(name, getattr(self, name)))
+
+    def of(self, part: Part, topic: str) -> tuple[str, ...]:
+        """Return the subjects that describe the keys or values of a topic."""
+        given = self.subjects if part is Part.VALUE else self.key_subjects
+        return tuple(given.get(topic, (f"{topic}-{part}",)))
+
+    def requires(self, part: Part, topic: str) -> bool:
+        """Whether these subjects must be there: keys often have no schema."""
+        return part is Part.VALUE or topic in self.key_subjects
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON-able data."""
+        subjects, key_subjects = (
+            {topic: list(names) for topic, names in given.items()} for given in (self.subjects, self.key_subjects)
+        )
+        return {"conn_id": self.conn_id, "subjects": subjects, "key_subjects": key_subjects}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Registry:
+        """Rebuild it from `to_json`."""
+        return cls(document["conn_id"], document.get("subjects", {}), document.get("key_subjects", {}))
+
+
+def parse_registry(given: str | Registry | None) -> Registry | None:
+    """Return the registry of a group, from the id of its connection alone, too.
+
+    Raises:
+        BadInputError: it is neither.
+    """
+    if given is None or isinstance(given, Registry):
+        return given
+    if isinstance(given, str):
+        return Registry(given)
+    raise BadInputError(f"registry must be the id of an Airflow connection, or a Registry; got {short(given)}")
+
+
+def wanted(registry: Registry, topics: Collection[str], filled: Collection[str]) -> dict[str, str]:
+    """Return the subjects to freeze with a window. Those of quiet topics are among them, so that all windows of a group decode alike.
+
+    Args:
+        registry: of the group.
+        topics: those that the group reads.
+        filled: those of which the window has something to read.
+
+    Returns:
+        The name of each subject, and what it must be there for: a topic of `filled`; empty: it may be missing.
+    """
+    found: dict[str, str] = {}
+    for topic in sorted({*topics, *filled}):
+        for part in Part:
+            for name in registry.of(part, topic):
+                is_required = topic in filled and registry.requires(part, topic)
+                found[name] = found.get(name) or (f"the {part}s of {topic}" if is_required else "")
+    return dict(sorted(found.items()))
+
+
+def lacking(frozen: Frozen, names: Mapping[str, str]) -> list[str]:
+    """Return the subjects for which the registry has to be asked.
+
+    Args:
+        frozen: what is frozen with the window.
+        names: what `wanted` returned.
+    """
+    return [name for name, needed_for in names.items() if name not in frozen or (needed_for and frozen[name] is None)]
+
+
+def completed(frozen: Frozen, names: Mapping[str, str], answers: Frozen, conn_id: str) -> Frozen:
+    """Return what is frozen with a window, together with the registry's answers.
+
+    Args:
+        frozen: what was frozen before.
+        names: what `wanted` returned.
+        answers: what the registry has of the subjects that are `lacking`.
+        conn_id: its connection, for the message.
+
+    Raises:
+        NotYetError: a subject that is needed is not there.
+    """
+    whole = dict(sorted({**frozen, **answers}.items()))
+    if missing := {name: needed_for for name, needed_for in names.items() if needed_for and whole[name] is None}:
+        named = name_some([f"{name} for {needed_for}" for name, needed_for in missing.items()], ", ")
+        raise NotYetError(
+            f"The schema registry of connection {conn_id!r} has no subject {named}. Nothing was planned. If they have other subjects, "
+            f"name these: KafkaGroup(registry=Registry({conn_id!r}, subjects={{'<topic>': ['<subject>', ...]}})); an empty list: no "
+            "schema describes them"
+        )
+    return whole
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A frozen subject, and whose records it describes."""
+
+    name: str
+    part: Part
+    topics: tuple[str, ...]
+    subject: Subject
+
+
+def described(registry: Registry, topics: Collection[str], frozen: Frozen) -> list[Described]:
+    """Return the frozen subjects that a job can decode with, each with the topics that it describes.
+
+    Args:
+        registry: of the group.
+        topics: those that the group reads, and those of the window.
+        frozen: what is frozen with the window.
+    """
+    found: dict[tuple[Part, str], list[str]] = {}
+    for part in Part:
+        for topic in sorted(topics):
+            for name in registry.of(part, topic):
+                found.setdefault((part, name), []).append(topic)
+    return [
+        Described(name, part, tuple(its_topics), subject)
+        for (part, name), its_topics in found.items()
+        if (subject := frozen.get(name)) is not None and subject.kind == AVRO
+    ]
+
+
+def _checked(field_name: str, given: object) -> dict[str, tuple[str, ...]]:
+    if not isinstance(given, Mapping):
+        raise BadInputError(f"{field_name} must map topics to lists of subjects; got {short(given)}")
+    for topic, names in given.items():
+        is_list = isinstance(names, Sequence) and not isinstance(names, str)
+        if not TEXT.takes(topic) or not is_list or not all(map(TEXT.takes, names)):
+            raise BadInputError(f"{field_name} must map topics to lists of subjects; got {short({topic: names})}")
+    return {topic: tuple(names) for topic, names in given.items()}

@@ -1,0 +1,483 @@
+"""Decodes the keys and values of a window's records: Avro with a schema registry's header, JSON, text.
+
+A registry's header is the byte 0x00 and the id of the schema in four bytes (big endian); the body follows it. Spark's `from_avro` decodes the
+body, in one branch of a CASE for each id. The schemas were frozen with the window, so no registry is asked here.
+
+`from_avro` does not tell that it failed: it gives a row of NULLs. So each schema is wrapped in a record. Avro puts nothing around the
+field of a record, so the wrapper is encoded as its field alone. The wrapper of the reader has a second field with a default, `_OK`. It
+is NULL only if the body could not be decoded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from airflow_kafka_offsets.spark.counting import keep_first, observed
+from airflow_kafka_offsets.spark.errors import DecodeError
+from airflow_kafka_offsets.spark.handoff import Handoff, Subject
+from airflow_kafka_offsets.spark.shared import short
+
+KEY, VALUE = "key", "value"
+KINDS = ("avro", "json", "string")
+FAIL, NULL, SIDE = "fail", "null", "side"
+
+_BAD = "kafka_offsets_bad"
+_RAW = "kafka_offsets_raw"
+_OK = "kafka_offsets_ok"
+_PAYLOAD = "payload"
+_HEADERS = "headers"
+_HEADER_BYTES = 5
+_GUID_BYTES = 17
+_WHERE = ("topic", "partition", "offset", "timestamp")
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a key or a value is decoded from.
+
+    Attributes:
+        part: ``key`` or ``value``.
+        kind: ``avro``, ``json`` or ``string``.
+        schema: what to read it with: an Avro schema, or the columns of JSON; None: nothing was given.
+
+    Raises:
+        DecodeError: the kind is unknown, or the schema does not fit it.
+    """
+
+    part: str
+    kind: str
+    schema: str | StructType | None = None
+
+    def __post_init__(self) -> None:
+        name = "schema" if self.part == VALUE else "key_schema"
+        if self.kind not in KINDS:
+            raise DecodeError(f"{self.part} must be one of {', '.join(KINDS)}, or None; got {short(self.kind)}")
+        if self.kind == "string" and self.schema is not None:
+            raise DecodeError(f"{name} has no effect with {self.part}='string'")
+        if self.kind == "json" and not isinstance(self.schema, (str, StructType)):
+            raise DecodeError(
+                f"{self.part}='json' requires its columns as DDL, e.g. {name}='id bigint, amount double'; got {short(self.schema)}"
+            )
+        if self.kind == "avro" and self.schema is not None and not _is_json(self.schema):
+            raise DecodeError(f"{name} must be an Avro schema as JSON text; got {short(self.schema)}")
+
+
+class Decoding:
+    """How one read decodes keys and values.
+
+    Args:
+        handoff: what the launcher handed over; it holds the schemas.
+        value, key: ``avro``, ``json`` or ``string``; None: it stays binary.
+        schema, key_schema: what to read them with.
+        on_bad: what becomes of a record that can't be decoded: ``fail``, ``null`` or ``side``.
+
+    Attributes:
+        is_on: whether anything is decoded.
+        on_bad: as given.
+
+    Raises:
+        DecodeError: an argument can't be used, or the window has no schemas.
+    """
+
+    def __init__(
+        self,
+        handoff: Handoff,
+        value: str | None = None,
+        key: str | None = None,
+        schema: str | StructType | None = None,
+        key_schema: str | StructType | None = None,
+        on_bad: str = FAIL,
+    ) -> None:
+        if on_bad not in (FAIL, NULL, SIDE):
+            raise DecodeError(f"on_bad must be one of {FAIL}, {NULL}, {SIDE}; got {short(on_bad)}")
+        given = ((VALUE, value, schema), (KEY, key, key_schema))
+        for part, kind, its_schema in given:
+            if kind is None and its_schema is not None:
+                raise DecodeError(f"There is a schema for the {part}, and no {part}=: set it to 'avro' or 'json'")
+        self._parts = [_part(Form(part, kind, own), handoff) for part, kind, own in given if kind is not None]
+        self.is_on = bool(self._parts)
+        self.on_bad = on_bad
+        if on_bad != FAIL and not self.is_on:
+            raise DecodeError(f"on_bad={on_bad!r} has no effect without value= or key=")
+
+    def options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of Spark's reader: a record may have the id of its schema in its headers."""
+        needs_headers = any(isinstance(part, _Avro) for part in self._parts)
+        others = {name: value for name, value in options.items() if name.lower() != "includeheaders"}
+        return {**others, "includeHeaders": True} if needs_headers else dict(options)
+
+    def decoded(self, frame: DataFrame, options: Mapping[str, Any]) -> DataFrame:
+        """Return a frame of Spark's Kafka source with decoded keys and values.
+
+        Args:
+            frame: read with the method `options`.
+            options: those of the group, and after them those of the call. Without headers in them, the result has none.
+
+        Raises:
+            DecodeError: Spark has no ``from_avro``.
+        """
+        asked = {name.lower(): str(value).lower() for name, value in options.items()}
+        keeps_headers = asked.get("includeheaders") == "true"
+        columns = [name for name in frame.columns if name != _HEADERS or keeps_headers]
+        raw = F.struct(F.col(KEY), F.col(VALUE))
+        for part in self._parts:
+            frame = part.prepared(frame)
+        for part in self._parts:
+            frame = part.decoded(frame)
+        bad = F.coalesce(*(part.told() for part in self._parts))
+        results = {part.form.part: part.or_fail() if self.on_bad == FAIL else part.result() for part in self._parts}
+        kept = [results[name].alias(name) if name in results else F.col(name) for name in columns]
+        more = [F.when(bad.isNotNull(), raw).alias(_RAW)] if self.on_bad == SIDE else []
+        return frame.select(*kept, bad.alias(_BAD), *more)
+
+
+class BadCount:
+    """The count of bad records in what the first action on a frame reads."""
+
+    def __init__(self) -> None:
+        self._observation = Observation()
+
+    def attach(self, frame: DataFrame) -> DataFrame:
+        """Return a frame of `Decoding.decoded` with the counting in it, and without the columns that only this module needs."""
+        counted = frame.observe(self._observation, F.count(F.col(_BAD)).alias("bad"))
+        keep_first(self._observation)
+        return public(counted)
+
+    def told(self, timeout: float) -> int | None:
+        """Return how many records were bad; None: Spark did not report it within `timeout` seconds."""
+        found = observed(self._observation, timeout).get("bad")
+        return None if found is None else int(found)
+
+
+def count_bad(frame: DataFrame) -> int:
+    """Count the bad records of a frame of `Decoding.decoded`."""
+    [(bad,)] = frame.agg(F.count(F.col(_BAD))).collect()
+    return int(bad)
+
+
+def public(frame: DataFrame) -> DataFrame:
+    """Return a frame of `Decoding.decoded` without the columns that only this module needs."""
+    return frame.drop(_BAD, _RAW)
+
+
+def good(frame: DataFrame) -> DataFrame:
+    """Return the records of a frame of `Decoding.decoded` that are not bad."""
+    return public(frame.filter(F.col(_BAD).isNull()))
+
+
+def aside(frame: DataFrame) -> DataFrame:
+    """Return the bad records of a frame of `Decoding.decoded`: where they are, what is wrong, and their bytes."""
+    raw = F.col(_RAW)
+    columns = [*map(F.col, _WHERE), F.col(_BAD).alias("reason"), raw[KEY].alias(KEY), raw[VALUE].alias(VALUE)]
+    return frame.filter(F.col(_BAD).isNotNull()).select(*columns)
+
+
+def _part(form: Form, handoff: Handoff) -> _Part:
+    if form.kind == "avro":
+        return _Avro(form, readers(form, handoff))
+    return _Json(form) if form.kind == "json" else _Text(form)
+
+
+class _Part:
+    """A decoded key or value, in columns that are there for a while."""
+
+    def __init__(self, form: Form) -> None:
+        self.form = form
+        self._raw = F.col(form.part)
+        self._name = f"kafka_offsets_{form.part}"
+        self._why = f"{self._name}_bad"
+
+    def prepared(self, frame: DataFrame) -> DataFrame:
+        """Add what `decoded` needs several times."""
+        return frame
+
+    def decoded(self, frame: DataFrame) -> DataFrame:
+        """Add the columns `_name`, what was decoded, and `_why`, why it could not be."""
+        raise NotImplementedError
+
+    def result(self) -> Column:
+        """Return what was decoded; NULL for a bad record, and for one without this part."""
+        return F.when(F.col(self._why).isNull(), F.col(self._name))
+
+    def or_fail(self) -> Column:
+        """Return what was decoded; a bad record ends the job."""
+        named = _sentence("Kafka record ", F.col("topic"), "-", F.col("partition"), " offset ", F.col("offset"), ": ")
+        is_bad = F.col(self._why).isNotNull()
+        return F.when(is_bad, F.raise_error(F.concat(named, self.told()))).otherwise(F.col(self._name))
+
+    def told(self) -> Column:
+        """Return why a record is bad, as a sentence about this part; NULL: it is not."""
+        return F.concat(F.lit(f"its {self.form.part} can't be decoded: "), F.col(self._why))
+
+
+class _Text(_Part):
+    def decoded(self, frame: DataFrame) -> DataFrame:
+        return _with(frame, {self._name: self._raw.cast("string"), self._why: F.lit(None).cast("string")})
+
+
+class _Json(_Part):
+    def decoded(self, frame: DataFrame) -> DataFrame:
+        # JSON begins with neither of the bytes that a registry's header begins with.
+        body = (
+            F.when(_starts_with(self._raw, b"\0"), _after(self._raw, _HEADER_BYTES))
+            .when(_starts_with(self._raw, b"\1"), _after(self._raw, _GUID_BYTES))
+            .otherwise(self._raw)
+        )
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _OK}
+        parsed = f"{self._name}_parsed"
+        frame = _with(frame, {parsed: F.from_json(body.cast("string"), self._columns(), options)})
+        found = F.col(parsed)
+        is_bad = self._raw.isNotNull() & (found.isNull() | found[_OK].isNotNull())
+        why = F.when(is_bad, F.lit("it is not JSON of the columns in the schema"))
+        return _with(frame, {self._name: found.dropFields(_OK), self._why: why})
+
+    def _columns(self) -> Any:
+        schema: Any = self.form.schema
+        if isinstance(schema, StructType):
+            return StructType([*schema.fields, StructField(_OK, StringType())])
+        return f"{schema}, {_OK} string"
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A schema that records were written with.
+
+    Attributes:
+        id: in the registry.
+        text: the schema.
+        topics: those of which a subject has it.
+    """
+
+    id: int
+    text: str
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A schema to read with, and the schemas of the records that are read with it.
+
+    Attributes:
+        name: that of its field, if there are several readers.
+        text: the schema.
+        writers: what it reads.
+    """
+
+    name: str
+    text: str
+    writers: tuple[Writer, ...]
+
+
+def readers(form: Form, handoff: Handoff) -> list[Reader]:
+    """Return what reads the records of a window: the schema that the user gives; else, for each name of a record, the newest schema.
+
+    Raises:
+        DecodeError: the window has no schemas for this part.
+    """
+    mine = [subject for subject in handoff.schemas or () if subject.part == form.part and subject.schemas]
+    if not mine:
+        raise DecodeError(_no_schemas(form, handoff))
+    if form.schema is not None:
+        return [Reader("", str(form.schema), _writers(mine))]
+    by_name: dict[str, list[Subject]] = {}
+    for subject in sorted(mine, key=lambda subject: subject.latest):
+        by_name.setdefault(full_name(subject.schemas[subject.latest]), []).append(subject)
+    names = _field_names(by_name)
+    return [
+        Reader(names[name], subjects[-1].schemas[subjects[-1].latest], _writers(subjects))
+        for name, subjects in sorted(by_name.items())
+    ]
+
+
+def _no_schemas(form: Form, handoff: Handoff) -> str:
+    what = f"Window {handoff.window_id} has no Avro schemas for {form.part}s"
+    if handoff.schemas is None:
+        return (
+            f"{what}, because its group names no registry: set KafkaGroup(registry='<id of an Airflow connection>'), and run the window "
+            "again"
+        )
+    return (
+        f"{what}: when they were frozen, the registry had no Avro subject for them. By default that is <topic>-{form.part}; others are named by "
+        f"KafkaGroup(registry=Registry(..., {'subjects' if form.part == VALUE else 'key_subjects'}={{'<topic>': [...]}}))"
+    )
+
+
+def _writers(subjects: Iterable[Subject]) -> tuple[Writer, ...]:
+    topics: dict[tuple[int, str], set[str]] = {}
+    for subject in subjects:
+        for number, text in subject.schemas.items():
+            topics.setdefault((number, text), set()).update(subject.topics)
+    return tuple(Writer(number, text, tuple(sorted(topics[number, text]))) for number, text in sorted(topics))
+
+
+def _field_names(full_names: Iterable[str]) -> dict[str, str]:
+    """Return the last part of each name, or the whole name if others end with the same.
+
+    >>> _field_names(["a.Order", "b.Order", "b.Refund"])
+    {'a.Order': 'a.Order', 'b.Order': 'b.Order', 'b.Refund': 'Refund'}
+    """
+    last = {name: name.rpartition(".")[2] for name in full_names}
+    ends = list(last.values())
+    return {name: end if ends.count(end) == 1 else name for name, end in last.items()}
+
+
+def full_name(text: str) -> str:
+    """Return the full name of what an Avro schema describes; without a name, its type.
+
+    >>> full_name('{"type": "record", "name": "Order", "namespace": "com.acme", "fields": []}'), full_name('"string"')
+    ('com.acme.Order', 'string')
+    """
+    schema = json.loads(text)
+    if isinstance(schema, list):
+        return "union"
+    if not isinstance(schema, dict):
+        return str(schema)
+    if "name" not in schema:
+        return full_name(json.dumps(schema.get("type")))
+    name, namespace = str(schema["name"]), schema.get("namespace")
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+class _Avro(_Part):
+    def __init__(self, form: Form, its_readers: Sequence[Reader]) -> None:
+        super().__init__(form)
+        self._readers = its_readers
+        writers = [writer for reader in its_readers for writer in reader.writers]
+        self._topics = {topic for writer in writers for topic in writer.topics}
+        self._ids: dict[tuple[str, ...], list[int]] = {}
+        for writer in writers:
+            self._ids.setdefault(writer.topics, []).append(writer.id)
+        self._header, self._body = f"{self._name}_header", f"{self._name}_body"
+
+    def prepared(self, frame: DataFrame) -> DataFrame:
+        return _with(
+            frame,
+            {self._header: F.substring(self._raw, 1, _HEADER_BYTES), self._body: _after(self._raw, _HEADER_BYTES)},
+        )
+
+    def decoded(self, frame: DataFrame) -> DataFrame:
+        names = [f"{self._name}_{number}" for number in range(len(self._readers))]
+        frame = _with(frame, {name: self._read(reader) for name, reader in zip(names, self._readers)})  # noqa: B905
+        found = [F.col(name) for name in names]
+        is_ok = F.coalesce(*(one[_OK] for one in found)).isNotNull()
+        if len(found) == 1:
+            together = found[0][_PAYLOAD]
+        else:
+            fields = [one[_PAYLOAD].alias(reader.name) for one, reader in zip(found, self._readers)]  # noqa: B905
+            together = F.when(is_ok, F.struct(*fields))
+        return _with(frame, {self._name: together, self._why: self._reason(is_ok)})
+
+    def _read(self, reader: Reader) -> Column:
+        from_avro = _from_avro()
+        options = {"avroSchema": wrapped(reader.text, is_reader=True), "mode": "PERMISSIVE"}
+        chosen: Any = F
+        for writer in reader.writers:
+            has_it = self._is_one_of([writer.id], writer.topics)
+            chosen = chosen.when(has_it, from_avro(F.col(self._body), wrapped(writer.text), options))
+        column: Column = chosen
+        return column
+
+    def _is_one_of(self, ids: Sequence[int], topics: Sequence[str]) -> Column:
+        headers = [_bytes(b"\0" + number.to_bytes(4, "big")) for number in ids]
+        has_id = F.col(self._header).isin(*headers)
+        # An id means the same in all of a registry, so usually the topic need not be looked at.
+        return has_id if set(topics) == self._topics else has_id & F.col("topic").isin(*topics)
+
+    def _reason(self, is_ok: Column) -> Column:
+        """Return why a record can't be decoded; NULL: it can, or it has no such part."""
+        its_header = f"__{self.form.part}_schema_id"
+        has_header = F.exists(F.col(_HEADERS), lambda header: header["key"] == its_header)
+        number = F.conv(F.hex(F.substring(F.col(self._header), 2, 4)), 16, 10)
+        is_known: Any = F
+        for topics, ids in self._ids.items():
+            is_known = is_known.when(self._is_one_of(ids, topics), F.lit(True))
+        none = F.lit(None).cast("string")
+        first = F.lower(F.hex(F.substring(self._raw, 1, 1)))
+        return (
+            F.when(self._raw.isNull(), none)
+            .when(
+                F.coalesce(has_header, F.lit(False)),
+                F.lit(
+                    f"the id of its schema is in its header {its_header}, and only one in front of the bytes is read here"
+                ),
+            )
+            .when(is_ok, none)
+            .when(
+                is_known,
+                _sentence("its bytes do not fit the schema with id ", number, ", or not the schema to read with"),
+            )
+            .when(
+                F.length(self._raw) < _HEADER_BYTES,
+                _sentence("it has ", F.length(self._raw), " bytes, and a registry's header alone has 5"),
+            )
+            .when(first == "01", F.lit("its schema is named by a GUID (byte 0x01), and only an id (0x00) is read here"))
+            .when(first != "00", _sentence("it begins with the byte 0x", first, ", and a registry's header with 0x00"))
+            .otherwise(
+                _sentence(
+                    "no schema with id ",
+                    number,
+                    " was frozen with the window: the group's registry has it under another subject, or it is not Avro",
+                )
+            )
+        )
+
+
+def wrapped(schema: str, *, is_reader: bool = False) -> str:
+    """Return the record that is encoded as a schema alone; for the reader, with a field that is there if it was decoded."""
+    fields: list[dict[str, Any]] = [{"name": _PAYLOAD, "type": json.loads(schema)}]
+    if is_reader:
+        fields.append({"name": _OK, "type": "boolean", "default": True})
+    # Without a namespace: a name inside that has none would take it.
+    return json.dumps({"type": "record", "name": "KafkaOffsetsRecord", "fields": fields})
+
+
+def _from_avro() -> Callable[..., Column]:
+    from pyspark.sql.avro.functions import from_avro
+
+    def called(*args: Any) -> Column:
+        try:
+            return from_avro(*args)
+        except TypeError as exc:
+            if "JavaPackage" not in str(exc):
+                raise
+            raise DecodeError(
+                "Spark has no Avro: the jar spark-avro of Spark's own version is missing. The operators load it for a group with a "
+                "registry; with connector=None, or on a Spark Connect server, Spark must have it"
+            ) from exc
+
+    return called
+
+
+def _is_json(text: object) -> bool:
+    try:
+        json.loads(text)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _with(frame: DataFrame, columns: Mapping[str, Column]) -> DataFrame:
+    return frame.select("*", *(column.alias(name) for name, column in columns.items()))
+
+
+def _sentence(*parts: str | Column) -> Column:
+    return F.concat(*(F.lit(part) if isinstance(part, str) else part.cast("string") for part in parts))
+
+
+def _bytes(value: bytes) -> Column:
+    return F.unhex(F.lit(value.hex()))
+
+
+def _starts_with(column: Column, value: bytes) -> Column:
+    return F.substring(column, 1, len(value)) == _bytes(value)
+
+
+def _after(column: Column, number: int) -> Column:
+    return F.substring(column, number + 1, 2**31 - 1)

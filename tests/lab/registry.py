@@ -1,0 +1,128 @@
+"""A schema registry on loopback, with the part of Confluent's API that is asked for, and as ill as a test wants it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.lab.processes import LOOPBACK
+
+_VERSIONS = re.compile(r"/subjects/([^/]+)/versions(?:/(\d+|latest))?")
+
+
+class Registry:
+    """The registry; an id is that of a text, whatever subjects have it.
+
+    Args:
+        login: `user:password` that each request must have; None: anyone may ask.
+    """
+
+    def __init__(self, login: str | None = None) -> None:
+        self.login = login
+        self.answer: tuple[int, str] | None = None
+        """What it answers instead of the truth."""
+        self.asked: list[str] = []
+        """The paths of all requests."""
+        self._ids: dict[str, int] = {}
+        self._subjects: dict[str, list[dict[str, Any]]] = {}
+        self._deleted: set[tuple[str, int]] = set()
+        self._server = ThreadingHTTPServer((LOOPBACK, 0), self._handler())
+        self._server.daemon_threads = True
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self._server.server_port)
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://{LOOPBACK}:{self.port}"
+
+    def connection(self, **values: Any) -> str:
+        """Return an Airflow connection to it, as JSON."""
+        return json.dumps({"conn_type": "http", "host": LOOPBACK, "port": self.port, **values})
+
+    def register(
+        self, subject: str, schema: Any, kind: str = "AVRO", references: tuple[tuple[str, str, int], ...] = ()
+    ) -> int:
+        """Add a version to a subject, and return the id of its schema.
+
+        Args:
+            subject: the subject.
+            schema: as JSON, or a text.
+            kind: its type.
+            references: to other subjects: name, subject, version.
+        """
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        number = self._ids.setdefault(text, 101 + len(self._ids))
+        versions = self._subjects.setdefault(subject, [])
+        names = [dict(zip(("name", "subject", "version"), one, strict=True)) for one in references]
+        version = {"subject": subject, "version": len(versions) + 1, "id": number, "schema": text, "references": names}
+        versions.append(version if kind == "AVRO" else {**version, "schemaType": kind})
+        return number
+
+    def delete(self, subject: str, version: int) -> None:
+        """Delete a version, as a registry does at first: who asks for deleted ones still finds it."""
+        self._deleted.add((subject, version))
+
+    def _answer_to(self, path: str, query: str) -> tuple[int, Any]:
+        found = _VERSIONS.fullmatch(path)
+        if not found:
+            return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+        subject, number = unquote(found[1]), found[2]
+        shows_deleted = parse_qs(query).get("deleted") == ["true"]
+        there = [
+            one
+            for one in self._subjects.get(subject, [])
+            if shows_deleted or (subject, one["version"]) not in self._deleted
+        ]
+        if not there:
+            return 404, {"error_code": 40401, "message": f"Subject '{subject}' not found."}
+        if number is None:
+            return 200, [one["version"] for one in there]
+        chosen = there[-1:] if number == "latest" else [one for one in there if one["version"] == int(number)]
+        return (200, chosen[0]) if chosen else (404, {"error_code": 40402, "message": "Version not found."})
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        registry = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                registry.asked.append(self.path)
+                wanted = registry.login and f"Basic {base64.b64encode(registry.login.encode()).decode()}"
+                if wanted and self.headers.get("Authorization") != wanted:
+                    self._send(401, json.dumps({"error_code": 401, "message": "Unauthorized"}))
+                elif registry.answer:
+                    self._send(*registry.answer)
+                else:
+                    parts = urlsplit(self.path)
+                    status, document = registry._answer_to(parts.path, parts.query)
+                    self._send(status, json.dumps(document))
+
+            def _send(self, status: int, text: str) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+                self.send_header("Content-Length", str(len(text.encode())))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        return Handler

@@ -1,0 +1,177 @@
+"""Schemas are frozen with a window when it is planned, and no registry is asked for it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
+from airflow_kafka_offsets.core.errors import NotYetError, RegistryRefusedError, RegistryUnavailableError
+from airflow_kafka_offsets.core.plan.ownership import How
+from airflow_kafka_offsets.core.schemas import Registry, Subject
+from airflow_kafka_offsets.core.window import Window
+from airflow_kafka_offsets.service.windows import WindowService
+from tests.core.examples import claim, tp
+from tests.lab import registry as lab
+from tests.service.test_turns import before_the_write, plan_aside
+from tests.service.world import World
+
+ONE, TWO, THREE = claim("run-1"), claim("run-2"), claim("run-3")
+
+
+@pytest.fixture
+def registry() -> Iterator[lab.Registry]:
+    with lab.Registry() as server:
+        server.register("orders-value", '"long"')
+        yield server
+
+
+@pytest.fixture
+def world(quick_folder: Path, registry: lab.Registry) -> World:
+    world = World(quick_folder, registry="registry")
+    world.service = WindowService(
+        world.ledger,
+        world.kafka,
+        clock=lambda: world.now,
+        sleep=lambda _: None,
+        registry=ConfluentRegistry(registry.url, "registry"),
+    )
+    world.kafka.produce(tp(0), 10)
+    return world
+
+
+def rows(world: World, what: str) -> list[Any]:
+    with world.ledger._engine.connect() as connection:
+        return list(connection.execute(text(what)))
+
+
+def ids_of(world: World, window: Window, subject: str = "orders-value") -> list[int]:
+    frozen = world.service.frozen(window.id)[subject]
+    assert frozen is not None
+    return list(frozen.schemas)
+
+
+def test_a_new_window_has_the_schemas_of_its_moment(world: World, registry: lab.Registry) -> None:
+    first = world.plan(ONE).window
+    assert world.service.frozen(first.id) == {"orders-key": None, "orders-value": Subject("AVRO", 101, {101: '"long"'})}
+    world.do(first, ONE)
+    registry.register("orders-value", '"string"')
+    world.kafka.produce(tp(0), 1)
+    second = world.plan(TWO).window
+    assert (ids_of(world, first), ids_of(world, second)) == ([101], [101, 102])
+
+
+def test_each_schema_is_kept_once(world: World, registry: lab.Registry) -> None:
+    for number in range(5):
+        world.run(claim(f"run-{number}"))
+        world.kafka.produce(tp(0), 1)
+    assert len(rows(world, "SELECT DISTINCT schemas FROM kafka_offsets_windows")) == 1
+    assert len(rows(world, "SELECT * FROM kafka_offsets_schemas")) == 2
+    registry.register("orders-value", '"string"')
+    world.run(claim("run-9"))
+    assert len(rows(world, "SELECT * FROM kafka_offsets_schemas")) == 4
+
+
+@pytest.mark.parametrize("how", [How.AGAIN, How.ADOPTED, How.GIVEN])
+def test_who_gets_a_window_again_asks_no_registry(world: World, registry: lab.Registry, how: How) -> None:
+    window = world.plan(ONE).window
+    world.die(ONE)
+    registry.answer, asked = (500, ""), len(registry.asked)
+    if how is How.GIVEN:
+        planned = world.service.take(world.group, window.id, TWO, world.over.__contains__)
+    else:
+        planned = world.plan(ONE if how is How.AGAIN else TWO)
+    assert (planned.window.id, planned.how) == (window.id, how)
+    assert ids_of(world, window) == [101]
+    assert len(registry.asked) == asked
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"), [((500, ""), RegistryUnavailableError), ((401, "{}"), RegistryRefusedError)]
+)
+def test_without_the_registry_nothing_is_planned(
+    world: World, registry: lab.Registry, answer: tuple[int, str], error: type[Exception]
+) -> None:
+    registry.answer = answer
+    with pytest.raises(error):
+        world.plan(ONE)
+    assert rows(world, "SELECT * FROM kafka_offsets_groups") == []
+    registry.answer = None
+    assert ids_of(world, world.plan(ONE).window) == [101]
+
+
+def test_a_subject_that_is_not_there_yet_keeps_the_window_from_being_planned(world: World) -> None:
+    world.configure(registry=Registry("registry", subjects={"orders": ["orders-value", "refunds"]}))
+    with pytest.raises(NotYetError, match="has no subject refunds for the values of orders"):
+        world.plan(ONE)
+    assert rows(world, "SELECT * FROM kafka_offsets_windows") == []
+
+
+def test_a_window_with_nothing_to_read_needs_no_schemas(world: World, registry: lab.Registry) -> None:
+    world.run(ONE)
+    registry.answer, asked = (500, ""), len(registry.asked)
+    assert world.plan(TWO).window.schemas is None
+    assert len(registry.asked) == asked
+
+
+def test_windows_from_before_the_registry_get_schemas_when_they_are_run_again(
+    world: World, registry: lab.Registry
+) -> None:
+    world.configure()
+    window = world.plan(ONE).window
+    assert (window.schemas, world.service.frozen(window.id)) == (None, {})
+    world.configure(registry="registry")
+    assert world.plan(ONE).window.id == window.id
+    assert ids_of(world, window) == [101]
+    registry.register("orders-value", '"string"')
+    world.plan(ONE)
+    assert ids_of(world, window) == [101]
+
+
+def test_a_subject_that_is_named_later_is_added_to_the_window_and_the_others_stay(
+    world: World, registry: lab.Registry
+) -> None:
+    window = world.plan(ONE).window
+    registry.register("orders-value", '"string"')
+    registry.register("refunds", '"int"')
+    world.configure(registry=Registry("registry", subjects={"orders": ["orders-value", "refunds"]}))
+    world.plan(ONE)
+    assert (ids_of(world, window), ids_of(world, window, "refunds")) == ([101], [103])
+
+
+def test_the_loser_of_a_race_asks_the_registry_nothing_more(
+    world: World, registry: lab.Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.configure(registry="registry", max_open_windows=9, max_offsets=3)
+    asked: list[int] = []
+
+    def other() -> None:
+        before = world.group
+        world.configure(max_open_windows=9, max_offsets=3)
+        plan_aside(world, TWO)
+        world.group = before
+        asked.append(len(registry.asked))
+
+    before_the_write(world, monkeypatch, other)
+    window = world.plan(ONE).window
+    assert (window.ranges[tp(0)].start, ids_of(world, window)) == (3, [101])
+    assert asked == [len(registry.asked)]
+
+
+def test_the_registry_is_asked_after_kafka(
+    world: World, monkeypatch: pytest.MonkeyPatch, registry: lab.Registry
+) -> None:
+    snapshot, seen = world.kafka.snapshot, []
+
+    def asked(*arguments: Any) -> Any:
+        seen.append(list(registry.asked))
+        return snapshot(*arguments)
+
+    monkeypatch.setattr(world.kafka, "snapshot", asked)
+    world.plan(ONE)
+    assert seen == [[]]
+    assert registry.asked != []

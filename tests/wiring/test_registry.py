@@ -1,0 +1,100 @@
+"""The schema registry behind an Airflow connection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_kafka_offsets import KafkaGroup, wiring
+from airflow_kafka_offsets.core.errors import BadInputError, NotYetError, RegistryRefusedError
+from airflow_kafka_offsets.wiring import connections
+from airflow_kafka_offsets.wiring.registry import open_registry
+from tests.lab.registry import Registry
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with Registry(login="me:hunter2 x") as server:
+        server.register("s", '"long"')
+        yield server
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, **values: Any) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", json.dumps({"conn_type": "http", **values}))
+
+
+def test_the_login_is_that_of_the_connection(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", registry.connection(login="me", password="hunter2 x"))
+    assert open_registry("registry").subject("s") is not None
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", registry.connection(login="me", password="canary"))
+    with pytest.raises(RegistryRefusedError, match="answered 401") as refused:
+        open_registry("registry").subject("s")
+    assert "canary" not in str(refused.value)
+
+
+def test_a_token_is_a_header_in_the_extra_and_is_masked(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = "Basic bWU6aHVudGVyMiB4"
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", registry.connection(extra={"Authorization": token, "timeout": 5}))
+    assert open_registry("registry").subject("s") is not None
+    assert connections.without_secrets(f"sent {token}") == "sent ***"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"host": "{url}"},
+        {"host": "{url}/"},
+        {"host": "{address}"},
+        {"host": "127.0.0.1", "port": "{port}"},
+        {"host": "http://127.0.0.1", "port": "{port}", "schema": "http"},
+    ],
+)
+def test_an_address_may_be_written_in_any_way_of_airflow(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, values: dict[str, str]
+) -> None:
+    known = {"url": registry.url, "address": registry.url.removeprefix("http://"), "port": registry.port}
+    given: dict[str, Any] = {name: value.format(**known) for name, value in values.items()}
+    if "port" in given:
+        given["port"] = int(given["port"])
+    connect(monkeypatch, login="me", password="hunter2 x", **given)
+    assert open_registry("registry").subject("s") is not None
+
+
+def test_a_path_in_the_host_is_kept(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, host=f"{registry.url}/apis/ccompat/v7", login="me", password="hunter2 x")
+    with pytest.raises(RegistryRefusedError):
+        open_registry("registry").subject("s")
+    assert registry.asked == ["/apis/ccompat/v7/subjects/s/versions?deleted=true"]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"conn_type": "kafka", "host": "h"}, "has type 'kafka', not 'http' or 'https'"),
+        ({"host": ""}, "names no host: set it to that of the schema registry"),
+        (
+            {"host": "h", "schema": "apis/ccompat/v7"},
+            "its schema is 'apis/ccompat/v7', and must be http, https or empty",
+        ),
+        ({"host": "https://me:canary@h"}, "put the user and the password into its fields"),
+    ],
+)
+def test_a_connection_that_can_not_be_used_is_refused(
+    monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], said: str
+) -> None:
+    connect(monkeypatch, **values)
+    with pytest.raises(BadInputError, match=said) as refused:
+        open_registry("registry")
+    assert "canary" not in str(refused.value)
+
+
+def test_a_service_opens_no_connection_before_it_asks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert wiring.registry_of(KafkaGroup("g", topics=["t"])) is None
+    found = wiring.registry_of(KafkaGroup("g", topics=["t"], registry="nowhere"))
+    assert found is not None
+    with pytest.raises(NotYetError, match="Airflow has no connection 'nowhere'"):
+        found.subject("s")
