@@ -1,7 +1,8 @@
 """The job side: a window of Kafka offsets, read and written by a Spark job.
 
 It runs on clusters that have only pyspark and the standard library, so nothing here imports the rest of this package. What
-Airflow imports outside of a job needs no pyspark. The syntax is that of Python 3.9, the oldest that Spark 4 accepts.
+Airflow imports outside of a job needs no pyspark. It takes Python 3.8, the oldest that Spark 3.5
+accepts.
 """
 
 from __future__ import annotations

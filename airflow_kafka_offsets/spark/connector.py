@@ -23,14 +23,12 @@ KAFKA = "spark-sql-kafka-0-10"
 """The artifact of the Kafka connector."""
 AVRO = "spark-avro"
 """The artifact of Spark's Avro, which decodes the records of a group with a schema registry."""
-# Spark 4 is built for no other.
-_SCALA = "2.13"
 # A connector of another layout, or a fork of it, counts as one too.
 _NAMED = {KAFKA: "spark-sql-kafka", AVRO: AVRO}
 _CORE = re.compile(r"spark-core_(?P<scala>\d+\.\d+)-(?P<version>\d.*?)(?<!-tests)(?<!-sources)(?<!-javadoc)\.jar")
 
 
-@dataclass(frozen=True)  # no slots: drivers may have Python 3.9
+@dataclass(frozen=True)  # no slots: drivers may have Python 3.8
 class SparkBuild:
     """A Spark, by the names of its own jars.
 
@@ -151,17 +149,26 @@ def folder_name(coordinates: str) -> str:
     return f"{artifact}-{revision}"
 
 
-def connector_package(spark_version: str | None = None, scala: str = _SCALA) -> str:
+def connector_package(spark_version: str | None = None, scala: str | None = None) -> str:
     """Return the Maven coordinates of Spark's Kafka connector, which must have Spark's own version, for ``--packages``.
 
     Args:
         spark_version: version of the Spark that runs the job; None: that of the installed pyspark or pyspark-client.
-        scala: version of Scala that this Spark was built for.
+        scala: version of Scala that this Spark was built for; None: the usual one of its version.
 
     Raises:
         ConnectorError: no version was given, and there is no pyspark here.
+
+    >>> connector_package("3.5.7")
+    'org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7'
     """
-    return f"{_ORGANISATION}:{KAFKA}_{scala}:{spark_version or _installed_version()}"
+    spark_version = spark_version or _installed_version()
+    return f"{_ORGANISATION}:{KAFKA}_{scala or _usual_scala(spark_version)}:{spark_version}"
+
+
+def _usual_scala(spark_version: str) -> str:
+    # Spark 3 is built for both. From pip, and on most platforms, it is the one for 2.12. Spark 4 is built for 2.13 alone.
+    return "2.12" if spark_version.startswith("3.") else "2.13"
 
 
 def _installed_version() -> str:
@@ -172,5 +179,5 @@ def _installed_version() -> str:
             continue
     raise ConnectorError(
         "Neither pyspark nor pyspark-client is installed here, so the version of Spark is not known. Name the connector "
-        f"that fits the cluster yourself: {_ORGANISATION}:{KAFKA}_{_SCALA}:<version of Spark>"
+        f"that fits the cluster yourself: {_ORGANISATION}:{KAFKA}_2.13:<version of Spark> (for most builds of Spark 3: _2.12)"
     )

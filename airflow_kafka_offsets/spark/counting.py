@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from airflow_kafka_offsets.spark.errors import IncompleteReadError
+from airflow_kafka_offsets.spark.observing import Observed, observe
 from airflow_kafka_offsets.spark.shared import MAX_NAMED, counted
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class CountedRead:
             self._planned[(topic, partition if self._by_partition else None)] += end - start
         # The number of keys of a topic: one for each partition, and one for partitions that were not planned.
         self._width = 2 + max(partition for _, partition in ranges) if self._by_partition else 1
-        self._observation: Observation | None = None
+        self._observed: Observed | None = None
 
     def attach(self, frame: DataFrame) -> DataFrame:
         """Return the frame with the counting in it."""
@@ -102,16 +102,14 @@ class CountedRead:
         # As a string, because Spark Connect can't return an array of structs. Not by to_json: all threads that ask Spark for
         # the counts share its generator, and two threads ask. Over Connect, 3 of 60 small windows failed.
         histogram = F.histogram_numeric(self._key(), F.lit(2 + len(self._planned))).cast("string")
-        self._observation = Observation()
         strays = [F.count_if(self._is_stray()).alias("strays")] if self._looks_outside else []
         records = F.count(F.lit(1)).alias("records")
-        observed = frame.observe(self._observation, records, histogram.alias("histogram"), *strays)
-        keep_first(self._observation)
-        return observed
+        frame, self._observed = observe(frame, records, histogram.alias("histogram"), *strays)
+        return frame
 
     def was_run(self, timeout: float) -> bool:
         """Whether Spark reports an action of the frame within `timeout` seconds."""
-        return self._metrics(timeout).get("records") is not None
+        return self._reported.metrics(timeout).get("records") is not None
 
     def counts(self, timeout: float) -> Counts:
         """Return what the frame's first action read.
@@ -119,9 +117,9 @@ class CountedRead:
         Raises:
             IncompleteReadError: there was no action, or it failed, or Spark did not report it within `timeout` seconds.
         """
-        metrics = self._metrics(timeout)
+        metrics = self._reported.metrics(timeout)
         if metrics.get("records") is None:
-            too_late = _TOO_LATE if _java(self._observation) is None else ""
+            too_late = _TOO_LATE if self._reported.is_remote else ""
             raise IncompleteReadError(
                 "The frame of read() was not run, or Spark did not report it: call check() after the write. Spark does not report "
                 "rdd, foreachPartition() or, over Spark Connect, a view, and skips what it does not need (a join with nothing): for "
@@ -177,31 +175,10 @@ class CountedRead:
             read[(topic, partition if self._by_partition else None)] += round(float(records))
         return read
 
-    def _metrics(self, timeout: float) -> Mapping[str, Any]:
-        assert self._observation is not None, "attach() comes first"
-        return observed(self._observation, timeout)
-
-
-def observed(observation: Observation, timeout: float) -> Mapping[str, Any]:
-    """Return what Spark counted in a frame's first action; empty if there was none, if it failed, or if Spark is too late."""
-    java = _java(observation)
-    deadline = time.monotonic() + timeout
-    # `get` blocks until there was an action, possibly forever. Over Spark Connect it never blocks.
-    while java is not None and not java.future().isCompleted():
-        if time.monotonic() > deadline:
-            return {}
-        time.sleep(0.02)
-    try:
-        metrics: Mapping[str, Any] = observation.get
-    except Exception:  # Spark 4.2 raises what the action failed with
-        logger.warning("The frame was not read to its end", exc_info=True)
-        return {}
-    return metrics
-
-
-def _java(observation: Observation | None) -> Any:
-    """Return the JVM's side of an observation; None: it is one of Spark Connect."""
-    return getattr(observation, "_jo", None)
+    @property
+    def _reported(self) -> Observed:
+        assert self._observed is not None, "attach() comes first"
+        return self._observed
 
 
 def recounted(frame: DataFrame, ranges: Mapping[tuple[str, int], tuple[int, int]]) -> Counts:
@@ -221,21 +198,6 @@ def recounted(frame: DataFrame, ranges: Mapping[tuple[str, int], tuple[int, int]
         else:
             strays += records
     return Counts({tp: read[tp] for tp in ranges}, {tp: end - start for tp, (start, end) in ranges.items()}, strays)
-
-
-class _First(dict[str, Any]):
-    """The counts of the first action. Later counts do not replace them."""
-
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        if not self:
-            super().update(*args, **kwargs)
-
-
-def keep_first(observation: Observation) -> None:
-    """Let an observation keep what the first action reports."""
-    # Over Spark Connect each action overwrites the count of the one before: a show() that of the write.
-    if getattr(observation, "_result", None) == {}:
-        observation._result = _First()
 
 
 def check_counts(counts: Counts, *, expect_gaps: bool = False, at_least: int | None = None) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark.errors import HandoffError
 from airflow_kafka_offsets.spark.shared import short
@@ -23,8 +23,9 @@ CONF_WINDOW_FILE = "spark.kafka_offsets.window_file"
 
 VERSION = 1
 
-Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
-"""topic -> partition -> (start, end), ``start <= offset < end``, sorted, without empty ranges."""
+if TYPE_CHECKING:  # drivers may have Python 3.8, which can't subscript these
+    Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
+    """topic -> partition -> (start, end), ``start <= offset < end``, sorted, without empty ranges."""
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.spark.errors import ReaderOptionError
-from airflow_kafka_offsets.spark.handoff import Ranges
 from airflow_kafka_offsets.spark.shared import FIXED_OPTIONS
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.spark.handoff import Ranges
 
 # With Spark's defaults (500 records a poll), a read costs 1.6 times the CPU, and six times the CPU of the broker: after each
 # poll the connector asks it for both ends of the partition. A fetch of 4 MiB fills a poll. Larger ones are no faster, and up to
@@ -73,7 +76,10 @@ class Layout:
     @property
     def options(self) -> dict[str, str]:
         """The options of Spark's reader that cut the ranges."""
-        return {} if self.max_records is None else {"maxRecordsPerPartition": str(self.max_records)}
+        if self.max_records is None:
+            return {}
+        # Spark 3 ignores the first, and cuts by the second. To Spark 4, which has cut into as many, the second is no news.
+        return {"maxRecordsPerPartition": str(self.max_records), "minPartitions": str(self.tasks)}
 
 
 def layout(spans: Iterable[int], parallelism: int | None) -> Layout:
@@ -137,7 +143,8 @@ def reader_options(
     _refuse_fixed({**given, **mine})
     chosen = _by_lower_case(DEFAULTS, given, mine)
     chosen.pop(_SOURCE_VERSION, None)
-    return dict(chosen.values()) | {
+    return {
+        **dict(chosen.values()),
         # Never subscribe: a partition that was added after planning would fail the read.
         "assign": json.dumps({topic: sorted(partitions) for topic, partitions in ranges.items()}),
         "startingOffsets": offsets_json(ranges, 0),

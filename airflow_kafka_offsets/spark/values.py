@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from airflow_kafka_offsets.spark.counting import keep_first, observed
 from airflow_kafka_offsets.spark.errors import DecodeError
 from airflow_kafka_offsets.spark.handoff import Handoff, Subject
+from airflow_kafka_offsets.spark.observing import Observed, observe
 from airflow_kafka_offsets.spark.shared import short
 
 KEY, VALUE = "key", "value"
@@ -142,17 +142,17 @@ class BadCount:
     """The count of bad records in what the first action on a frame reads."""
 
     def __init__(self) -> None:
-        self._observation = Observation()
+        self._observed: Observed | None = None
 
     def attach(self, frame: DataFrame) -> DataFrame:
         """Return a frame of `Decoding.decoded` with the counting in it, and without the columns that only this module needs."""
-        counted = frame.observe(self._observation, F.count(F.col(_BAD)).alias("bad"))
-        keep_first(self._observation)
-        return public(counted)
+        frame, self._observed = observe(frame, F.count(F.col(_BAD)).alias("bad"))
+        return public(frame)
 
     def told(self, timeout: float) -> int | None:
         """Return how many records were bad; None: Spark did not report it within `timeout` seconds."""
-        found = observed(self._observation, timeout).get("bad")
+        assert self._observed is not None, "attach() comes first"
+        found = self._observed.metrics(timeout).get("bad")
         return None if found is None else int(found)
 
 

@@ -23,6 +23,8 @@ def build_of(*names: str) -> SparkBuild:
 def test_the_connector_is_of_the_version_of_pyspark() -> None:
     assert connector_package() == f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}"
     assert connector_package("4.2.0") == "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+    assert connector_package("3.5.7") == "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7"
+    assert connector_package("3.5.7", "2.13") == "org.apache.spark:spark-sql-kafka-0-10_2.13:3.5.7"
 
 
 @pytest.mark.parametrize(
@@ -111,4 +113,4 @@ def test_without_pyspark_the_error_says_what_to_write(monkeypatch: pytest.Monkey
 
 
 def test_the_examples_are_true() -> None:
-    assert doctest.testmod(connector) == (0, 4)
+    assert doctest.testmod(connector) == (0, 5)

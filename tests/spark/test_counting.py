@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
-from airflow_kafka_offsets.spark.counting import CountedRead, Counts, check_counts, keep_first
+from airflow_kafka_offsets.spark.counting import CountedRead, Counts, check_counts
 from airflow_kafka_offsets.spark.errors import IncompleteReadError
+from airflow_kafka_offsets.spark.observing import Observed
 
 
 def counts(*units: tuple[str, int, int, int]) -> Counts:
@@ -48,9 +50,9 @@ class Reported:
         self.get = get
 
 
-def counted(planned: dict[tuple[str, int], int], reported: object) -> Counts:
+def counted(planned: dict[tuple[str, int], int], reported: Any) -> Counts:
     read = CountedRead({tp: (0, span) for tp, span in planned.items()})
-    read._observation = reported
+    read._observed = Observed(reported)
     return read.counts(timeout=0)
 
 
@@ -105,15 +107,3 @@ def test_gaps_are_no_error_where_they_are_expected() -> None:
     hollow = counts(("a", 0, 3, 5), ("a", 1, 0, 4))
     check_counts(hollow, expect_gaps=True)
     assert hollow.gaps == 6
-
-
-def test_over_spark_connect_what_a_second_action_counts_does_not_replace_what_the_first_counted() -> None:
-    class Connect:
-        _result: dict[str, object] = {}  # noqa: RUF012
-        get = property(lambda self: self._result)
-
-    observation = Connect()
-    keep_first(observation)  # type: ignore[arg-type]
-    observation._result.update(records=6, strays=0, histogram="[]")
-    observation._result.update(records=2, strays=0, histogram="[]")
-    assert observation.get["records"] == 6

@@ -107,6 +107,11 @@ def test_who_says_how_to_split_is_obeyed(name: str) -> None:
     assert Layout(None, 3) == layout([10, 10, 10], 4)
 
 
+def test_a_cut_is_said_in_the_words_of_spark_4_and_of_spark_3() -> None:
+    assert Layout(100, 19).options == {"maxRecordsPerPartition": "100", "minPartitions": "19"}
+    assert Layout(None, 3).options == {}
+
+
 def test_the_version_of_the_source_is_no_option_of_spark_and_the_call_wins_over_the_group() -> None:
     assert source_version({}, {}) == 2
     assert source_version({"SOURCEVERSION": "1"}, {}) == 1

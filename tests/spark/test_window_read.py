@@ -13,6 +13,7 @@ import pytest
 
 from airflow_kafka_offsets.spark import counting
 from airflow_kafka_offsets.spark.errors import IncompleteReadError, ReaderOptionError, UnfinishedReadError
+from airflow_kafka_offsets.spark.observing import Observed
 from tests.lab.patience import Patience
 from tests.lab.topics import (
     abort_transaction,
@@ -113,7 +114,7 @@ def test_who_asks_spark_for_the_counts_at_the_same_time_gets_them_all(
     assert read is not None
     for text in told:  # its end may be blank, and the total counts then
         assert "[40," in text
-        read._observation = SimpleNamespace(get={"records": 40, "histogram": text})  # type: ignore[assignment]
+        read._observed = Observed(SimpleNamespace(get={"records": 40, "histogram": text}))  # type: ignore[arg-type]
         counts = read.counts(timeout=0)
         assert counts.read == counts.planned, text
 

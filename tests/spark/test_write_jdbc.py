@@ -12,6 +12,7 @@ import pytest
 
 from airflow_kafka_offsets.spark.errors import OtherWindowError, PublishError, TargetError, WriteOptionError
 from airflow_kafka_offsets.spark.label import label_of
+from airflow_kafka_offsets.spark.observing import Observed
 from airflow_kafka_offsets.spark.sinks import jdbc
 from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
@@ -187,7 +188,7 @@ def test_rows_that_a_task_left_twice_are_not_published(
 def test_rows_of_which_spark_tells_no_number_are_not_published(
     make_window: MakeWindow, ranges: Ranges, database: Database, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jdbc, "observed", lambda *_: {})  # as a busy Connect server may answer
+    monkeypatch.setattr(Observed, "metrics", lambda *_: {})  # as a busy Connect server may answer
     window = make_window(ranges)
     with pytest.raises(PublishError, match="Spark staged 10 rows, but did not report in time"):
         write(window, values(window), database, table)

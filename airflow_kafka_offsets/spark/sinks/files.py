@@ -26,6 +26,8 @@ _ROUNDS = 100
 LABEL_FILE = ".kafka-window.json"
 """File in a window's directory that names the window. It is hidden, so readers skip it."""
 
+_COPIED_AT_ONCE = 4096
+
 _LOST_RACE = re.compile(r"[\w.]*\.(FileAlreadyExists|FileNotFound)Exception\b")
 
 
@@ -76,7 +78,10 @@ class Files:
                 return None
             raise
         with contextlib.closing(stream):
-            return bytes(stream.readAllBytes()).decode("utf-8", "replace")
+            # Not by readAllBytes: Spark 3 runs on Java 8, too.
+            content = self._jvm.java.io.ByteArrayOutputStream()
+            self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(stream, content, _COPIED_AT_ONCE, False)
+            return bytes(content.toByteArray()).decode("utf-8", "replace")
 
     def discard(self, path: str) -> None:
         """Remove a directory with its content, if it exists; a failure is only logged."""

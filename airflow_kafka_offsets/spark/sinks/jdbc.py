@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_kafka_offsets.spark.counting import observed
 from airflow_kafka_offsets.spark.errors import OtherWindowError, PublishError, TargetError, WriteOptionError
 from airflow_kafka_offsets.spark.label import Label
+from airflow_kafka_offsets.spark.observing import observe
 from airflow_kafka_offsets.spark.shared import counted, stage_prefix
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import STAGED, Target, older, stage_name
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, refuse_options
@@ -122,11 +122,10 @@ class JdbcTable:
         Raises:
             PublishError: a task ran twice, and its rows are there twice; or Spark does not report how many it wrote.
         """
-        observation = Observation()
-        observed_rows = df.observe(observation, F.count(F.lit(1)).alias("rows"))
-        self._write(observed_rows, self.target.beside(stage))
+        rows, observed = observe(df, F.count(F.lit(1)).alias("rows"))
+        self._write(rows, self.target.beside(stage))
         [(found,)] = self._read(query=self.target.count(stage)).collect()
-        written = observed(observation, timeout).get("rows")
+        written = observed.metrics(timeout).get("rows")
         if written is None:
             raise PublishError(
                 f"{self.target.table}: Spark staged {counted(found, 'row')}, but did not report in time how many it wrote. Nothing was published: "
