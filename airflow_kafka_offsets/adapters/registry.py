@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import requests
 from requests.adapters import HTTPAdapter
+from requests.auth import HTTPBasicAuth
 from urllib3.util import Retry
 
 from airflow_kafka_offsets.core.avro import self_contained
@@ -56,20 +57,22 @@ class ConfluentRegistry:
     def subject(self, name: str) -> Subject | None:
         """Return all schemas of a subject; None: there is no such subject."""
         with requests.Session() as session:
-            session.auth, session.verify, session.cert = self._login, self._verify, self._cert
+            # Anything at all, so that no login of a .netrc takes the place of a header. In bytes, because a string has to be latin-1.
+            session.auth = HTTPBasicAuth(*(part.encode() for part in self._login)) if self._login else _as_it_is
             session.headers.update(self._headers)
             for scheme in ("http://", "https://"):
                 session.mount(scheme, HTTPAdapter(max_retries=_RETRIES))
             return self._subject(session, name)
 
     def _subject(self, session: requests.Session, name: str) -> Subject | None:
+        # In this order: a version that comes between two questions is one more that is known, and not one that is missing.
+        not_deleted = self._ask(session, _path(name)) or ()
         # Records may still have the ids of versions that are deleted.
         numbers = self._ask(session, f"{_path(name)}?deleted=true")
         if not numbers:
             return None
         there = {number: self._version(session, name, number) for number in sorted(numbers)}
-        not_deleted = self._ask(session, _path(name)) or numbers
-        latest = there[max(not_deleted)]
+        latest = there[max(there.keys() & set(not_deleted) or there)]
         same_kind = [version for version in there.values() if _kind(version) == _kind(latest)]
         return Subject(
             _kind(latest), latest["id"], {version["id"]: self._text(session, version) for version in same_kind}
@@ -106,7 +109,10 @@ class ConfluentRegistry:
             RegistryUnavailableError, RegistryRefusedError: there is no useful answer.
         """
         try:
-            answer = session.get(f"{self._url}/{path}", timeout=TIMEOUT, allow_redirects=False)
+            # Not in the session, where REQUESTS_CA_BUNDLE would take precedence.
+            answer = session.get(
+                f"{self._url}/{path}", timeout=TIMEOUT, allow_redirects=False, verify=self._verify, cert=self._cert
+            )
         except requests.RequestException as exc:
             raise RegistryUnavailableError(f"{self._name} does not answer ({type(exc).__name__}: {exc})") from exc
         document = _document(answer)
@@ -126,6 +132,10 @@ class ConfluentRegistry:
 
     def _refused(self, why: str) -> RegistryRefusedError:
         return RegistryRefusedError(f"{self._name} can't be used: {why}")
+
+
+def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
 
 
 def _path(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.errors import BadInputError, short
 from airflow_kafka_offsets.wiring.connections import connection_of_type, is_true, mask
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ def open_registry(conn_id: str) -> SchemaRegistry:
             ``cert`` as Airflow's HTTP hook reads them.
 
     Raises:
-        BadInputError: the connection is missing, of another type, or names no host.
+        BadInputError: the connection is missing, of another type, names no host, or has what no header may have.
     """
     from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
 
     connection = connection_of_type(conn_id, "http", "https", host_of="the schema registry")
-    host, scheme, extra = str(connection.host), connection.schema or "http", connection.extra_dejson
+    host, scheme, extra = str(connection.host), connection.schema or connection.conn_type, connection.extra_dejson
     if scheme not in ("http", "https"):
         raise BadInputError(
             f"Connection {conn_id!r}: its schema is {scheme!r}, and must be http, https or empty. A path belongs into the host: "
@@ -50,9 +50,14 @@ def open_registry(conn_id: str) -> SchemaRegistry:
         raise BadInputError(
             f"Connection {conn_id!r}: put the user and the password into its fields, and not into the host"
         )
-    headers = {name: str(value) for name, value in extra.items() if name not in _NO_HEADERS}
-    for value in headers.values():  # a token may be in any of them
-        mask(value)
+    # Without the end of a line, which a token from a file has.
+    headers = {name: str(value).strip() for name, value in extra.items() if name not in _NO_HEADERS}
+    for name, value in headers.items():
+        mask(value)  # a token may be in any of them
+        if not (value.isascii() and value.isprintable()):  # the client would quote it
+            raise BadInputError(
+                f"Connection {conn_id!r}: {short(name)} in its extra has a character that no header may have"
+            )
     address = urlsplit(host if "://" in host else f"{scheme}://{host}")
     if connection.port and address.port is None:
         address = address._replace(netloc=f"{address.netloc}:{connection.port}")

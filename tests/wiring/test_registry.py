@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_kafka_offsets import KafkaGroup, wiring
-from airflow_kafka_offsets.core.errors import BadInputError, NotYetError, RegistryRefusedError
+from airflow_kafka_offsets.core.errors import BadInputError, NotYetError, RegistryRefusedError, RegistryUnavailableError
 from airflow_kafka_offsets.wiring import connections
 from airflow_kafka_offsets.wiring.registry import open_registry
 from tests.lab.registry import Registry
@@ -43,6 +43,48 @@ def test_a_token_is_a_header_in_the_extra_and_is_masked(registry: Registry, monk
     assert connections.without_secrets(f"sent {token}") == "sent ***"
 
 
+def test_the_end_of_a_line_is_no_part_of_a_token(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = "Basic bWU6aHVudGVyMiB4"
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", registry.connection(extra={"Authorization": f"{token}\n"}))
+    assert open_registry("registry").subject("s") is not None
+    assert connections.without_secrets(f"sent {token}") == "sent ***"
+
+
+@pytest.mark.parametrize("token", ["Bearer can\nary", "Bearer canary\u20ac"])
+def test_what_no_header_may_have_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    connect(monkeypatch, host="h", extra={"Authorization": token})
+    with pytest.raises(BadInputError, match="'Authorization' in its extra has a character") as refused:
+        open_registry("registry")
+    assert "ary" not in str(refused.value)
+
+
+def test_a_connection_of_type_https_is_never_asked_in_clear_text(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = registry.url.removeprefix("http://")
+    connect(monkeypatch, conn_type="https", host=address, login="me", password="hunter2 x")
+    with pytest.raises(RegistryUnavailableError, match=f"https://{address}.*SSL"):
+        open_registry("registry").subject("s")
+    assert registry.asked == []
+
+
+def test_a_login_of_a_netrc_does_not_take_the_place_of_a_token(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password wrong\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    extra = {"Authorization": "Basic bWU6aHVudGVyMiB4"}
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", registry.connection(extra=extra))
+    assert open_registry("registry").subject("s") is not None
+
+
+def test_a_login_may_hold_any_character(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Registry(login="me:hunter2\u20ac") as server:
+        server.register("s", '"long"')
+        monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", server.connection(login="me", password="hunter2\u20ac"))
+        assert open_registry("registry").subject("s") is not None
+
+
 @pytest.mark.parametrize(
     "values",
     [
@@ -68,7 +110,7 @@ def test_a_path_in_the_host_is_kept(registry: Registry, monkeypatch: pytest.Monk
     connect(monkeypatch, host=f"{registry.url}/apis/ccompat/v7", login="me", password="hunter2 x")
     with pytest.raises(RegistryRefusedError):
         open_registry("registry").subject("s")
-    assert registry.asked == ["/apis/ccompat/v7/subjects/s/versions?deleted=true"]
+    assert registry.asked == ["/apis/ccompat/v7/subjects/s/versions"]
 
 
 @pytest.mark.parametrize(
