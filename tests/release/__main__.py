@@ -5,6 +5,7 @@ Arguments: the uv that builds and installs, and the folder with the programs of 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -117,7 +118,10 @@ def try_newest(uv: Path, wheel: Path, programs: Path) -> None:
     bom = DIST / f"{wheel.name.partition('-py3')[0]}.cdx.json"
     options = ("--mc-type", "library", "--output-reproducible", "--output-format", "JSON", "--output-file", bom)
     run(programs / "cyclonedx-py", "environment", "--pyproject", ROOT / "pyproject.toml", *options, clean.python)
-    say(f"{bom.name}: what such an installation consists of (CycloneDX)")
+    document = json.loads(bom.read_text())
+    document["metadata"]["component"]["version"] = __version__  # in pyproject.toml it is dynamic, and so left out
+    bom.write_text(json.dumps(document, indent=2) + "\n")
+    say(f"{bom.name}: the {len(document['components'])} parts of such an installation (CycloneDX)")
     clean.install(f"{wheel}[{','.join(extras())}]")
     clean.check("extras")
 
