@@ -107,8 +107,18 @@ def window_detail(row: WindowRow, attempts: Sequence[Attempt]) -> Document:
     }
 
 
-def schemas_document(frozen: Frozen) -> Document:
-    """Return the schemas that are frozen with a window: for each subject the kind, the latest id and all ids; None: it was not there."""
+def window_with_schemas(row: WindowRow, attempts: Sequence[Attempt], frozen: Frozen | None) -> Document:
+    """Return `window_detail`, and the schemas that are frozen with the window: for each subject the kind, the latest id and all ids.
+
+    Args:
+        row: the window.
+        attempts: at it, oldest first.
+        frozen: its schemas; a subject without any was not there; None: it has no frozen schemas.
+    """
+    return {**window_detail(row, attempts), "schemas": None if frozen is None else _schemas_document(frozen)}
+
+
+def _schemas_document(frozen: Frozen) -> Document:
     return {
         name: {"kind": subject.kind, "latest": subject.latest, "ids": sorted(subject.schemas)} if subject else None
         for name, subject in frozen.items()

@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.plan.request import parse_windows
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
-from airflow_kafka_offsets.documents import Document, schemas_document, window_detail, window_document
+from airflow_kafka_offsets.documents import Document, window_document, window_with_schemas
 from airflow_kafka_offsets.ports import Ledger
 
 
@@ -73,8 +73,8 @@ def _details(ledger: Ledger, group: str, seqs: Sequence[int]) -> Answer:
 
 def _detail(ledger: Ledger, row: WindowRow) -> Document:
     window = row.held.window
-    frozen = None if window.schemas is None else schemas_document(ledger.schemas(window.schemas))
-    return {**window_detail(row, ledger.attempts(window.id)), "schemas": frozen}
+    frozen = None if window.schemas is None else ledger.schemas(window.schemas)
+    return window_with_schemas(row, ledger.attempts(window.id), frozen)
 
 
 def _detail_text(window: Document) -> str:

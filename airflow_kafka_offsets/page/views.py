@@ -417,7 +417,7 @@ def _in_short(row: WindowRow, readable: Readable) -> Document:
 
 def window_document(picture: WindowPicture, readable: Readable) -> Document:
     """Return a window for programs, as ``kafka-offsets windows`` gives it."""
-    document = documents.window_detail(picture.row, picture.attempts)
+    document = documents.window_with_schemas(picture.row, picture.attempts, picture.schemas)
     if picture.row.held.holder.dag_id not in readable:
         document["held_by"] = None
     for attempt, shown in zip(picture.attempts, document["history"], strict=True):

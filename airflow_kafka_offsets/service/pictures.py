@@ -12,6 +12,7 @@ from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow
 from airflow_kafka_offsets.core.plan.overview import Outline, Overview
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED, Pruned
+from airflow_kafka_offsets.core.schemas import Frozen
 from airflow_kafka_offsets.core.window import OWNING, Lane, Window
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.ports import Ledger
@@ -118,6 +119,7 @@ class WindowPicture:
 
     Attributes:
         pruned_before: the group no longer has windows with smaller numbers; 1: it has all.
+        schemas: those that are frozen with the window; None: none are.
     """
 
     group: KafkaGroup
@@ -125,6 +127,7 @@ class WindowPicture:
     row: WindowRow
     attempts: Sequence[Attempt]
     pruned_before: int = 1
+    schemas: Frozen | None = None
 
     @property
     def dag_ids(self) -> set[str]:
@@ -248,4 +251,6 @@ def window(ledger: Ledger, window_id: str, visible: Visible) -> WindowPicture:
         except UnknownWindowError as exc:
             raise hidden_window(window_id) from exc
         attempts = ledger.attempts_at(name, [seq]).get(seq, ())
-        return WindowPicture(ledger.group(name), outline, row, attempts, ledger.pruned(name).before)
+        number = row.held.window.schemas
+        schemas = None if number is None else ledger.schemas(number)
+        return WindowPicture(ledger.group(name), outline, row, attempts, ledger.pruned(name).before, schemas)
