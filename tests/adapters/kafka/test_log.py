@@ -602,16 +602,18 @@ def test_committed_offsets_need_rights_on_group_and_topic(kafka_sasl: SecureKafk
 def test_times_need_describe_and_the_configuration_a_right_of_its_own(
     kafka_sasl: SecureKafkaBroker, topic: str
 ) -> None:
-    create_topic(kafka_sasl, topic, config={"retention.ms": "60000"})
-    produce(kafka_sasl, topic, 7, timestamp_ms=1_700_000_000_000)
+    # Records of today: a broker deletes a segment that is older than the retention, at a moment of its own.
+    create_topic(kafka_sasl, topic, config={"retention.ms": str(24 * 3600 * 1000)})
+    now_ms = int(time.time() * 1000)
+    produce(kafka_sasl, topic, 7, timestamp_ms=now_ms)
     log, probe = KafkaLog(kafka_sasl.client_config("bob"), 30), Probe(TopicPartition(topic, 0), 0)
     with at_most(5), pytest.raises(KafkaRefusedError, match=f"topic {topic}: .* ACL Describe on Topic"):
         log.first_records([probe])
     kafka_sasl.allow("bob", AclOperation.DESCRIBE, topic=topic)
-    assert log.first_records([probe]) == {probe: Hit(0, 1_700_000_000_000)}
+    assert log.first_records([probe]) == {probe: Hit(0, now_ms)}
     assert log.retentions([topic]) == {}
     kafka_sasl.allow("bob", AclOperation.DESCRIBE_CONFIGS, topic=topic)
-    assert log.retentions([topic]) == {topic: Retention(timedelta(minutes=1))}
+    assert log.retentions([topic]) == {topic: Retention(timedelta(days=1))}
 
 
 def test_to_ask_for_the_end_of_a_leader_epoch_needs_no_more_than_describe(
