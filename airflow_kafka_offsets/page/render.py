@@ -48,8 +48,9 @@ def stamp(value: datetime | None) -> Markup:
     """Return a moment. The page's script shows it in the zone of Airflow's UI."""
     if value is None:
         return Markup(words.NOTHING)
-    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
-        value.isoformat(), f"{value:%Y-%m-%d %H:%M:%S}", words.stamp(value)
+    # Of numbers and the names of months: to escape them took a quarter of the time of a list of 1,000 groups.
+    return Markup(
+        f'<time datetime="{value.isoformat()}" title="{value:%Y-%m-%d %H:%M:%S} UTC">{words.stamp(value)}</time>'
     )
 
 
