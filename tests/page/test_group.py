@@ -267,3 +267,14 @@ def test_an_act_that_names_too_many_windows_to_look_up_names_none_for_programs(e
     acts = views.group_document(full, {"orders"})["acts"]
     assert [act["details"] for act in acts] == [{"window": mine}, {}, {"window": mine}]
     assert "000001 to 001000 (1000 windows)" in page(empty), "the page asks for the first and the last one only"
+
+
+def test_after_a_reset_the_next_window_starts_at_the_watermark(empty: Story) -> None:
+    empty.hours(3, start=0, partitions=1)
+    assert 'data-first="0" data-last="300" data-next="300"' in page(empty)
+    empty.reset(100, [2, 3])
+    text = page(empty)
+    assert 'data-first="0" data-last="300" data-next="100"' in text
+    assert drawn(text) == {"committed", "superseded"}
+    empty.reset(250)
+    assert drawn(page(empty)) == {"committed", "superseded", "gap"}
