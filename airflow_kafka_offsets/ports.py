@@ -196,8 +196,13 @@ class Ledger(Protocol):
         """Return the states of groups, as `load` without a claim does; one that never planned is not in the answer."""
         ...
 
-    def overviews(self, names: Sequence[str]) -> Mapping[str, Overview]:
-        """Return where groups stand; one that the ledger does not have is not in the answer."""
+    def overviews(self, names: Sequence[str], *, newest_acts: int | None = None) -> Mapping[str, Overview]:
+        """Return where groups stand; one that the ledger does not have is not in the answer.
+
+        Args:
+            names: the groups.
+            newest_acts: of each, only so many of the newest acts; None: all.
+        """
         ...
 
     def position(self, group: str) -> Position | None:
@@ -512,6 +517,6 @@ class Ledger(Protocol):
         """
         ...
 
-    def acts(self, group: str) -> Sequence[Act]:
-        """Return what people did to a group, oldest first."""
+    def acts(self, group: str, *, newest: int | None = None) -> Sequence[Act]:
+        """Return what people did to a group, oldest first; with `newest`, only so many of the newest acts."""
         ...

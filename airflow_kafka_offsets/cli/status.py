@@ -97,12 +97,16 @@ def _row(group: Document) -> Document:
 
 def _lengths(found: Document) -> Document:
     """Return lag in time and headroom in words; None: not known, or nothing is unread."""
-    waits, headroom = found["lag_seconds"], found["headroom_seconds"]
+    waits = found["lag_seconds"]
+    return {"waits": length(waits) if waits else None, "headroom": _headroom(found)}
+
+
+def _headroom(found: Document) -> str | None:
+    seconds = found["headroom_seconds"]
+    if seconds is None:
+        return "never" if found.get("headroom_is_unlimited") else None
     about = "~" if found.get("headroom_is_estimate") or found.get("estimate") else ""
-    return {
-        "waits": length(waits) if waits else None,
-        "headroom": None if headroom is None else about + length(headroom),
-    }
+    return about + length(seconds)
 
 
 def _one_text(group: Document) -> str:
@@ -142,8 +146,7 @@ def _headroom_text(group: Document) -> str:
     if group["headroom_seconds"] is None:
         if group["lag"] == 0:
             return "nothing is unread"
-        is_known = group["lag"] is not None and not group["notes"]
-        return "retention never removes these records by their age" if is_known else "unknown"
+        return "retention never removes these records" if group["headroom_is_unlimited"] else "unknown"
     guess = " (an estimate)" if group["headroom_is_estimate"] else ""
     return f"{length(group['headroom_seconds'])} until retention{guess}; at risk below {length(group['needed_seconds'] or 0)}"
 

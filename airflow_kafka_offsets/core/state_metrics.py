@@ -297,8 +297,7 @@ def _headroom_seconds(found: Sequence[PartitionLag]) -> float:
 def _headroom_of(one: PartitionLag) -> float:
     if one.headroom_seconds is not None:
         return one.headroom_seconds
-    is_kept = one.retention is not None and one.retention.time is None and one.retention.size is None
-    return inf if one.lag == 0 or is_kept else nan
+    return inf if one.lag == 0 or one.is_unlimited else nan
 
 
 def _headroom_offsets(found: Sequence[PartitionLag]) -> float:

@@ -88,7 +88,7 @@ class NowView:
         verdict, tone, reason: the verdict, the color of its badge, and the verdict in one sentence.
         needs_a_look: whether it is anything but OK.
         lag, offsets: the lag in time, or else in offsets; and what is small beside it.
-        headroom, about: how long until retention reaches the watermark, and what is small beside it.
+        headroom, about: how long until retention reaches the watermark, or that it never does, and what is small beside it.
         left: how much of the retention is left, in hundredths; None: not known, and no bar is drawn.
     """
 
@@ -137,9 +137,9 @@ def _headroom(found: GroupLag) -> tuple[str, str, float | None]:
         return "lost", f"{_offsets(found.lost)} expired unread", 0.0
     seconds = found.headroom_seconds
     if seconds is None:
-        if found.lag:
-            return NOTHING, _no_headroom(found), None
-        return NOTHING, "nothing unread", None
+        if found.is_unlimited:
+            return "never", "Kafka keeps these records", None
+        return NOTHING, _no_headroom(found) if found.lag else "nothing unread", None
     tp, first = min(
         ((tp, p) for tp, p in found.partitions.items() if p.headroom_seconds is not None),
         key=lambda item: (item[1].headroom_seconds, item[0]),

@@ -80,12 +80,14 @@ class Strip:
         blocks: from back to front.
         first, last: the offsets at the edges of its first part, ``first <= offset < last``. Both are where the next window starts, if no
             window that is shown has anything of the partition.
+        next: where the next live window starts: after a reset backwards, this is below `last`.
     """
 
     tp: TopicPartition
     blocks: tuple[Block, ...]
     first: int
     last: int
+    next: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +286,11 @@ def figure(
     time = _times(live, part) if axis is Axis.TIME else None
     found = pieces(windows, part.floors, wanted)
     shown = {tp: _uncut(tp, found.get(tp, ()), live, part) for tp in sorted(wanted)}
+    if known is not None and live and part.has_newest:
+        shown = {tp: _with_left_out(some, known[tp]) for tp, some in shown.items()}
     # A partition without a block may be the one that is furthest behind.
     strips = [
-        _strip(tp, some, live, time, part) if some else Strip(tp, (), wanted[tp], wanted[tp])
+        _strip(tp, some, live, time, part, wanted[tp]) if some else Strip(tp, (), *[wanted[tp]] * 3)
         for tp, some in shown.items()
     ]
     if time is None:
@@ -314,6 +318,12 @@ def _uncut(tp: TopicPartition, some: Sequence[Piece], live: Sequence[Window], pa
     return some
 
 
+def _with_left_out(some: Sequence[Piece], next_offset: int) -> Sequence[Piece]:
+    """Return pieces with what a reset forwards left out after the newest window."""
+    reached = max((piece.end for piece in some if piece.kind is not Kind.SUPERSEDED), default=next_offset)
+    return [*some, Piece(Kind.GAP, reached, next_offset)] if reached < next_offset else some
+
+
 def _place(first: datetime, last: datetime) -> Callable[[datetime], float]:
     width = (last - first).total_seconds()
     return lambda at: READ * (at - first).total_seconds() / width
@@ -325,19 +335,20 @@ def _strip(
     live: Sequence[Window],
     time: tuple[datetime, datetime] | None,
     part: Part,
+    next_offset: int,
 ) -> Strip:
     first, last = min(piece.start for piece in some), max(piece.end for piece in some)
     scale = by_offset(first, last)
     if time is not None:
         knots = knots_of(live, tp, _place(*time), part.start)
         if len(knots) < 2:
-            return Strip(tp, (), first, last)
+            return Strip(tp, (), first, last, next_offset)
         scale = by_time(knots)
     blocks = [_block(piece, scale) for piece in some]
     shown = [block for block in blocks if block.width > 0]
     # What needs a look is drawn last: it may be thin.
     shown.sort(key=lambda block: (block.kind in _NEEDS_A_LOOK, block.kind is Kind.SUPERSEDED))
-    return Strip(tp, tuple(shown), first, last)
+    return Strip(tp, tuple(shown), first, last, next_offset)
 
 
 def _block(piece: Piece, scale: _Scale) -> Block:

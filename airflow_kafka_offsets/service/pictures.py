@@ -28,7 +28,10 @@ few have a strip."""
 MOST_BACKFILLS = 200
 
 MOST_ACTS = 20
-"""How many of the newest things that people did a picture has."""
+"""How many of the newest things that people did a picture has, and a group for programs."""
+
+MOST_NAMED = 1_000
+"""How many windows that acts name are looked up for a group: as many as one statement can ask for."""
 
 Visible = Callable[[Iterable[Outline]], list[Outline]]
 """Which groups someone may see."""
@@ -47,6 +50,8 @@ class FullGroup:
     """A group with all its partitions and its open windows, for programs.
 
     Attributes:
+        line: its definition, and where it stands in one line.
+        overview: with the newest things that people did. One that names too many windows to look up whose they are has no details.
         holders: the DAGs that have, or had, the windows which acts name, by the window's id; a pruned one is not there.
     """
 
@@ -69,7 +74,7 @@ class GroupPicture:
         outline: in one line.
         position: where the next live window starts; None: that is not known yet.
         acts: the newest things that people did, oldest first.
-        more_acts: how many older ones there are.
+        has_more_acts: whether there are older ones.
         holders: the DAGs that have, or had, the first and the last window that an act names, by the window's id.
         rows: the windows, newest first.
         backfills: backfill windows that are newer than the oldest of `rows`, and not among them.
@@ -82,7 +87,7 @@ class GroupPicture:
     outline: Outline
     position: Position | None = None
     acts: Sequence[Act] = ()
-    more_acts: int = 0
+    has_more_acts: bool = False
     holders: Mapping[str, str] = field(default_factory=dict)
     rows: Sequence[WindowRow] = ()
     backfills: Sequence[WindowRow] = ()
@@ -148,10 +153,23 @@ def groups(ledger: Ledger, visible: Visible, dag_id: str | None = None) -> list[
 def in_full(ledger: Ledger, lines: Sequence[GroupLine]) -> list[FullGroup]:
     """Return groups with all their partitions and open windows."""
     with ledger.one_connection():
-        found = ledger.overviews([line.group.name for line in lines])
+        overviews = ledger.overviews([line.group.name for line in lines], newest_acts=MOST_ACTS)
+        found = {name: replace(one, acts=_with_few_named(one.acts)) for name, one in overviews.items()}
         named = [id_ for overview in found.values() for act in overview.acts for id_ in act.window_ids]
         holders = _holders(ledger, named)
     return [FullGroup(line, found[line.group.name], holders) for line in lines]
+
+
+def _with_few_named(acts: Sequence[Act]) -> tuple[Act, ...]:
+    """Return acts, oldest first, that name at most `MOST_NAMED` windows together: others lose their details, older ones first."""
+    left = MOST_NAMED
+    shown: list[Act] = []
+    for act in reversed(acts):
+        number = len(act.window_ids)
+        is_too_much = number > left
+        shown.append(replace(act, details={}) if is_too_much else act)
+        left -= 0 if is_too_much else number
+    return tuple(reversed(shown))
 
 
 def _holders(ledger: Ledger, window_ids: Iterable[str]) -> dict[str, str]:
@@ -192,10 +210,10 @@ def group(
     """
     with ledger.one_connection():
         line = group_line(ledger, name, visible)
-        position, pruned, acts = ledger.position(name), ledger.pruned(name), ledger.acts(name)
+        position, pruned, acts = ledger.position(name), ledger.pruned(name), ledger.acts(name, newest=MOST_ACTS + 1)
         shown = acts[-MOST_ACTS:]
         holders = _holders(ledger, (id_ for act in shown for id_ in (*act.window_ids[:1], *act.window_ids[-1:])))
-        stands = GroupPicture(line.group, line.outline, position, shown, len(acts) - len(shown), holders, pruned=pruned)
+        stands = GroupPicture(line.group, line.outline, position, shown, len(acts) > len(shown), holders, pruned=pruned)
         limit = windows_at_once(len(position.offsets) if position else 1)
         rows = ledger.windows(name, before=before, cut_in=cut_in, limit=limit)
         if not rows:

@@ -92,8 +92,8 @@ class KafkaVerdictTrigger(BaseEventTrigger):
     The event has ``verdict``, ``before`` (null: the first look), ``reason`` in one sentence, lag, headroom and the worst partitions.
 
     :param group: the group.
-    :param verdicts: those that count: any other counts as OK. By default, all count. ``["OK"]`` alone fires each time that the group
-        is OK again.
+    :param verdicts: those that count: any other counts as OK, also in the event. By default, all count. ``["OK"]`` alone fires each
+        time that the group is OK again.
     :param horizon: the group is at risk with less headroom than this; None: with less than a tenth of the retention, or than
         the group's own pace needs.
     :param poll_interval: seconds between two looks, at least 5.
@@ -142,7 +142,7 @@ class KafkaVerdictTrigger(BaseEventTrigger):
                 continue
             before, last, told = last, self._counted(answer.facts["verdict"]), None
             if self._is_told(before, last):
-                yield self._event(answer.facts, before)
+                yield self._event({**answer.facts, "verdict": last}, before)
 
     def _others(self, last: str | None) -> tuple[GroupVerdict, ...]:
         """Return the verdicts that would be a change."""

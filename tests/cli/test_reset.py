@@ -57,6 +57,8 @@ def test_confirmed_it_moves_and_is_recorded(cli: Cli, quiet: Lake) -> None:
         0: 600,
         1: 300,
     }
+    [seen] = cli("status", "lake.orders", "-o", "json").json["groups"]
+    assert [(p["watermark"], p["lag"]) for p in seen["partitions"]] == [(600, 400), (300, 4700)], "unread from there on"
 
 
 def test_done_is_told_in_the_past(cli: Cli, quiet: Lake) -> None:

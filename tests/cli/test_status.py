@@ -8,7 +8,17 @@ import pytest
 
 from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.window_id import name_window
-from tests.cli.conftest import CLICKS_0, ORDERS, ORDERS_0, ORDERS_1, Cli, Lake, cells, read_past_an_open_transaction
+from tests.cli.conftest import (
+    CLICKS,
+    CLICKS_0,
+    ORDERS,
+    ORDERS_0,
+    ORDERS_1,
+    Cli,
+    Lake,
+    cells,
+    read_past_an_open_transaction,
+)
 from tests.service.memory_log import NoTimes
 
 
@@ -140,7 +150,22 @@ def test_records_that_never_expire_have_no_headroom(cli: Cli, lake: Lake) -> Non
     lake.log.configure("orders", retention_ms="-1")
     done = cli("status", "lake.orders")
     assert "\nverdict:        STALLED: 4700 offsets unread, the oldest record waits for " in done.out
-    assert "\nheadroom:       retention never removes these records by their age\n" in done.out
+    assert "\nheadroom:       retention never removes these records\n" in done.out
+    assert "never" in next(line for line in cli("status").out.splitlines() if line.startswith("lake.orders"))
+    [group] = cli("status", "lake.orders", "-o", "json").json["groups"]
+    assert (group["headroom_seconds"], group["headroom_is_unlimited"]) == (None, True)
+
+
+def test_a_note_on_something_else_does_not_make_unlimited_headroom_unknown(cli: Cli, lake: Lake) -> None:
+    lake.log.produce(CLICKS_0, 1, datetime.now(UTC) + timedelta(days=1))
+    lake.commit(CLICKS, 9)
+    lake.log.produce(CLICKS_0, 1, datetime.now(UTC))
+    done = cli("status", "lake.clicks")
+    assert (
+        "\n\nNote: how long records wait is not known, because one before them is dated in the future: clicks-0."
+        in done.out
+    )
+    assert "\nheadroom:       retention never removes these records\n" in done.out
 
 
 def test_of_a_log_that_is_limited_in_size_and_not_full_the_headroom_is_not_known(cli: Cli, lake: Lake) -> None:

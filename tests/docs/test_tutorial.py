@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.docs.test_docs import ROOT, blocks
-from tests.lab.airflow import empty_metadata
+from tests.lab.airflow import empty_metadata, plain_environment
 from tests.lab.kafka import KafkaBroker
+from tests.lab.patience import wait_until
 from tests.lab.processes import LOOPBACK
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
@@ -29,6 +32,37 @@ def typed(block: str, replaced: dict[str, str]) -> str:
     return "".join(line for line in block.splitlines(keepends=True) if not line.startswith(NOT_HERE))
 
 
+def said_by(script: str, folder: Path, timeout: float, environment: dict[str, str]) -> str:
+    """Let a shell run a script to its end, and return what all of it said; what is left then of what it started is killed.
+
+    Args:
+        script: what is typed.
+        folder: where.
+        timeout: seconds that it may take on a quiet machine.
+        environment: its variables.
+    """
+    said = folder / "said.txt"
+    with said.open("w") as out:
+        shell = subprocess.Popen(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            with contextlib.suppress(TimeoutError):
+                wait_until(lambda: shell.poll() is not None, timeout=timeout, what="the script ends")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
+            shell.wait()
+    assert shell.returncode == 0, f"{shell.returncode}: {said.read_text()[-8000:]}"
+    return said.read_text()
+
+
 @pytest.fixture
 def own_kafka(tmp_path: Path) -> Iterator[KafkaBroker]:
     """Run a broker of this test alone: others have a topic `orders`, too."""
@@ -36,11 +70,27 @@ def own_kafka(tmp_path: Path) -> Iterator[KafkaBroker]:
         yield broker
 
 
+def is_at_work(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended."""
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def test_a_script_that_does_not_end_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
+    script = "echo began; sleep 1000 & echo $! > child; wait"
+    with pytest.raises(AssertionError, match="-9: began"):
+        said_by(script, tmp_path, timeout=2, environment=dict(os.environ))
+    child = int((tmp_path / "child").read_text())
+    wait_until(lambda: not is_at_work(child), timeout=20, what="its child is gone")
+
+
 @pytest.mark.server
 @pytest.mark.kafka
 @pytest.mark.spark
-@pytest.mark.usefixtures("folder_for_launches")
-def test_each_command_works_and_says_what_the_page_shows(own_kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_each_command_works_and_says_what_the_page_shows(
+    own_kafka: KafkaBroker, tmp_path: Path, folder_for_launches: Path
+) -> None:
     home = tmp_path / "tutorial" / "airflow"
     home.mkdir(parents=True)
     shutil.copyfile(empty_metadata(), home / "airflow.db")
@@ -50,41 +100,24 @@ def test_each_command_works_and_says_what_the_page_shows(own_kafka: KafkaBroker,
         "mkdir tutorial": "mkdir -p tutorial",
     }
     *commands, clean_up = blocks(TUTORIAL, "sh")
-    script = "set -euo pipefail\n" + "".join(typed(block, replaced) for block in commands)
-    done = subprocess.run(
-        ["bash", "-c", script],
-        cwd=tmp_path,
-        env={
-            **{name: value for name, value in os.environ.items() if name not in ("AIRFLOW_HOME", "PYTHONPATH")},
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-            "SPARK_LOCAL_IP": LOOPBACK,
-            "NO_COLOR": "1",
-        },
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-8000:]
-    assert "900 offsets in 3 partitions" in done.stdout
+    environment = {
+        # Those of whoever runs the tests name other ledgers, homes and settings.
+        **{name: value for name, value in plain_environment(home).items() if not name.startswith("KAFKA_OFFSETS_")},
+        "AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER": str(folder_for_launches),
+        "PYTHONPATH": str(ROOT),
+        "SPARK_LOCAL_IP": LOOPBACK,
+    }
+    said = said_by("".join(typed(block, replaced) for block in commands), tmp_path, 300, environment)
+    assert "900 offsets in 3 partitions" in said
     shown = blocks(TUTORIAL, "")
     assert len(shown) == 3
     # Airflow writes the time before a message, and the logger's name after its last line.
-    said = re.sub(r"^.*?(?=Window lake\.orders-\d+: committed)", "", done.stdout, flags=re.MULTILINE)
+    plain = re.sub(r"^.*?(?=Window lake\.orders-\d+: committed)", "", said, flags=re.MULTILINE)
     for block in shown:
-        assert block.rstrip() in said, done.stdout[-8000:]
+        assert block.rstrip() in plain, said[-8000:]
     folders = sorted(path.name for path in (tmp_path / "lake" / "orders").glob("window_id=*"))
     assert folders == ["window_id=lake.orders-000001", "window_id=lake.orders-000002"]
-    cleaned = subprocess.run(
-        ["bash", "-ec", typed(clean_up, replaced)],
-        cwd=tmp_path / "tutorial",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert cleaned.returncode == 0, cleaned.stderr
+    said_by(f"cd tutorial\n{typed(clean_up, replaced)}", tmp_path, 60, environment)
     assert not home.exists()
     assert not (tmp_path / "lake" / "orders").exists()
 

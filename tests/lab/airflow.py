@@ -200,7 +200,7 @@ class Airflow:
 
     def _environment(self, connections: Mapping[str, Mapping[str, Any]], extra: Mapping[str, str]) -> dict[str, str]:
         return {
-            **_plain_environment(self.home),
+            **plain_environment(self.home),
             # Spark drivers of the tasks, too, stay on loopback.
             "SPARK_LOCAL_IP": LOOPBACK,
             **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in connections.items()},
@@ -272,7 +272,7 @@ def empty_metadata() -> Path:
     with one_at_a_time("airflow-metadata"), workshop("airflow-metadata") as home:
         if not made.exists():
             # In a home of its own, so that no one's settings are in it.
-            _run("db", "migrate", home=home, environment=_plain_environment(home))
+            _run("db", "migrate", home=home, environment=plain_environment(home))
             made.parent.mkdir(exist_ok=True)
             (home / "airflow.db").rename(made)
     return made
@@ -290,7 +290,7 @@ def _migrations() -> str:
     return f"{version('apache-airflow-core')}-{digest.hexdigest()[:12]}"
 
 
-def _plain_environment(home: Path) -> dict[str, str]:
+def plain_environment(home: Path) -> dict[str, str]:
     """Return ours without its Airflow settings, with the program folder of this Python first on PATH."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_")}
     return {

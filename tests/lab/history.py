@@ -21,6 +21,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Lane, Outcome, Scope, State
+from airflow_kafka_offsets.core.window_id import name_window
 
 FIRST_CUT = datetime(2020, 1, 1, tzinfo=UTC)
 CHUNK = 5_000
@@ -37,6 +38,7 @@ class History:
         windows: how many.
         span: how many offsets each reads of each partition.
         every: the time between two cuts.
+        acts: how many things people did: exports, each of which names one window.
     """
 
     group: KafkaGroup
@@ -45,6 +47,7 @@ class History:
     windows: int
     span: int = 1
     every: timedelta = timedelta(minutes=1)
+    acts: int = 0
 
     @property
     def until(self) -> datetime:
@@ -160,6 +163,11 @@ def _rows(history: History, group_id: int, first: int) -> dict[Table, Iterator[d
                 "ended_at": history.cut(seq),
             }
             for seq in seqs
+        ),
+        acts: (
+            {"group_id": group_id, "kind": "export", "who": "ada", "why": "nightly", "at": history.cut(number)}
+            | {"details": json.dumps({"window": name_window(history.group.name, 1 + number % history.windows)})}
+            for number in range(history.acts)
         ),
     }
 

@@ -216,6 +216,18 @@ class LedgerContract:
         with pytest.raises(UnknownGroupError):
             ledger.record(f"{name}-2", act("copy"))
 
+    def test_of_many_acts_the_newest_can_be_asked_for(self, ledger: Ledger, name: str) -> None:
+        groups = (name, f"{name}.other")
+        for number in range(4):
+            for one in groups:
+                if number == 0:
+                    add(ledger, one, 0, 10)
+                ledger.record(one, act("export", number=number))
+        newest = [act("export", number=2), act("export", number=3)]
+        assert ledger.acts(name, newest=2) == newest
+        assert len(ledger.acts(name, newest=9)) == 4
+        assert [list(one.acts) for one in ledger.overviews(groups, newest_acts=2).values()] == [newest, newest]
+
     def test_names_that_differ_only_in_case_are_different(self, ledger: Ledger, name: str) -> None:
         lower = add(ledger, name.lower(), 0, 10, claim("run-a"))
         upper = add(ledger, name.upper(), 0, 99, claim("run-A"))

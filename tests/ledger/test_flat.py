@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from sqlalchemy import text
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tests.lab.databases import MariaDB, Postgres
 
 SHORT, LONG = 300, 20_000
+FEW, MANY = 30, 5_000
 ASKED = [TopicPartition("orders", 0)]
 
 Question = Callable[[SqlLedger, History], Any]
@@ -118,6 +119,13 @@ QUESTIONS: dict[str, Question] = {
 }
 
 
+QUESTIONS_OF_ACTS: dict[str, Question] = {
+    "the newest acts": lambda ledger, history: ledger.acts(history.group.name, newest=pictures.MOST_ACTS),
+    "the picture": QUESTIONS["the newest picture"],
+    "all of it for programs": QUESTIONS["all of it for programs"],
+}
+
+
 def cut(ledger: SqlLedger, history: History) -> Held:
     """Add a window, as a run does."""
     by = Claim("bench", f"run {next(_RUNS)}", "load")
@@ -178,22 +186,37 @@ WRITES: dict[str, Question] = {
 _RUNS = count(1)
 
 
-Histories = tuple[SqlLedger, History, History]
-"""A ledger, and two groups in it: one with a short history and one with a long one."""
+class Histories(NamedTuple):
+    """A ledger, and groups in it.
+
+    Attributes:
+        ledger: the ledger.
+        short, long: groups with few and with many windows; in each, one act names all of them.
+        few_acts, many_acts: groups with few windows, to which people did little and much.
+    """
+
+    ledger: SqlLedger
+    short: History
+    long: History
+    few_acts: History
+    many_acts: History
 
 
 def written(url: str) -> Histories:
-    """Write both groups into a ledger of their own."""
+    """Write the groups into a ledger of their own."""
     ledger = SqlLedger(url)
     made = [
-        History(replace(group(f"flat-{windows}")), {"orders": 2}, {"orders": "id-of-orders"}, windows)
-        for windows in (SHORT, LONG)
+        History(group(f"flat-{windows}-{acts}"), {"orders": 2}, {"orders": "id-of-orders"}, windows, acts=acts)
+        for windows, acts in ((SHORT, 0), (LONG, 0), (FEW, FEW), (FEW, MANY))
     ]
     write(ledger._engine, made)
+    for history in made[:2]:
+        names = [name_window(history.group.name, seq) for seq in range(1, history.windows + 1)]
+        ledger.record(history.group.name, act("import", left_open=names))
     with ledger._engine.begin() as connection:
         if connection.dialect.name == "postgresql":  # as its autovacuum does after some minutes
             connection.execute(text("ANALYZE"))
-    return ledger, made[0], made[1]
+    return Histories(ledger, *made)
 
 
 # Of the session, not of a class: tests in random order leave a class and come back, and each time it would be written again.
@@ -220,25 +243,28 @@ class Flat:
 
     @pytest.mark.parametrize("question", QUESTIONS)
     def test_a_question_reads_no_more_of_a_long_history(self, histories: Histories, question: str) -> None:
-        self._check(histories, QUESTIONS[question])
+        self._check(histories.ledger, histories.short, histories.long, QUESTIONS[question])
+
+    @pytest.mark.parametrize("question", QUESTIONS_OF_ACTS)
+    def test_a_question_reads_no_more_after_many_acts(self, histories: Histories, question: str) -> None:
+        self._check(histories.ledger, histories.few_acts, histories.many_acts, QUESTIONS_OF_ACTS[question])
 
     def test_no_plan_reads_a_whole_table(self, histories: Histories) -> None:
-        ledger, _, long = histories
+        ledger = histories.ledger
         found = {
             name: found
             for name, step in {**QUESTIONS, **WRITES}.items()
-            if (found := scans(ledger, lambda step=step: step(ledger, long)))
+            if (found := scans(ledger, lambda step=step: step(ledger, histories.long)))
         }
         assert found == {}
 
     @pytest.mark.parametrize("step", WRITES)
     def test_a_write_reads_no_more_of_a_long_history(self, histories: Histories, step: str) -> None:
-        self._check(histories, WRITES[step])
+        self._check(histories.ledger, histories.short, histories.long, WRITES[step])
 
-    def _check(self, histories: Histories, step: Question) -> None:
-        ledger, short, long = histories
+    def _check(self, ledger: SqlLedger, short: History, long: History, step: Question) -> None:
         few, many = (work(ledger, lambda history=history: step(ledger, history)) for history in (short, long))
-        assert many <= 1.2 * few + 10, f"{few} with {SHORT} windows, {many} with {LONG}"
+        assert many <= 1.2 * few + 10, f"{few} for {short.group.name}, {many} for {long.group.name}"
 
 
 class TestSqlite(Flat):
@@ -246,7 +272,7 @@ class TestSqlite(Flat):
 
     @pytest.fixture
     def histories(self, in_sqlite: Histories) -> Histories:
-        """Return the ledger, and both groups."""
+        """Return the ledger, and the groups."""
         return in_sqlite
 
 
@@ -255,7 +281,7 @@ class TestPostgres(Flat):
 
     @pytest.fixture
     def histories(self, in_postgres: Histories) -> Histories:
-        """Return the ledger, and both groups."""
+        """Return the ledger, and the groups."""
         return in_postgres
 
 
@@ -264,5 +290,5 @@ class TestMariaDB(Flat):
 
     @pytest.fixture
     def histories(self, in_mariadb: Histories) -> Histories:
-        """Return the ledger, and both groups."""
+        """Return the ledger, and the groups."""
         return in_mariadb

@@ -103,3 +103,6 @@ def _write(server: PageServer, kafka: KafkaBroker) -> None:
     pruned.hours(4)
     pruned.backfill(100, 200)
     pruned.prune(2)
+    back = Story(server.ledger, KafkaGroup("lake.back", topics=[topic]), topic_ids=ids)
+    back.hours(3, start=200)
+    back.reset(300, [2, 3])

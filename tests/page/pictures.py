@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 HOUR = timedelta(hours=1)
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+LONG_NAME = "lake." + "a-very-long-name-that-someone-chose-with-care-" * 3 + "end"
 
 
 class Log:
@@ -52,7 +54,7 @@ class Log:
 
     def __init__(self, kafka: KafkaBroker, topic: str, sizes: list[int], hours: int, retention: timedelta) -> None:
         self.kafka, self.topic, self.hours = kafka, topic, hours
-        ms = str(int(retention.total_seconds() * 1000))
+        ms = str(retention // timedelta(milliseconds=1))
         self.id = create_topic(
             kafka, topic, len(sizes), {"retention.ms": ms, "message.timestamp.before.max.ms": "9223372036854775807"}
         )
@@ -163,11 +165,20 @@ def _few_windows(server: PageServer, kafka: KafkaBroker) -> None:
     server.ledger.found(_story(server, "lake.moved", log).group, Position(ends, {"returns": log.id}), act)
 
 
+def _moved_watermarks(server: PageServer, kafka: KafkaBroker) -> None:
+    """Write a group that was reset backwards, and one that was reset forwards, of a topic that keeps all records."""
+    log = Log(kafka, "audit", [40, 50, 30], 12, timedelta(milliseconds=-1))
+    for name, to, superseded in (("lake.back", 4, range(5, 11)), ("lake.forth", 11, ())):
+        story = _story(server, name, log)
+        for hour in range(10 if superseded else 8):
+            _read(story, log, hour, hour + 1)
+        story.reset({tp: r.start for tp, r in log.between(to, to + 1).items()}, superseded)
+
+
 def _long_names(server: PageServer) -> None:
-    name = "lake." + "a-very-long-name-that-someone-chose-with-care-" * 3 + "end"
     topics = ["topic-" + "with-a-long-name-" * 5 + str(i) for i in range(8)]
     story = Story(
-        server.ledger, KafkaGroup(name, topics=topics, kafka_conn_id="kafka_down"), "dag_" + "of_a_long_name_" * 10
+        server.ledger, KafkaGroup(LONG_NAME, topics=topics, kafka_conn_id="kafka_down"), "dag_" + "of_a_long_name_" * 10
     )
     story.at = NOW - 3 * HOUR
     story.hours(3)
@@ -208,6 +219,7 @@ def of_the_docs(browser: WebDriver, server: PageServer) -> None:
     _theme(browser, server, "dark")
     _shown(browser, server, STATES["group"], 1000)
     _select(browser, 14, 16)
+    ActionChains(browser).move_to_element(browser.find_element(By.CSS_SELECTOR, "h1")).perform()  # no hint over the form
     browser.save_screenshot(str(IMAGES / "page-group.png"))
 
 
@@ -228,27 +240,23 @@ STATES = {
     "pruned": "kafka-offsets/groups/lake.orders_by_hour",
     "no-window": "kafka-offsets/groups/lake.moved",
     "quiet": "kafka-offsets/groups/lake.quiet",
+    "back": "kafka-offsets/groups/lake.back",
+    "forth": "kafka-offsets/groups/lake.forth?axis=time",
+    "long": f"kafka-offsets/groups/{LONG_NAME}",
 }
 
 
-IN_DARK = ["groups", "group", "span", "pruned", "no-window", "quiet", "20000", "window"]
-
-
-def of_every_state(browser: WebDriver, server: PageServer, folder: Path, themes: Iterator[str]) -> None:
+def of_every_state(browser: WebDriver, server: PageServer, folder: Path, themes: Iterable[str]) -> None:
     """Write pictures of every state."""
-    for theme in themes:
+    for theme, width in itertools.product(themes, (1280, 1920)):
         _theme(browser, server, theme)
-        for width, names in (
-            ((1280, list(STATES)), (1920, ["groups", "group"])) if theme == "light" else ((1280, IN_DARK),)
-        ):
-            browser.set_window_size(width, 1000)
-            for name in names:
-                path = STATES[name]
-                _shown(browser, server, path)
-                height = min(2_000, browser.execute_script("return document.documentElement.scrollHeight") + 140)
-                browser.set_window_size(width, max(700, height))
-                browser.save_screenshot(str(folder / f"{name}-{theme}-{width}.png"))
-        browser.set_window_size(1280, 1000)
+        browser.set_window_size(width, 1000)
+        for name, path in STATES.items():
+            _shown(browser, server, path)
+            height = min(2_000, browser.execute_script("return document.documentElement.scrollHeight") + 140)
+            browser.set_window_size(width, max(700, height))
+            browser.save_screenshot(str(folder / f"{name}-{theme}-{width}.png"))
+        browser.set_window_size(width, 1000)
         _shown(browser, server, STATES["group"])
         _select(browser, 14, 16)
         browser.find_element(By.ID, "replay").click()
@@ -257,11 +265,11 @@ def of_every_state(browser: WebDriver, server: PageServer, folder: Path, themes:
             timeout=60,
             what="the dialog is there",
         )
-        browser.save_screenshot(str(folder / f"dialog-{theme}-1280.png"))
+        browser.save_screenshot(str(folder / f"dialog-{theme}-{width}.png"))
         with socket.create_server((LOOPBACK, 0)) as silent, server.with_ledger_at(silent.getsockname()[1]):
-            browser.set_window_size(1280, 700)
+            browser.set_window_size(width, 700)
             _shown(browser, server, STATES["groups"], 700)
-            browser.save_screenshot(str(folder / f"ledger-down-{theme}-1280.png"))
+            browser.save_screenshot(str(folder / f"ledger-down-{theme}-{width}.png"))
 
 
 def main(folder: Path | None) -> None:
@@ -274,7 +282,8 @@ def main(folder: Path | None) -> None:
         with made as server, open_browser(Path(home) / "browser", width=1280, height=1000) as browser:
             of_the_docs(browser, server)
             if folder is not None:
-                of_every_state(browser, server, folder, iter(["light", "dark"]))
+                _moved_watermarks(server, kafka)
+                of_every_state(browser, server, folder, ["light", "dark"])
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import configparser
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -20,9 +20,11 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import KEPT_FROM, Act
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Draft, Lane, Outcome
+from airflow_kafka_offsets.core.window_id import name_window
 from tests.lab.airflow import Airflow
 from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK
@@ -213,6 +215,17 @@ class Story:
     def act(self, kind: str, who: str, why: str, **details: Any) -> None:
         """Record what a person did."""
         self.ledger.record(self.group.name, Act(kind, who, why, self.at, details))
+
+    def reset(self, to: int | Mapping[TopicPartition, int], superseded: Sequence[int] = ()) -> None:
+        """Let a person move the watermark, of every partition or of each to an offset of its own."""
+        name = self.group.name
+        state = self.ledger.load(name)
+        assert state.position
+        offsets = dict.fromkeys(state.position.offsets, to) if isinstance(to, int) else to
+        moved = Position(offsets, state.position.topic_ids)
+        ids = [name_window(name, seq) for seq in superseded]
+        act = Act("reset", "ada", "read again", self.at, {"superseded": ids})
+        self.ledger.reset(name, state.version, moved, superseded, act)
 
     def prune(self, windows: int) -> None:
         """Take the oldest windows out of the ledger."""

@@ -244,3 +244,37 @@ def test_who_did_what_and_why_is_shown(story: Story) -> None:
     told = re.sub(r"\s+", " ", page(story).partition("What people did")[2])
     row = r'<td class="muted"><time datetime="2026-11-01T05:00:00\+00:00".*?</td><td>ada</td><td class="wide"><b>commit</b> 000004 '
     assert re.search(row + "<q>the job wrote it all</q></td>", told)
+
+
+def test_of_what_people_did_the_newest_is_shown_and_where_the_rest_is(story: Story) -> None:
+    assert "kafka-offsets status" not in page(story)
+    for number in range(pictures.MOST_ACTS + 5):
+        story.act("export", "ada", f"night {number}", window=f"{NAME}-000004")
+    told = page(story).partition("What people did")[2]
+    assert re.findall(r"<q>night (\d+)</q>", told) == [str(number) for number in range(24, 4, -1)]
+    assert f'The newest 20. All: <code class="command">kafka-offsets status {NAME}</code>' in told
+    [full] = pictures.in_full(story.ledger, [pictures.group_line(story.ledger, NAME, list)])
+    document = views.group_document(full, {"orders"})
+    assert [act["why"] for act in document["acts"]] == [f"night {number}" for number in range(5, 25)]
+
+
+def test_an_act_that_names_too_many_windows_to_look_up_names_none_for_programs(empty: Story) -> None:
+    mine = empty.run(empty.draft(0, 5))
+    empty.act("commit", "ada", "checked", window=mine)
+    empty.act("reset", "ada", "again", superseded=[f"{NAME}-{seq:06d}" for seq in range(1, pictures.MOST_NAMED + 1)])
+    empty.act("commit", "ada", "again", window=mine)
+    [full] = pictures.in_full(empty.ledger, [pictures.group_line(empty.ledger, NAME, list)])
+    acts = views.group_document(full, {"orders"})["acts"]
+    assert [act["details"] for act in acts] == [{"window": mine}, {}, {"window": mine}]
+    assert "000001 to 001000 (1000 windows)" in page(empty), "the page asks for the first and the last one only"
+
+
+def test_after_a_reset_the_next_window_starts_at_the_watermark(empty: Story) -> None:
+    empty.hours(3, start=0, partitions=1)
+    assert 'data-first="0" data-last="300" data-next="300"' in page(empty)
+    empty.reset(100, [2, 3])
+    text = page(empty)
+    assert 'data-first="0" data-last="300" data-next="100"' in text
+    assert drawn(text) == {"committed", "superseded"}
+    empty.reset(250)
+    assert drawn(page(empty)) == {"committed", "superseded", "gap"}

@@ -83,6 +83,15 @@ def test_figures_come_from_kafka(framed: WebDriver) -> None:
     assert not framed.find_elements(By.CSS_SELECTOR, "[data-tp='page-orders-1'] rect.edge")
 
 
+def test_after_a_reset_backwards_what_is_unread_begins_at_the_watermark(server: PageServer, browser: WebDriver) -> None:
+    server.log_in(browser)
+    browser.get(f"{server.url}/kafka-offsets/groups/lake.back")
+    strip = "[data-tp='page-orders-1']"
+    assert first(browser, f"{strip} rect.unread").get_attribute("data-r") == "300-1600"
+    assert first_text(browser, f"{strip} .behind") == "1,300 behind"
+    assert len(browser.find_elements(By.CSS_SELECTOR, f"{strip} rect.superseded")) == 2
+
+
 def test_it_follows_the_theme_of_airflow(framed: WebDriver) -> None:
     for theme in ("dark", "light", "dark", "light"):
         set_theme(framed, theme)

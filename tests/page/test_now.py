@@ -92,3 +92,11 @@ def test_cells_tell_the_lag_of_many_partitions() -> None:
 def test_only_the_partitions_of_the_page_are_told() -> None:
     found = partition_facts({tp(0): BEHIND, tp(1): BEHIND}, "orders-1,other-7")
     assert found == {"orders-1": {"behind": "200 behind", "beginning": 0, "end": 300}}
+
+
+def test_what_retention_never_removes_is_kept_whatever_else_is_not_known() -> None:
+    kept = PartitionLag(5, 2, 9, lag=4, headroom_offsets=3, retention=Retention(None))
+    view = now_view(lag(kept, notes=("whether open transactions hide records is not known: away",)))
+    assert (view.headroom, view.about, view.left) == ("never", "Kafka keeps these records", None)
+    by_size = now_view(lag(kept, replace(kept, retention=Retention(None, size=1_000))))
+    assert (by_size.headroom, by_size.about) == ("—", "3 offsets to the oldest record")

@@ -98,6 +98,24 @@ def test_a_page_between_keeps_the_strip_of_a_partition_whose_blocks_it_cuts_off(
     assert [(strip.tp, bool(strip.blocks)) for strip in found] == [(tp(0), True), (tp(1), False)]
 
 
+def test_after_a_reset_backwards_the_next_window_starts_before_the_end_of_what_was_superseded() -> None:
+    windows = [live(1, 0, 50), live(2, 50, 100, State.SUPERSEDED)]
+    [strip] = strips.figure(windows, known={tp(): 50}).strips
+    assert (strip.first, strip.last, strip.next) == (0, 100, 50)
+    assert [block.kind for block in strip.blocks] == [Kind.COMMITTED, Kind.SUPERSEDED]
+
+
+def test_what_a_reset_forwards_left_out_is_a_gap_at_once() -> None:
+    windows = [live(1, 0, 50), live(2, 50, 60)]
+    [strip] = strips.figure(windows, known={tp(): 90}).strips
+    assert [(block.kind, block.start, block.end) for block in strip.blocks][-1] == (Kind.GAP, 60, 90)
+    assert (strip.last, strip.next) == (90, 90)
+    [older] = strips.figure(windows, known={tp(): 90}, part=Part(has_newest=False)).strips
+    assert Kind.GAP not in [block.kind for block in older.blocks]
+    [filled] = strips.figure([backfill(9, 0, 10)], known={tp(): 90}).strips
+    assert Kind.GAP not in [block.kind for block in filled.blocks], "live windows that are not shown may own it"
+
+
 def test_what_needs_a_look_is_seen_even_if_it_is_thin() -> None:
     thin = replace(live(2, 1_000_001, 2_000_000), lost=ranges({tp(): (1_000_000, 1_000_001)}))
     [width] = [width for kind, _, width in drawn([live(1, 0, 1_000_000), thin]) if kind == "lost"]

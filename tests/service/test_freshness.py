@@ -119,13 +119,14 @@ def test_an_idle_partition_keeps_its_lag_and_its_age(world: World) -> None:
     assert found.verdict == "STALLED"
 
 
-def test_retention_that_never_comes_leaves_headroom_unknown(world: World) -> None:
+def test_retention_that_never_comes_is_no_limit(world: World) -> None:
     run_hourly(world, 3)
     world.kafka.produce(tp(0), 3, world.now)
     for values in ({"retention_ms": "-1"}, {"retention_ms": "604800000", "cleanup_policy": "compact"}):
         world.kafka.configure("orders", **values)
         found = one(world)
         assert (found.lag_seconds, found.headroom_seconds, found.notes) == (0, None, ())
+        assert found.is_unlimited
 
 
 def test_retention_by_size_is_an_estimate(world: World) -> None:
@@ -386,7 +387,7 @@ def test_by_size_nothing_is_known_of_a_log_that_still_begins_at_0(world: World) 
     run_hourly(world, 3)
     world.kafka.produce(tp(0), 100, world.now)
     found = one(world)
-    assert found.headroom_seconds is None
+    assert (found.headroom_seconds, found.is_unlimited) == (None, False)
     assert found.notes == (
         "how long retention.bytes leaves is not known, because nothing was removed yet, or nothing arrived in the last hour: orders-0",
     )

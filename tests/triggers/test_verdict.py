@@ -99,6 +99,21 @@ def test_verdicts_that_do_not_count_are_ok(places: Places) -> None:
     run(scene())
 
 
+def test_a_group_that_comes_to_a_verdict_that_does_not_count_is_ok_in_the_event_too(places: Places) -> None:
+    behind(places.world, places, 6 * DAY + 20 * HOUR)
+
+    async def scene() -> None:
+        calls = Calls(trigger(verdicts=["AT RISK", "LOST"]).run())
+        await calls.wait_for(1)
+        places.world.kafka.configure("orders", retention_ms=str(30 * 86_400_000))  # what people do about AT RISK
+        await calls.wait_for(2)
+        await calls.stop()
+        assert verdicts(calls) == [(None, "AT RISK"), ("AT RISK", "OK")]
+        assert "the oldest record waits for 6 d " in calls.payloads[1]["reason"], "it is STALLED"
+
+    run(scene())
+
+
 def test_with_ok_alone_only_a_group_that_is_ok_again_fires(places: Places) -> None:
     world = places.world
     behind(world, places, HOUR)

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Connection,
     CursorResult,
     Engine,
+    Executable,
     FromClause,
     Row,
     ScalarSelect,
@@ -481,12 +482,12 @@ class SqlLedger:
                     found[window.id] = window
             return found
 
-    def overviews(self, names: Sequence[str]) -> Mapping[str, Overview]:
+    def overviews(self, names: Sequence[str], *, newest_acts: int | None = None) -> Mapping[str, Overview]:
         """Return where groups stand; one that the ledger does not have is not in the answer."""
         with self._reading() as connection:
             found: dict[str, Overview] = {}
             for some in _chunks(names):
-                found |= _overviews(connection, groups.c.name.in_(some))
+                found |= _overviews(connection, groups.c.name.in_(some), newest_acts)
             return found
 
     def position(self, group: str) -> Position | None:
@@ -612,11 +613,11 @@ class SqlLedger:
             rows = connection.execute(query.order_by(groups.c.name, windows.c.seq).limit(MAX_OF_RUN))
             return [_line(row.group_name, row) for row in rows]
 
-    def acts(self, group: str) -> Sequence[Act]:
-        """Return what people did to a group, oldest first."""
-        query = select(acts).join(groups).where(groups.c.name == group).order_by(acts.c.id)
+    def acts(self, group: str, *, newest: int | None = None) -> Sequence[Act]:
+        """Return what people did to a group, oldest first; with `newest`, only so many of the newest acts."""
+        query = select(acts).where(acts.c.group_id == _id_of(group)).order_by(acts.c.id.desc()).limit(newest)
         with self._reading() as connection:
-            return [_act(group, row) for row in connection.execute(query)]
+            return [_act(group, row) for row in connection.execute(query)][::-1]
 
 
 @lru_cache(maxsize=10_000)  # a page asks again and again, and definitions rarely change
@@ -661,17 +662,14 @@ def _states_of(connection: Connection, found: Sequence[Row[Any]]) -> dict[str, G
     }
 
 
-def _overviews(connection: Connection, which: ColumnElement[bool]) -> dict[str, Overview]:
+def _overviews(connection: Connection, which: ColumnElement[bool], newest_acts: int | None) -> dict[str, Overview]:
     found = connection.execute(_standing_groups().where(which)).all()
     states, ids = _states_of(connection, found), [row.id for row in found]
     committed = {row.id: seq for row in found if (seq := row._mapping[State.COMMITTED.value]) is not None}
     last = {row.group_id: _window_row(row) for row in _rows_of(connection, committed.items())}
     is_open = _newest_open(connection, ids)
     before = pruning.before(connection, ids)
-    query = select(acts, groups.c.name).join(groups).where(acts.c.group_id.in_(ids)).order_by(acts.c.id)
-    done: dict[int, list[Act]] = {}
-    for row in connection.execute(query):
-        done.setdefault(row.group_id, []).append(_act(row.name, row))
+    done = _acts_of(connection, {row.id: row.name for row in found}, newest_acts)
     return {
         row.name: Overview(
             states[row.name],
@@ -682,6 +680,34 @@ def _overviews(connection: Connection, which: ColumnElement[bool]) -> dict[str, 
         )
         for row in found
     }
+
+
+def _acts_of(connection: Connection, names: Mapping[int, str], newest: int | None) -> dict[int, list[Act]]:
+    """Find what people did to groups, oldest first, by the id of the group.
+
+    Args:
+        connection: to the database.
+        names: the groups, by their ids.
+        newest: so many of each, with a branch for each group, which reads only so many entries of the index; None: all.
+    """
+    found: dict[int, list[Act]] = {}
+    for query in _acts_queries(list(names), newest):
+        for row in sorted(connection.execute(query), key=lambda row: int(row.id)):
+            found.setdefault(row.group_id, []).append(_act(names[row.group_id], row))
+    return found
+
+
+def _acts_queries(ids: Sequence[int], newest: int | None) -> Iterator[Executable]:
+    if newest is None:
+        for some in _chunks(ids):
+            yield select(acts).where(acts.c.group_id.in_(some))
+        return
+    for start in range(0, len(ids), MAX_BRANCHES):
+        each = (
+            select(acts).where(acts.c.group_id == group_id).order_by(acts.c.id.desc()).limit(newest).subquery()
+            for group_id in ids[start : start + MAX_BRANCHES]
+        )
+        yield union_all(*map(select, each))
 
 
 def _outlines(connection: Connection, names: Sequence[str]) -> dict[str, Outline]:

@@ -195,7 +195,8 @@ acts = Table(
     Column("why", document(), nullable=False),
     Column("at", UtcDateTime, nullable=False),
     Column("details", document(), nullable=False),
-    Index(None, "group_id"),
+    # The newest acts of a group.
+    Index(None, "group_id", "id"),
 )
 
 # What stays known of windows that were pruned: `core.plan.pruning`.

@@ -20,6 +20,7 @@ def lag_document(found: GroupLag | None) -> dict[str, Any]:
         "headroom_seconds": found.headroom_seconds,
         "headroom_offsets": found.headroom_offsets,
         "headroom_is_estimate": found.is_estimate,
+        "headroom_is_unlimited": found.is_unlimited,
         "needed_seconds": found.needed_seconds,
         "lost": found.lost,
         "last_commit_at": found.pace.last_commit_at,
@@ -32,8 +33,9 @@ def lag_document(found: GroupLag | None) -> dict[str, Any]:
 
 
 _KEYS = (
-    *("verdict", "reason", "lag", "lag_seconds", "headroom_seconds", "headroom_offsets", "headroom_is_estimate"),
-    *("needed_seconds", "lost", "last_commit_at", "interval_seconds", "looked_at", "kafka_error", "trouble"),
+    *("verdict", "reason", "lag", "lag_seconds", "headroom_seconds", "headroom_offsets"),
+    *("headroom_is_estimate", "headroom_is_unlimited", "needed_seconds", "lost", "last_commit_at"),
+    *("interval_seconds", "looked_at", "kafka_error", "trouble"),
 )
 
 

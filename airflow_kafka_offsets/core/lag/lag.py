@@ -51,6 +51,11 @@ class PartitionLag:
     hidden_to: int | None = None
 
     @property
+    def is_unlimited(self) -> bool:
+        """Whether retention never removes records of the topic; False: it does, or that is not known."""
+        return self.retention is not None and self.retention.time is None and self.retention.size is None
+
+    @property
     def lost(self) -> int:
         """How many unread offsets retention has removed."""
         return max(0, -self.headroom_offsets) if self.headroom_offsets is not None else 0
@@ -118,6 +123,12 @@ class GroupLag:
         """Whether `headroom_seconds` is an estimate."""
         smallest = self.headroom_seconds
         return any(p.estimate and p.headroom_seconds == smallest for p in self.partitions.values())
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether retention never removes anything of what is unread; False: it does, that is not known, or nothing is unread."""
+        unread = [p for p in self.partitions.values() if p.lag]
+        return bool(unread) and self.headroom_seconds is None and all(p.is_unlimited for p in unread)
 
     @property
     def lost(self) -> int:

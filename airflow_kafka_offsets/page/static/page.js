@@ -72,13 +72,13 @@ document.addEventListener("DOMContentLoaded", () => {
 
   // The edges of the log: what no window has yet, in proportion to the partition that has most, and Kafka's oldest record.
   function draw(strips, facts) {
-    const left = (strip) => { const p = facts[strip.dataset.tp]; return p && p.end !== null ? Math.max(0, p.end - strip.dataset.last) : 0; };
+    const left = (strip) => { const p = facts[strip.dataset.tp]; return p && p.end !== null ? Math.max(0, p.end - strip.dataset.next) : 0; };
     const most = Math.max(1, ...strips.map(left)), box = $("strips");
     for (const strip of strips) {
-      const p = facts[strip.dataset.tp], { first, last } = strip.dataset, parts = [];
+      const p = facts[strip.dataset.tp], { first, last, next } = strip.dataset, parts = [];
       if (!p) continue;
       strip.querySelector(".behind").textContent = p.behind;
-      if (box.dataset.newest === "yes" && left(strip)) parts.push({ class: "unread", x: "90%", width: `${Math.max(0.6, 10 * left(strip) / most)}%`, "data-r": `${last}-${p.end}` });
+      if (box.dataset.newest === "yes" && left(strip)) parts.push({ class: "unread", x: "90%", width: `${Math.max(0.6, 10 * left(strip) / most)}%`, "data-r": `${next}-${p.end}` });
       if (box.dataset.axis === "offset" && p.beginning > first && p.beginning <= last) parts.push({ class: "edge", x: `${90 * (p.beginning - first) / (last - first)}%`, width: "2" });
       const group = strip.querySelector("g");
       group.replaceChildren(...parts.map((part) => {
