@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, NotYetError, name_some, short
 from airflow_kafka_offsets.core.fields import CONN_ID, TEXT, check_attributes
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.window import Window
 
 AVRO = "AVRO"
 """The kind of the schemas that a job needs to decode records."""
@@ -42,6 +45,22 @@ class Subject:
 
 Frozen = Mapping[str, Subject | None]
 """What is frozen with a window, by the name of the subject; None: the registry did not have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToFreeze:
+    """Schemas that the ledger writes together with a plan: all of it, or nothing.
+
+    Attributes:
+        new: those of each new window, in their order; without any: no new window gets some.
+        there: windows of earlier plans, each with what takes the place of its schemas.
+    """
+
+    new: Sequence[Frozen] = ()
+    there: Sequence[tuple[Window, Frozen]] = ()
+
+
+NOTHING = ToFreeze()
 
 
 @dataclass(frozen=True)
@@ -148,7 +167,7 @@ def completed(frozen: Frozen, names: Mapping[str, str], answers: Frozen, conn_id
     if missing := {name: needed_for for name, needed_for in names.items() if needed_for and whole[name] is None}:
         named = name_some([f"{name} for {needed_for}" for name, needed_for in missing.items()], ", ")
         raise NotYetError(
-            f"The schema registry of connection {conn_id!r} has no subject {named}. Nothing was planned. If they have other subjects, "
+            f"The schema registry of connection {conn_id!r} has no subject {named}. Nothing was written. If they have other subjects, "
             f"name these: KafkaGroup(registry=Registry({conn_id!r}, subjects={{'<topic>': ['<subject>', ...]}})); an empty list: no "
             "schema describes them"
         )
