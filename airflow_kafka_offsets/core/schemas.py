@@ -126,7 +126,7 @@ def wanted(registry: Registry, topics: Collection[str], filled: Collection[str])
 
     Args:
         registry: of the group.
-        topics: those that the group reads.
+        topics: those of the window, as far as the group reads them; for a new window: all that the group reads.
         filled: those of which the window has something to read.
 
     Returns:

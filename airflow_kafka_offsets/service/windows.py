@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -378,22 +378,26 @@ class WindowService:
         """
         if group.schema_registry is None:
             return schemas.NOTHING
-        new = [self._frozen(group, draft, {}) if draft.span else {} for draft in drafts]
+        new = [self._frozen(group, draft, group.topics, {}) if draft.span else {} for draft in drafts]
         there = []
         for window in again:
             before = {} if window.schemas is None else self._ledger.schemas(window.schemas)
-            after = self._frozen(group, window, before) if window.span else before
+            # Not those that joined the group later: with their subjects, the window would be decoded in another way than before.
+            topics = set(group.topics).intersection(topics_of(window.ranges))
+            after = self._frozen(group, window, topics, before) if window.span else before
             if after != before:
                 there.append((window, after))
         return schemas.ToFreeze(new, there)
 
-    def _frozen(self, group: KafkaGroup, window: Draft, before: schemas.Frozen) -> schemas.Frozen:
+    def _frozen(
+        self, group: KafkaGroup, window: Draft, topics: Collection[str], before: schemas.Frozen
+    ) -> schemas.Frozen:
         """Return what is to be frozen with a window; the registry is asked only for what is not frozen yet."""
         registry = group.schema_registry
         assert registry is not None
         assert self._registry is not None, "whoever opened this service knew the group"
         filled = topics_of(window.ranges.without_empty())
-        names = schemas.wanted(registry, group.topics, filled)
+        names = schemas.wanted(registry, topics, filled)
         lacking = schemas.lacking(before, names)
         answers = {name: self._registry.subject(name) for name in lacking}
         return schemas.completed(before, names, answers, registry.conn_id)

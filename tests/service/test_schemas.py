@@ -182,6 +182,34 @@ def test_a_subject_that_is_named_later_is_added_to_the_window_and_the_others_sta
     assert (ids_of(world, window), ids_of(world, window, "refunds")) == ([101], [103])
 
 
+def test_a_window_of_before_a_topic_joined_is_run_again_as_it_was(world: World, registry: lab.Registry) -> None:
+    window = world.run(ONE)
+    world.kafka.create("clicks", 1)
+    world.configure(topics=["orders", "clicks"], registry="registry")
+    registry.answer, asked = (500, ""), len(registry.asked)
+    world.ask(TWO, Windows((window.seq,)))
+    assert len(registry.asked) == asked
+    assert set(world.service.frozen(window.id)) == {"orders-key", "orders-value"}
+
+
+def test_a_window_of_before_the_registry_gets_the_subjects_of_its_own_topics(
+    world: World, registry: lab.Registry
+) -> None:
+    world.configure()
+    window = world.run(ONE)
+    world.kafka.create("clicks", 1)
+    world.configure(topics=["orders", "clicks"], registry="registry")
+    world.ask(TWO, Windows((window.seq,)))
+    assert set(world.service.frozen(window.id)) == {"orders-key", "orders-value"}
+
+
+def test_a_new_window_has_the_subjects_of_quiet_topics_too(world: World, registry: lab.Registry) -> None:
+    world.kafka.create("clicks", 1)
+    world.configure(topics=["orders", "clicks"], registry="registry")
+    window = world.run(ONE)
+    assert set(world.service.frozen(window.id)) == {"clicks-key", "clicks-value", "orders-key", "orders-value"}
+
+
 def test_the_loser_of_a_race_asks_the_registry_nothing_more(
     world: World, registry: lab.Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
