@@ -259,10 +259,14 @@ class Ledger(Protocol):
         """Return the schemas that are kept under a number."""
         ...
 
-    def freeze(self, there: Sequence[tuple[Window, Frozen]]) -> None:
-        """Freeze schemas with windows, in place of those that they have, all or none.
+    def freeze(self, there: Sequence[tuple[Window, Frozen]], act: Act | None = None) -> None:
+        """Freeze schemas with windows of a group, in place of those that they have, all or none.
 
         Each text is kept once, and equal schemas have one number.
+
+        Args:
+            there: the windows, each with what takes the place of its schemas.
+            act: what is recorded with it; None: no person does it.
 
         Raises:
             ConcurrentChangeError: a window has other ones by now.

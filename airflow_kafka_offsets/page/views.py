@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_kafka_offsets import documents
 from airflow_kafka_offsets.core.errors import counted
-from airflow_kafka_offsets.core.history import KEPT_FROM, Act, Attempt, WindowRow
+from airflow_kafka_offsets.core.history import KEPT_FROM, Act, Attempt, WindowRow, acted_on
 from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.plan.overview import Outline, WindowLine
@@ -173,8 +173,7 @@ def act_row(act: Act, *, is_named: bool) -> ActRow:
     """
     if KEPT_FROM in act.details:
         return ActRow(act.at, act.who, act.kind, f"before {act.details[KEPT_FROM]:06d}", act.why)
-    ids = [act.details["window"]] if "window" in act.details else list(act.details.get("superseded", []))
-    names = [str(id_).rpartition("-")[2] for id_ in ids]
+    names = [str(id_).rpartition("-")[2] for id_ in acted_on(act.details)]
     what = (
         names[0] if len(names) == 1 else f"{names[0]} to {names[-1]} ({counted(len(names), 'window')})" if names else ""
     )

@@ -382,8 +382,7 @@ class WindowService:
         there = []
         for window in again:
             before = {} if window.schemas is None else self._ledger.schemas(window.schemas)
-            # Not those that joined the group later: with their subjects, the window would be decoded in another way than before.
-            topics = set(group.topics).intersection(topics_of(window.ranges))
+            topics = schemas.topics_then(group.topics, topics_of(window.ranges))
             after = self._frozen(group, window, topics, before) if window.span else before
             if after != before:
                 there.append((window, after))

@@ -102,10 +102,11 @@ class LedgerContract:
         with pytest.raises(ConcurrentChangeError):
             ledger.freeze([(bare.window, one), (first.window, one)])
         assert (frozen(first), frozen(bare)) == (two, {})
-        ledger.freeze([(bare.window, one)])
+        ledger.freeze([(bare.window, one)], act("freeze-schemas"))
         with pytest.raises(ConcurrentChangeError):
-            ledger.freeze([(bare.window, two)])
+            ledger.freeze([(bare.window, two)], act("freeze-schemas", "it comes too late"))
         assert frozen(bare) == one
+        assert ledger.acts(name) == [act("freeze-schemas")]
 
     def test_schemas_are_frozen_together_with_a_plan_or_not_at_all(self, ledger: Ledger, name: str) -> None:
         one = {f"{name}-1": None}

@@ -251,12 +251,15 @@ class SqlLedger:
         with self._reading() as connection:
             return freezing.load(connection, number)
 
-    def freeze(self, there: Sequence[tuple[Window, Frozen]]) -> None:
-        """Freeze schemas with windows, in place of those that they have, all or none."""
+    def freeze(self, there: Sequence[tuple[Window, Frozen]], act: Act | None = None) -> None:
+        """Freeze schemas with windows, in place of those that they have, all or none, and record the act."""
         if not there:
             return
         with self._writing() as connection:
             _freeze(connection, there)
+            if act is not None:
+                (group_id,) = _group(connection, there[0][0].group, groups.c.id)
+                _record(connection, group_id, act)
 
     def define(self, group: KafkaGroup, claim: Claim) -> None:
         """Store the definition of an existing group, unless the group belongs to another task."""
