@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.place.place import PlaceOffsets
 from airflow_kafka_offsets.core.plan.overview import Outline, Overview, WindowLine
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
 from airflow_kafka_offsets.core.plan.pruning import Pruned
-from airflow_kafka_offsets.core.schemas import Frozen, Subject
+from airflow_kafka_offsets.core.schemas import NOTHING, Frozen, Subject, ToFreeze
 from airflow_kafka_offsets.core.store.guarantees import Guarantees
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Draft, Excerpt, Held, Lane, Outcome, Standing, State, Window
@@ -248,30 +248,33 @@ class Ledger(Protocol):
         claim: Claim,
         now: datetime,
         take: Sequence[Held] = (),
+        to_freeze: ToFreeze = NOTHING,
     ) -> list[Held]:
-        """Write down new windows held by the claim, and give it others as `hold` does, all or none; return the new ones.
+        """Write down new windows held by the claim, give it others as `hold` does, and freeze schemas, all or none; return the new ones.
 
         A group without an owner belongs to the claim's task from its first live window on. The group's definition is written
         down, too, unless the group belongs to another task.
 
         Raises:
-            ConcurrentChangeError: the group is no longer at this version, or see `hold`.
+            ConcurrentChangeError: the group is no longer at this version, or see `hold` and `freeze`.
         """
-        ...
-
-    def keep_schemas(self, frozen: Frozen) -> int:
-        """Keep schemas for windows, each text once, and return the number under which they are kept; equal ones have one number."""
         ...
 
     def schemas(self, number: int) -> Frozen:
         """Return the schemas that are kept under a number."""
         ...
 
-    def freeze(self, window: Window, number: int) -> None:
-        """Freeze schemas with a window, in place of those that it has.
+    def freeze(self, there: Sequence[tuple[Window, Frozen]], act: Act | None = None) -> None:
+        """Freeze schemas with windows of a group, in place of those that they have, all or none.
+
+        Each text is kept once, and equal schemas have one number.
+
+        Args:
+            there: the windows, each with what takes the place of its schemas.
+            act: what is recorded with it; None: no person does it.
 
         Raises:
-            ConcurrentChangeError: it no longer has those.
+            ConcurrentChangeError: a window has other ones by now.
         """
         ...
 
@@ -283,13 +286,19 @@ class Ledger(Protocol):
         """
         ...
 
-    def hold(self, held_windows: Sequence[Held], claim: Claim, now: datetime) -> list[Held]:
-        """Give windows to a claim, all or none, if each still has the holder and the state that `held_windows` says.
+    def hold(
+        self,
+        held_windows: Sequence[Held],
+        claim: Claim,
+        now: datetime,
+        there: Sequence[tuple[Window, Frozen]] = (),
+    ) -> list[Held]:
+        """Give windows to a claim, and `freeze` schemas, all or none, if each still has the holder and the state that `held_windows` says.
 
         Attempts of others that still run on them become `lost`.
 
         Raises:
-            ConcurrentChangeError: someone else took one first, or it was changed.
+            ConcurrentChangeError: someone else took one first, or it was changed; or see `freeze`.
         """
         ...
 

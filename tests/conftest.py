@@ -98,8 +98,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes |
 
 
 def pytest_configure() -> None:
-    """Let SIGTERM unwind the stack like Ctrl-C, so that the servers are stopped; let Spark and ledgers start quickly; tidy up after killed runs."""
+    """Let SIGTERM unwind the stack like Ctrl-C, so that the servers are stopped; ask them without a proxy; let Spark and ledgers start quickly; tidy up after killed runs."""
     sweep()
+    processes.reach_loopback_directly()
     share_compiled_statements()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.update(start_variables(span=0))

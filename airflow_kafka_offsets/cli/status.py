@@ -14,7 +14,7 @@ from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import open_text, partitions_table, table, time
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import KEPT_FROM
+from airflow_kafka_offsets.core.history import KEPT_FROM, acted_on
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict
 from airflow_kafka_offsets.core.lag.words import length
 from airflow_kafka_offsets.core.plan.overview import Overview
@@ -155,7 +155,7 @@ def _windows_of(act: Document) -> str | None:
     details = act["details"]
     if KEPT_FROM in details:
         return f"before {details[KEPT_FROM]:06d}"
-    ids = [details["window"]] if "window" in details else details.get("superseded", [])
+    ids = acted_on(details)
     if len(ids) > 1:
         return name_windows(parse_window_id(id_)[1] for id_ in ids)
     return ids[0] if ids else None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError
 from airflow_kafka_offsets.core.window import Claim, Held, Outcome
 
 
@@ -42,7 +42,8 @@ class Act:
     """What a person did to a group.
 
     Attributes:
-        kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"take-over"``, ``"import"``, ``"copy"``, ``"export"`` or ``"prune"``.
+        kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"take-over"``, ``"freeze-schemas"``, ``"import"``, ``"copy"``, ``"export"`` or
+            ``"prune"``.
         who, why, at: as recorded.
         details: JSON-able facts: windows concerned, gaps, places.
 
@@ -62,8 +63,13 @@ class Act:
     @property
     def window_ids(self) -> tuple[str, ...]:
         """The windows that it names: those that it was about, and those that an import left open."""
-        one = [self.details["window"]] if "window" in self.details else []
-        return (*one, *self.details.get("superseded", ()), *self.details.get("left_open", ()))
+        return (*acted_on(self.details), *self.details.get("left_open", ()))
+
+
+def acted_on(details: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the windows that an act was about, from its details: one, those of a reset, or those whose schemas were frozen again."""
+    one = [details["window"]] if "window" in details else []
+    return (*one, *details.get("superseded", ()), *details.get(REFROZEN, ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,9 @@ class Frontier:
 NEXT_WINDOW = "next_window"
 """In the details of a reset: the number of the first window after it."""
 
+REFROZEN = "refrozen"
+"""In the details of a freeze: the windows, each with the ledger's number of the schemas that it had before."""
+
 KEPT_FROM = "kept_from"
 """In the details of a prune: the number of the first window that it left."""
 
@@ -144,3 +153,26 @@ def check_signature(who: str, why: str) -> None:
         raise BadInputError("Give a reason (why): the ledger keeps it for whoever finds this later")
     if not who.strip() or len(who) > MAX_WHO:
         raise BadInputError(f"Name who does this, in at most {MAX_WHO} characters; got {who[:MAX_WHO]!r}")
+
+
+def check_idle(held: Held, attempts: Sequence[Attempt], holder_is_over: bool | None) -> None:
+    """Refuse to freeze schemas again that a job may read with: the ledger would not tell what its output was decoded with.
+
+    Args:
+        held: the window.
+        attempts: at it, oldest first.
+        holder_is_over: whether the run that has it is over; None: no Airflow could be asked.
+
+    Raises:
+        IllegalStepError: a job is at work on it, or may be.
+    """
+    if holder_is_over is not False:
+        return
+    own = [attempt for attempt in attempts if attempt.claim == held.holder]
+    # Between two tries there is no job, and the next one reads what is frozen then. Another launcher leaves no attempt.
+    if own and own[-1].outcome is not Outcome.RUNNING:
+        return
+    raise IllegalStepError(
+        f"Window {held.window.id} is being worked on by {held.holder}, with the schemas that were frozen when its job began. Nothing was "
+        "changed. Wait until that task is over, or mark it as failed and make sure that its job is over. Then type the same command again"
+    )

@@ -1,18 +1,21 @@
 """Schemas of a registry, frozen with a window: a replay reads with the same ones, whatever the registry has by then.
 
-What is frozen are whole subjects. A subject that is frozen with a window never changes there. One that the group's definition names only
-later is added when the window is run again.
+What is frozen are whole subjects. One that the group's definition names only later is added when the window is run again. Otherwise, only
+a person changes what is frozen with a window: ``kafka-offsets freeze-schemas``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, NotYetError, name_some, short
 from airflow_kafka_offsets.core.fields import CONN_ID, TEXT, check_attributes
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.window import Window
 
 AVRO = "AVRO"
 """The kind of the schemas that a job needs to decode records."""
@@ -42,6 +45,22 @@ class Subject:
 
 Frozen = Mapping[str, Subject | None]
 """What is frozen with a window, by the name of the subject; None: the registry did not have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToFreeze:
+    """Schemas that the ledger writes together with a plan: all of it, or nothing.
+
+    Attributes:
+        new: those of each new window, in their order; without any: no new window gets some.
+        there: windows of earlier plans, each with what takes the place of its schemas.
+    """
+
+    new: Sequence[Frozen] = ()
+    there: Sequence[tuple[Window, Frozen]] = ()
+
+
+NOTHING = ToFreeze()
 
 
 @dataclass(frozen=True)
@@ -102,12 +121,24 @@ def parse_registry(given: str | Registry | None) -> Registry | None:
     raise BadInputError(f"registry must be the id of an Airflow connection, or a Registry; got {short(given)}")
 
 
+def topics_then(topics: Collection[str], of_window: Collection[str]) -> list[str]:
+    """Return the topics of a window, as far as its group still reads them.
+
+    A topic that joined the group later is none of them: with its subjects, the window would be decoded in another way than before.
+
+    Args:
+        topics: those that the group reads.
+        of_window: those for which the window was planned, quiet ones included.
+    """
+    return sorted(set(topics).intersection(of_window))
+
+
 def wanted(registry: Registry, topics: Collection[str], filled: Collection[str]) -> dict[str, str]:
     """Return the subjects to freeze with a window. Those of quiet topics are among them, so that all windows of a group decode alike.
 
     Args:
         registry: of the group.
-        topics: those that the group reads.
+        topics: those of the window, as far as the group reads them; for a new window: all that the group reads.
         filled: those of which the window has something to read.
 
     Returns:
@@ -148,11 +179,73 @@ def completed(frozen: Frozen, names: Mapping[str, str], answers: Frozen, conn_id
     if missing := {name: needed_for for name, needed_for in names.items() if needed_for and whole[name] is None}:
         named = name_some([f"{name} for {needed_for}" for name, needed_for in missing.items()], ", ")
         raise NotYetError(
-            f"The schema registry of connection {conn_id!r} has no subject {named}. Nothing was planned. If they have other subjects, "
+            f"The schema registry of connection {conn_id!r} has no subject {named}. Nothing was written. If they have other subjects, "
             f"name these: KafkaGroup(registry=Registry({conn_id!r}, subjects={{'<topic>': ['<subject>', ...]}})); an empty list: no "
             "schema describes them"
         )
     return whole
+
+
+def refrozen(before: Frozen, names: Mapping[str, str], answers: Frozen, conn_id: str, *, drop: bool = False) -> Frozen:
+    """Return what is to be frozen with a window after the registry was asked again: what it has now, and what it no longer has.
+
+    Args:
+        before: what is frozen with the window.
+        names: what `wanted` returned.
+        answers: what the registry has of these subjects, and of those in `before`.
+        conn_id: its connection, for the message.
+        drop: whether that leaves which the registry no longer has, or the group's definition no longer names.
+
+    Raises:
+        NotYetError: a subject that is needed is not there.
+    """
+    if drop:
+        return completed({}, names, {name: answers[name] for name in names}, conn_id)
+    merged = {name: _merged(before.get(name), answers[name]) for name in {*before, *names}}
+    return completed(before, names, merged, conn_id)
+
+
+def _merged(before: Subject | None, now: Subject | None) -> Subject | None:
+    if before is None or now is None:
+        return now or before
+    if before.kind != now.kind:
+        return now
+    return replace(now, schemas={**before.schemas, **now.schemas})
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a subject that is frozen with a window becomes.
+
+    Attributes:
+        name: of the subject.
+        before, after: the subject; None: it was not there.
+    """
+
+    name: str
+    before: Subject | None
+    after: Subject | None
+
+    @property
+    def added(self) -> list[int]:
+        """The ids that are new, or have another schema than before."""
+        old, new = _schemas_of(self.before), _schemas_of(self.after)
+        return sorted(number for number, text in new.items() if old.get(number) != text)
+
+    @property
+    def dropped(self) -> list[int]:
+        """The ids that leave."""
+        return sorted(_schemas_of(self.before).keys() - _schemas_of(self.after).keys())
+
+
+def _schemas_of(subject: Subject | None) -> Mapping[int, str]:
+    return {} if subject is None else subject.schemas
+
+
+def changes(before: Frozen, after: Frozen) -> list[Change]:
+    """Return the subjects that are not the same in both."""
+    found = [Change(name, before.get(name), after.get(name)) for name in sorted({*before, *after})]
+    return [change for change in found if change.before != change.after]
 
 
 @dataclass(frozen=True, slots=True)

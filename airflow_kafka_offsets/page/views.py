@@ -9,12 +9,13 @@ from types import MappingProxyType
 from typing import Any
 
 from airflow_kafka_offsets import documents
-from airflow_kafka_offsets.core.errors import counted
-from airflow_kafka_offsets.core.history import KEPT_FROM, Act, Attempt, WindowRow
+from airflow_kafka_offsets.core.errors import counted, name_some
+from airflow_kafka_offsets.core.history import KEPT_FROM, Act, Attempt, WindowRow, acted_on
 from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.plan.overview import Outline, WindowLine
 from airflow_kafka_offsets.core.plan.replay import may_replay
+from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.documents import Document
@@ -173,8 +174,7 @@ def act_row(act: Act, *, is_named: bool) -> ActRow:
     """
     if KEPT_FROM in act.details:
         return ActRow(act.at, act.who, act.kind, f"before {act.details[KEPT_FROM]:06d}", act.why)
-    ids = [act.details["window"]] if "window" in act.details else list(act.details.get("superseded", []))
-    names = [str(id_).rpartition("-")[2] for id_ in ids]
+    names = [str(id_).rpartition("-")[2] for id_ in acted_on(act.details)]
     what = (
         names[0] if len(names) == 1 else f"{names[0]} to {names[-1]} ({counted(len(names), 'window')})" if names else ""
     )
@@ -358,6 +358,7 @@ class WindowView:
     more_ranges: int
     widest: int
     lost: Sequence[Any]
+    schemas: Sequence[tuple[str, str]]
     before: str | None
     after: str | None
     may_replay: bool
@@ -377,11 +378,19 @@ def window_view(picture: WindowPicture, readable: Readable, now: datetime, *, se
         more_ranges=max(0, len(filled) - MOST_RANGES),
         widest=filled[0][1].span if filled else 0,
         lost=list(window.lost.without_empty().items())[:MOST_RANGES],
+        schemas=[(name, _in_words(subject)) for name, subject in (picture.schemas or {}).items()],
         before=name_window(window.group, window.seq - 1) if window.seq > picture.pruned_before else None,
         after=name_window(window.group, window.seq + 1) if window.seq < picture.outline.given else None,
         may_replay=row.may_replay and sees_group,
         sees_group=sees_group,
     )
+
+
+def _in_words(subject: Subject | None) -> str:
+    """Say what of a subject is frozen with a window."""
+    if subject is None:
+        return "not there"
+    return f"{subject.kind}, latest {subject.latest}, ids {name_some(sorted(subject.schemas), ', ')}"
 
 
 def group_document(full: FullGroup, readable: Readable, lag: GroupLag | None = None) -> Document:

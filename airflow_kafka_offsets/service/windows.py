@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -352,15 +352,17 @@ class WindowService:
         self._check_readable(again, asking.group, windows.seen)
         self._warn_of_retention(asking.group, again, [draft for draft in drafts if draft.lane is Lane.BACKFILL])
         # After Kafka: what a producer has written by now, it has registered before.
-        drafts = self._with_schemas(asking.group, drafts)
-        self._add_schemas(asking.group, again)
+        to_freeze = self._to_freeze(asking.group, drafts, again)
         take = ownership.to_hold(held_windows, asking.claim)
         added: Sequence[Held] = ()
         if drafts:
-            added = self._ledger.add_windows(asking.group, state.version, drafts, asking.claim, asking.now, take)
+            version, now = state.version, asking.now
+            added = self._ledger.add_windows(asking.group, version, drafts, asking.claim, now, take, to_freeze)
         elif held_windows:
             if take:
-                self._ledger.hold(take, asking.claim, asking.now)
+                self._ledger.hold(take, asking.claim, asking.now, to_freeze.there)
+            elif to_freeze.there:
+                self._ledger.freeze(to_freeze.there)
             # Whoever commits these windows later may know only the group's name, and uses the definition in the ledger.
             self._ledger.define(asking.group, asking.claim)
         there = [_planned(held, how, done.get(held.window.seq)) for held in held_windows]
@@ -369,34 +371,35 @@ class WindowService:
             for held, draft in zip(added, drafts, strict=True)
         ]
 
-    def _with_schemas(self, group: KafkaGroup, drafts: Sequence[Plan]) -> Sequence[Plan]:
-        """Freeze schemas with new windows. One that has nothing to read gets none: it has no job."""
+    def _to_freeze(self, group: KafkaGroup, drafts: Sequence[Plan], again: Sequence[Window]) -> schemas.ToFreeze:
+        """Return the schemas to freeze with new windows, and what others lack: all, if they are from before the group had a registry.
+
+        A window that has nothing to read gets none: it has no job.
+        """
         if group.schema_registry is None:
-            return drafts
-        return [replace(draft, schemas=self._frozen(group, draft, {})) if draft.span else draft for draft in drafts]
+            return schemas.NOTHING
+        new = [self._frozen(group, draft, group.topics, {}) if draft.span else {} for draft in drafts]
+        there = []
+        for window in again:
+            before = {} if window.schemas is None else self._ledger.schemas(window.schemas)
+            topics = schemas.topics_then(group.topics, topics_of(window.ranges))
+            after = self._frozen(group, window, topics, before) if window.span else before
+            if after != before:
+                there.append((window, after))
+        return schemas.ToFreeze(new, there)
 
-    def _add_schemas(self, group: KafkaGroup, windows: Sequence[Window]) -> None:
-        """Freeze with windows what they lack: all, if they are from before the group had a registry. Usually that is nothing."""
-        for window in windows if group.schema_registry is not None else ():
-            if not window.span:
-                continue
-            frozen = {} if window.schemas is None else self._ledger.schemas(window.schemas)
-            number = self._frozen(group, window, frozen)
-            if number is not None and number != window.schemas:
-                self._ledger.freeze(window, number)
-
-    def _frozen(self, group: KafkaGroup, window: Draft, frozen: schemas.Frozen) -> int | None:
-        """Return the number of what is frozen with a window; the registry is asked only for what is not frozen yet."""
+    def _frozen(
+        self, group: KafkaGroup, window: Draft, topics: Collection[str], before: schemas.Frozen
+    ) -> schemas.Frozen:
+        """Return what is to be frozen with a window; the registry is asked only for what is not frozen yet."""
         registry = group.schema_registry
         assert registry is not None
         assert self._registry is not None, "whoever opened this service knew the group"
         filled = topics_of(window.ranges.without_empty())
-        names = schemas.wanted(registry, group.topics, filled)
-        lacking = schemas.lacking(frozen, names)
-        if not lacking:
-            return window.schemas
+        names = schemas.wanted(registry, topics, filled)
+        lacking = schemas.lacking(before, names)
         answers = {name: self._registry.subject(name) for name in lacking}
-        return self._ledger.keep_schemas(schemas.completed(frozen, names, answers, registry.conn_id))
+        return schemas.completed(before, names, answers, registry.conn_id)
 
     def frozen(self, window_id: str) -> schemas.Frozen:
         """Return the schemas that are frozen with a window.

@@ -181,7 +181,7 @@ def aside(frame: DataFrame) -> DataFrame:
 
 def _part(form: Form, handoff: Handoff) -> _Part:
     if form.kind == "avro":
-        return _Avro(form, readers(form, handoff))
+        return _Avro(form, readers(form, handoff), freeze_again(handoff))
     return _Json(form) if form.kind == "json" else _Text(form)
 
 
@@ -296,6 +296,11 @@ def readers(form: Form, handoff: Handoff) -> list[Reader]:
     ]
 
 
+def freeze_again(handoff: Handoff) -> str:
+    """Return what asks the registry again for the schemas that are frozen with a window."""
+    return f"kafka-offsets freeze-schemas {handoff.group} --windows {handoff.seq} --why '...' --yes"
+
+
 def _no_schemas(form: Form, handoff: Handoff) -> str:
     what = f"Window {handoff.window_id} has no Avro schemas for {form.part}s"
     if handoff.schemas is None:
@@ -305,7 +310,8 @@ def _no_schemas(form: Form, handoff: Handoff) -> str:
         )
     return (
         f"{what}: when they were frozen, the registry had no Avro subject for them. By default that is <topic>-{form.part}; others are named by "
-        f"KafkaGroup(registry=Registry(..., {'subjects' if form.part == VALUE else 'key_subjects'}={{'<topic>': [...]}}))"
+        f"KafkaGroup(registry=Registry(..., {'subjects' if form.part == VALUE else 'key_subjects'}={{'<topic>': [...]}})). If the registry "
+        f"has it by now: {freeze_again(handoff)}; then run the window again"
     )
 
 
@@ -346,8 +352,9 @@ def full_name(text: str) -> str:
 
 
 class _Avro(_Part):
-    def __init__(self, form: Form, its_readers: Sequence[Reader]) -> None:
+    def __init__(self, form: Form, its_readers: Sequence[Reader], way_out: str) -> None:
         super().__init__(form)
+        self._way_out = way_out
         self._readers = its_readers
         writers = [writer for reader in its_readers for writer in reader.writers]
         self._topics = {topic for writer in writers for topic in writer.topics}
@@ -423,7 +430,8 @@ class _Avro(_Part):
                 _sentence(
                     "no schema with id ",
                     number,
-                    " was frozen with the window: the group's registry has it under another subject, or it is not Avro",
+                    " was frozen with the window: the group's registry has it under another subject, or it is not Avro. If it has it "
+                    f"under the group's subjects by now: {self._way_out}",
                 )
             )
         )

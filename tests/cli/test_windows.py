@@ -88,7 +88,7 @@ def test_the_schemas_that_are_frozen_with_a_window_are_shown(cli: Cli, lake: Lak
     assert cli("windows", "lake.orders-000002", "-o", "json").json["windows"][0]["schemas"] is None
     frozen = {"orders-value": Subject("AVRO", 7, {3: '"int"', 7: '"long"'}), "orders-key": None}
     window = lake.ledger.window("lake.orders-000002").held.window
-    lake.ledger.freeze(window, lake.ledger.keep_schemas(frozen))
+    lake.ledger.freeze([(window, frozen)])
     shown = cli("windows", "lake.orders-000002").out.partition("Frozen schemas:\n\n")[2].splitlines()[:4]
     assert [cells(shown[0]), *map(cells, shown[2:])] == [
         ["subject", "kind", "latest", "ids"],

@@ -31,12 +31,25 @@ _given_out: set[int] = set()
 PART_OF_PORTS = "KAFKA_OFFSETS_LAB_PORTS"
 """Environment variable: which part of the ports a process draws from, if it is none of pytest-xdist's: `shared`."""
 
+_NO_PROXY = ("no_proxy", "NO_PROXY")
+
 refused_to: str | None = None
 """The test that is running, if it has no marker of a server."""
 
 
 class ServerError(Exception):
     """A server that did not start, or died; its message ends with the last lines of the server's log."""
+
+
+def reach_loopback_directly() -> None:
+    """Keep requests to our servers away from the proxy of this machine, if it has one: those of this process and of its children."""
+    there = [host.strip() for name in _NO_PROXY for host in os.environ.get(name, "").split(",") if host.strip()]
+    if "*" in there:  # it works only alone
+        return
+    direct = ",".join(dict.fromkeys([*there, LOOPBACK, "localhost"]))
+    for name in _NO_PROXY:
+        if os.environ.get(name) != direct:  # threads may read the environment meanwhile
+            os.environ[name] = direct
 
 
 def free_port() -> int:
@@ -164,6 +177,7 @@ class Server:
             raise ServerError(f"{refused_to} starts {self.name}, and has no marker of a server: mark it `server`")
         if self.is_running:
             raise ServerError(f"{self.name} is running already, process {self.pid}")
+        reach_loopback_directly()  # not only for tests: the demo and the benchmark start servers, too
         self.log.parent.mkdir(parents=True, exist_ok=True)
         account = {"user": self._user, "group": self._user, "extra_groups": []} if self._user else {}
         with self.log.open("ab") as log:

@@ -28,13 +28,20 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.overview import MAX_RECENT
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.schemas import Subject
+from airflow_kafka_offsets.core.schemas import Frozen, Subject, ToFreeze
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OPEN, Claim, Excerpt, Held, Lane, Outcome, Scope, State
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ports import Ledger
 from tests.lab.patience import LONGEST
 from tests.ledger.examples import NOW, act, add, add_all, check_laws, claim, commit, draft, group
+
+
+def added_with(ledger: Ledger, name: str, *frozen: Frozen) -> list[int | None]:
+    """Add a window with each of these schemas to a new group, and return the numbers of the schemas."""
+    drafts = [draft(n, n + 1) for n in range(len(frozen))]
+    added = ledger.add_windows(group(name), 0, drafts, claim(), NOW, (), ToFreeze(frozen))
+    return [held.window.schemas for held in added]
 
 
 class LedgerContract:
@@ -63,10 +70,11 @@ class LedgerContract:
     ) -> None:
         texts = {7: '"long"', 2**31: f'{{"type": "enum", "name": "{name}", "symbols": ["ä"]}}'}
         frozen = {"b": Subject("AVRO", 7, texts), "a": None, "c": Subject("JSON", 7, {7: texts[7]})}
-        number = ledger.keep_schemas(frozen)
-        assert ledger.schemas(number) == frozen
-        assert ledger.keep_schemas(dict(reversed(frozen.items()))) == number
-        other = ledger.keep_schemas({**frozen, "a": frozen["c"]})
+        number, same, other = added_with(
+            ledger, name, frozen, dict(reversed(frozen.items())), {**frozen, "a": frozen["c"]}
+        )
+        assert number is not None
+        assert same == number
         assert other != number
         assert ledger.schemas(number) == frozen
         with pytest.raises(LedgerError, match=r"has schemas 999999999 in a form .*not there"):
@@ -74,22 +82,50 @@ class LedgerContract:
 
     def test_many_schemas_are_kept_at_once(self, ledger: Ledger, name: str) -> None:
         frozen = {f"s{n}": Subject("AVRO", n, {n: f'"{name} {n} {"x" * 5000}"'}) for n in range(700)}
-        assert ledger.schemas(ledger.keep_schemas(frozen)) == frozen
+        [number] = added_with(ledger, name, frozen)
+        assert number is not None
+        assert ledger.schemas(number) == frozen
 
     def test_a_window_keeps_the_schemas_that_were_frozen_with_it(self, ledger: Ledger, name: str) -> None:
-        one, two = (ledger.keep_schemas({f"{name}-{n}": None}) for n in range(2))
-        [held] = ledger.add_windows(group(name), 0, [replace(draft(0, 5), schemas=one)], claim(), NOW)
-        assert ledger.window(held.window.id).held.window.schemas == one
-        ledger.freeze(held.window, two)
-        assert ledger.window(held.window.id).held.window.schemas == two
+        one, two = {f"{name}-1": None}, {f"{name}-2": None}
+
+        def frozen(held: Held) -> Frozen:
+            number = ledger.window(held.window.id).held.window.schemas
+            return {} if number is None else ledger.schemas(number)
+
+        first, bare = ledger.add_windows(
+            group(name), 0, [draft(0, 5), draft(5, 9)], claim(), NOW, (), ToFreeze([one, {}])
+        )
+        assert (frozen(first), frozen(bare), bare.window.schemas) == (one, {}, None)
+        ledger.freeze([(first.window, two)])
+        assert frozen(first) == two
         with pytest.raises(ConcurrentChangeError):
-            ledger.freeze(held.window, one)
-        [bare] = ledger.add_windows(group(name), 1, [draft(5, 9)], claim("r2"), NOW)
-        assert bare.window.schemas is None
-        ledger.freeze(bare.window, one)
+            ledger.freeze([(bare.window, one), (first.window, one)])
+        assert (frozen(first), frozen(bare)) == (two, {})
+        ledger.freeze([(bare.window, one)], act("freeze-schemas"))
         with pytest.raises(ConcurrentChangeError):
-            ledger.freeze(bare.window, two)
-        assert ledger.window(bare.window.id).held.window.schemas == one
+            ledger.freeze([(bare.window, two)], act("freeze-schemas", "it comes too late"))
+        assert frozen(bare) == one
+        assert ledger.acts(name) == [act("freeze-schemas")]
+
+    def test_schemas_are_frozen_together_with_a_plan_or_not_at_all(self, ledger: Ledger, name: str) -> None:
+        one = {f"{name}-1": None}
+        first, second = add_all(ledger, name, [draft(0, 5), draft(5, 9)])
+        there = [(second.window, one)]
+
+        def frozen() -> int | None:
+            return ledger.window(second.window.id).held.window.schemas
+
+        with pytest.raises(ConcurrentChangeError):
+            ledger.hold([replace(first, holds=7)], claim("r2"), NOW, there)
+        with pytest.raises(ConcurrentChangeError):
+            ledger.add_windows(group(name), 0, [draft(9, 10)], claim("r2"), NOW, (), ToFreeze((), there))
+        assert frozen() is None
+        ledger.hold([first], claim("r2"), NOW, there)
+        assert frozen() is not None
+        with pytest.raises(ConcurrentChangeError):  # someone froze others by now
+            ledger.add_windows(group(name), 1, [draft(9, 10)], claim("r2"), NOW, (), ToFreeze((), there))
+        assert len(ledger.windows(name)) == 2
 
     def test_leader_epochs_are_noted_with_the_window_and_are_those_of_the_position(
         self, ledger: Ledger, name: str

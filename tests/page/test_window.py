@@ -9,6 +9,7 @@ import pytest
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.page import render, views
 from airflow_kafka_offsets.service import pictures
 from tests.page.server import Story
@@ -55,6 +56,22 @@ def test_what_is_committed_can_be_replayed_and_what_is_open_can_not(story: Story
     assert 'data-windows="1"' in committed
     assert "disabled" in button(opened)
     assert "this window is still open" in opened
+
+
+def test_the_schemas_that_are_frozen_with_a_window_are_shown(story: Story) -> None:
+    assert "Frozen schemas" not in page(story, 1, "orders")
+    frozen = {"<orders>-value": Subject("AVRO", 7, {7: '"long"', 3: '"int"'}), "orders-key": None}
+    story.ledger.freeze([(story.ledger.window(f"{NAME}-000001").held.window, frozen)])
+    text = page(story, 1, "orders")
+    table = text.partition("<h2>Frozen schemas</h2>")[2].partition("</table>")[0]
+    assert re.findall(r"<td>(.*?)</td>", table) == [
+        "&lt;orders&gt;-value",
+        "AVRO, latest 7, ids 3, 7",
+        "orders-key",
+        "not there",
+    ]
+    assert "kafka-offsets freeze-schemas lake.orders --windows 1 --why" in text
+    assert "freeze-schemas" not in page(story, 2, "orders")
 
 
 def test_without_the_group_there_is_no_replay_and_no_link_that_ends_in_an_error(story: Story) -> None:

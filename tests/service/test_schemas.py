@@ -9,9 +9,16 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
-from airflow_kafka_offsets.core.errors import NotYetError, RegistryRefusedError, RegistryUnavailableError
+from airflow_kafka_offsets.core.errors import (
+    NotYetError,
+    RegistryRefusedError,
+    RegistryUnavailableError,
+    WindowBusyError,
+)
 from airflow_kafka_offsets.core.plan.ownership import How
+from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.schemas import Registry, Subject
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.service.windows import WindowService
@@ -111,6 +118,38 @@ def test_a_subject_that_is_not_there_yet_keeps_the_window_from_being_planned(wor
     assert rows(world, "SELECT * FROM kafka_offsets_windows") == []
 
 
+def test_if_a_window_lacks_a_subject_nothing_is_frozen_with_another_one(world: World, registry: lab.Registry) -> None:
+    world.configure()
+    first = world.run(ONE)
+    world.kafka.create("clicks", 1)
+    world.kafka.produce(tp(0, "clicks"), 5)
+    world.configure(topics=["orders", "clicks"])
+    second = world.run(TWO)
+    world.configure(topics=["orders", "clicks"], registry="registry")
+    with pytest.raises(NotYetError, match="has no subject clicks-value for the values of clicks"):
+        world.ask(THREE, Windows((first.seq, second.seq)))
+    assert (world.service.frozen(first.id), rows(world, "SELECT * FROM kafka_offsets_schemas")) == ({}, [])
+    registry.register("clicks-value", '"int"')
+    world.ask(THREE, Windows((first.seq, second.seq)))
+    assert (ids_of(world, first), ids_of(world, second, "clicks-value")) == ([101], [102])
+
+
+def test_a_plan_that_loses_a_race_freezes_nothing(
+    world: World, registry: lab.Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.configure()
+    window = world.run(ONE)
+    world.configure(registry="registry")
+
+    def faster() -> None:
+        SqlLedger.hold(world.ledger, [world.ledger.window(window.id).held], THREE, world.now)
+
+    before_the_write(world, monkeypatch, faster, at="hold")
+    with pytest.raises(WindowBusyError):
+        world.ask(TWO, Windows((window.seq,)))
+    assert (world.service.frozen(window.id), rows(world, "SELECT * FROM kafka_offsets_schemas")) == ({}, [])
+
+
 def test_a_window_with_nothing_to_read_needs_no_schemas(world: World, registry: lab.Registry) -> None:
     world.run(ONE)
     registry.answer, asked = (500, ""), len(registry.asked)
@@ -141,6 +180,34 @@ def test_a_subject_that_is_named_later_is_added_to_the_window_and_the_others_sta
     world.configure(registry=Registry("registry", subjects={"orders": ["orders-value", "refunds"]}))
     world.plan(ONE)
     assert (ids_of(world, window), ids_of(world, window, "refunds")) == ([101], [103])
+
+
+def test_a_window_of_before_a_topic_joined_is_run_again_as_it_was(world: World, registry: lab.Registry) -> None:
+    window = world.run(ONE)
+    world.kafka.create("clicks", 1)
+    world.configure(topics=["orders", "clicks"], registry="registry")
+    registry.answer, asked = (500, ""), len(registry.asked)
+    world.ask(TWO, Windows((window.seq,)))
+    assert len(registry.asked) == asked
+    assert set(world.service.frozen(window.id)) == {"orders-key", "orders-value"}
+
+
+def test_a_window_of_before_the_registry_gets_the_subjects_of_its_own_topics(
+    world: World, registry: lab.Registry
+) -> None:
+    world.configure()
+    window = world.run(ONE)
+    world.kafka.create("clicks", 1)
+    world.configure(topics=["orders", "clicks"], registry="registry")
+    world.ask(TWO, Windows((window.seq,)))
+    assert set(world.service.frozen(window.id)) == {"orders-key", "orders-value"}
+
+
+def test_a_new_window_has_the_subjects_of_quiet_topics_too(world: World, registry: lab.Registry) -> None:
+    world.kafka.create("clicks", 1)
+    world.configure(topics=["orders", "clicks"], registry="registry")
+    window = world.run(ONE)
+    assert set(world.service.frozen(window.id)) == {"clicks-key", "clicks-value", "orders-key", "orders-value"}
 
 
 def test_the_loser_of_a_race_asks_the_registry_nothing_more(

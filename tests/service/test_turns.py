@@ -28,16 +28,18 @@ def busy(world: World) -> World:
     return world
 
 
-def before_the_write(world: World, monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], Any]) -> None:
+def before_the_write(
+    world: World, monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], Any], at: str = "add_windows"
+) -> None:
     """Let these happen, one before each of the next writes: after the look at the ledger that the write relies on."""
-    original, left = world.ledger.add_windows, list(acts)
+    original, left = getattr(world.ledger, at), list(acts)
 
     def late(*arguments: Any) -> Any:
         if left:
             left.pop(0)()
         return original(*arguments)
 
-    monkeypatch.setattr(world.ledger, "add_windows", late)
+    monkeypatch.setattr(world.ledger, at, late)
 
 
 def plan_aside(world: World, by: Claim) -> None:

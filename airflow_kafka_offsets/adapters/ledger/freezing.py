@@ -32,6 +32,18 @@ def keep(connection: Connection, frozen: Frozen) -> int:
     return _kept(connection, [text])[text]
 
 
+def keep_each(connection: Connection, several: Iterable[Frozen]) -> list[int | None]:
+    """Keep the schemas of several windows, and return their numbers; None for a window without any."""
+    numbers: list[int | None] = []
+    last: Frozen = {}
+    number: int | None = None
+    for frozen in several:
+        if frozen != last:  # neighbors mostly have the same ones
+            last, number = frozen, keep(connection, frozen) if frozen else None
+        numbers.append(number)
+    return numbers
+
+
 def load(connection: Connection, number: int) -> Frozen:
     """Return the schemas that have a number."""
     what = f"schemas {number}"
@@ -67,7 +79,8 @@ def _kept(connection: Connection, contents: Iterable[str]) -> dict[str, int]:
     for some in _parts(digests):
         rows = connection.execute(select(schemas.c.digest, schemas.c.id).where(schemas.c.digest.in_(some)))
         numbers |= {digests[row.digest]: row.id for row in rows}
-    for digest, content in digests.items():
+    # In one order: two transactions that add the same ones in different orders would wait for one another.
+    for digest, content in sorted(digests.items()):
         if content not in numbers:
             added = connection.execute(insert(schemas).values(digest=digest, content=content))
             assert added.inserted_primary_key is not None

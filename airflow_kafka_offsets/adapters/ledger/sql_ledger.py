@@ -71,7 +71,7 @@ from airflow_kafka_offsets.core.plan.ownership import (
 )
 from airflow_kafka_offsets.core.plan.pruning import Pruned, absent
 from airflow_kafka_offsets.core.ranges import OffsetRanges
-from airflow_kafka_offsets.core.schemas import Frozen
+from airflow_kafka_offsets.core.schemas import NOTHING, Frozen, ToFreeze
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import (
     OPEN,
@@ -223,8 +223,9 @@ class SqlLedger:
         claim: Claim,
         now: datetime,
         take: Sequence[Held] = (),
+        to_freeze: ToFreeze = NOTHING,
     ) -> list[Held]:
-        """Add new windows held by the claim, and give it others as `hold` does, all or none. Return the new ones."""
+        """Add new windows held by the claim, give it others as `hold` does, and freeze schemas, all or none. Return the new ones."""
         definition = json.dumps(group.to_json())
         with self._writing() as connection:
             if version == 0:
@@ -235,6 +236,8 @@ class SqlLedger:
             defined = _defined(_owner(row), definition, drafts, claim)
             _advance(connection, group.name, version, next_seq=row.next_seq + len(drafts), **defined)
             holder = _claim_id(connection, claim)
+            _freeze(connection, to_freeze.there)
+            drafts = _with_schemas(connection, drafts, to_freeze.new)
             added = [draft.named(group.name, seq) for seq, draft in enumerate(drafts, start=row.next_seq)]
             more = {"group_id": row.id, "holder": holder, "holds": 1, "planned_at": now}
             for window in added:  # one at a time: together they could be too large for one statement
@@ -244,24 +247,20 @@ class SqlLedger:
                 _hold(connection, row.id, take, holder, claim, now)
         return [Held(window, claim, holds=1) for window in added]
 
-    def keep_schemas(self, frozen: Frozen) -> int:
-        """Keep schemas for windows, each text once, and return the number under which they are kept."""
-        with self._writing() as connection:
-            return freezing.keep(connection, frozen)
-
     def schemas(self, number: int) -> Frozen:
         """Return the schemas that are kept under a number."""
         with self._reading() as connection:
             return freezing.load(connection, number)
 
-    def freeze(self, window: Window, number: int) -> None:
-        """Freeze schemas with a window, in place of those that it has."""
-        here = and_(windows.c.group_id == _id_of(window.group), windows.c.seq == window.seq)
-        before = windows.c.schemas.is_(None) if window.schemas is None else windows.c.schemas == window.schemas
+    def freeze(self, there: Sequence[tuple[Window, Frozen]], act: Act | None = None) -> None:
+        """Freeze schemas with windows, in place of those that they have, all or none, and record the act."""
+        if not there:
+            return
         with self._writing() as connection:
-            done = connection.execute(update(windows).where(here, before).values(schemas=number))
-            if done.rowcount != 1:
-                raise ConcurrentChangeError(f"Another process froze schemas with window {window.id} just now")
+            _freeze(connection, there)
+            if act is not None:
+                (group_id,) = _group(connection, there[0][0].group, groups.c.id)
+                _record(connection, group_id, act)
 
     def define(self, group: KafkaGroup, claim: Claim) -> None:
         """Store the definition of an existing group, unless the group belongs to another task."""
@@ -273,11 +272,18 @@ class SqlLedger:
             with self._writing() as connection:
                 connection.execute(update(groups).where(groups.c.name == group.name).values(definition=definition))
 
-    def hold(self, held_windows: Sequence[Held], claim: Claim, now: datetime) -> list[Held]:
-        """Give windows to a claim, all or none, if each still has the holder and the state that were read."""
+    def hold(
+        self,
+        held_windows: Sequence[Held],
+        claim: Claim,
+        now: datetime,
+        there: Sequence[tuple[Window, Frozen]] = (),
+    ) -> list[Held]:
+        """Give windows to a claim, and freeze schemas, all or none, if each still has the holder and the state that were read."""
         with self._writing() as connection:
             (group_id,) = _group(connection, held_windows[0].window.group, groups.c.id)
             _hold(connection, group_id, held_windows, _claim_id(connection, claim), claim, now)
+            _freeze(connection, there)
         return [replace(held, holder=claim, holds=held.holds + 1) for held in held_windows]
 
     def start_attempt(self, window: Window, claim: Claim, this_try: Try, now: datetime) -> int:
@@ -1027,6 +1033,24 @@ def _window_values(window: Window) -> dict[str, Any]:
         "is_capped": window.is_capped,
         "schemas": window.schemas,
     }
+
+
+def _with_schemas(connection: Connection, drafts: Sequence[Draft], new: Sequence[Frozen]) -> Sequence[Draft]:
+    if not new:
+        return drafts
+    numbers = freezing.keep_each(connection, new)
+    return [replace(draft, schemas=number) for draft, number in zip(drafts, numbers, strict=True)]
+
+
+def _freeze(connection: Connection, there: Sequence[tuple[Window, Frozen]]) -> None:
+    """Compare-and-set: let windows have other schemas than those that were read."""
+    numbers = freezing.keep_each(connection, [frozen for _, frozen in there])
+    for (window, _), number in zip(there, numbers, strict=True):
+        here = and_(windows.c.group_id == _id_of(window.group), windows.c.seq == window.seq)
+        before = windows.c.schemas.is_(None) if window.schemas is None else windows.c.schemas == window.schemas
+        done = connection.execute(update(windows).where(here, before).values(schemas=number))
+        if done.rowcount != 1:
+            raise ConcurrentChangeError(f"Another process froze schemas with window {window.id} just now")
 
 
 def _claim(row: Row[Any]) -> Claim:
