@@ -67,7 +67,6 @@ bench: setup     ## a DAG's parse; plan and commit; lag in time; each offset sto
 demo: setup      ## three scheduled windows, a killed job, a rerun, a replay by time, the proof; KEEP=1 leaves it up
 	@$(BIN)/python -m tests.lab.demo
 
-# Programs that no test needs, in an environment for each group of pyproject.toml.
 # The examples of other launchers: their providers, on the Airflow of requirements.lock. Not in it, as Google's alone would double it.
 build/launchers/.ready: pyproject.toml requirements.lock $(VENV)/.ready
 	@echo "==> Python environment in build/launchers"
@@ -75,6 +74,7 @@ build/launchers/.ready: pyproject.toml requirements.lock $(VENV)/.ready
 	@$(BIN)/uv pip install --quiet --python build/launchers/bin/python --constraint requirements.lock --group launchers
 	@touch $@
 
+# Programs that no test needs, in an environment for each group of pyproject.toml.
 build/%/.ready: pyproject.toml $(VENV)/.ready
 	@echo "==> Python environment in build/$*"
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/$*

@@ -75,8 +75,9 @@ def evidence_of(window: Window, found: Mapping[str, str], *, expect_gaps: bool, 
     if report.records is None:
         raise NoReportError(
             f"Window {window.id}: {report} has not reported what it read, so nothing is committed. Either it is still running, and its "
-            "launcher did not wait for its end; or it failed, and someone marked its task as success; or it reads by its own "
-            f"means, and has to call window.check(recount=True). {WITHOUT}"
+            "launcher did not wait for its end; or it failed, and someone marked its task as success; or it wrote by its own means, and did not "
+            "call window.check() after that; or it read by its own means, and has to call window.read() and window.check(recount=True) at its "
+            f"end. {WITHOUT}"
         )
     _check_counts(window, report, expect_gaps=expect_gaps)
     return report
