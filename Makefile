@@ -68,10 +68,10 @@ demo: setup      ## three scheduled windows, a killed job, a rerun, a replay by 
 	@$(BIN)/python -m tests.lab.demo
 
 # The examples of other launchers: their providers, on the Airflow of requirements.lock. Not in it, as Google's alone would double it.
-build/launchers/.ready: pyproject.toml requirements.lock $(VENV)/.ready
+build/launchers/.ready: pyproject.toml $(VENV)/.ready
 	@echo "==> Python environment in build/launchers"
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/launchers
-	@$(BIN)/uv pip install --quiet --python build/launchers/bin/python --constraint requirements.lock --group launchers
+	@$(BIN)/uv pip install --quiet --python build/launchers/bin/python --group launchers
 	@touch $@
 
 # Programs that no test needs, in an environment for each group of pyproject.toml.

@@ -63,7 +63,8 @@ def evidence_of(window: Window, found: Mapping[str, str], *, expect_gaps: bool, 
     if not found:
         raise NoReportError(
             f"Window {window.id}: no job has reported to {where} that it took the window, so nothing is committed. The job has to take it "
-            f"with airflow_kafka_offsets.spark.current_window(spark, ...), and its launcher has to wait for its end. {WITHOUT}"
+            f"with airflow_kafka_offsets.spark.current_window(spark, ...), and its launcher has to wait for its end. A launcher that remembers its job after a clear "
+            f"(durable=True, from Airflow 3.3 on) starts none: set durable=False on it. {WITHOUT}"
         )
     report = _read(window, found[max(found)], where)
     if report.window_id != window.id:

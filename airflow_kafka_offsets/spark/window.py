@@ -73,9 +73,10 @@ def _only(spark: SparkSession, handoff: Handoff) -> KafkaWindow:
     with _one_at_a_time:
         known = _current.get(key)
         if known is None or known._handoff != handoff:  # a session that stays open may get the window again
-            known = _current[key] = KafkaWindow(spark, handoff, guarded=True)
+            known = KafkaWindow(spark, handoff, guarded=True)
             if not known._reports.is_from_another_session:
                 known._report()  # so that the launcher sees that the job knows its window
+            _current[key] = known
     return known
 
 

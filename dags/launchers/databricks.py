@@ -26,6 +26,7 @@ CLUSTER = {
 
 URI = "{{ ti.xcom_pull('plan')['exchange'] }}"
 NAME = "{{ ti.xcom_pull('plan')['window_id'] }}"
+# And durable=False below: from Airflow 3.3 on, a task that is cleared would take the result of its old run, and start none.
 # Another one for each try: Databricks answers a known token with the old run, also if that has failed.
 TOKEN = "{{ ti.xcom_pull('plan')['handover'] }}-{{ ti.try_number }}"
 
@@ -43,6 +44,7 @@ with DAG("example_orders_databricks_notebook", schedule="@hourly", catchup=False
         run_name=NAME,
         tasks=[{"task_key": "load", "new_cluster": CLUSTER, "notebook_task": notebook}],
         idempotency_token=TOKEN,
+        durable=False,
     )
     plan >> load >> CommitWindowOperator(task_id="commit", window=plan.output)
 
@@ -56,5 +58,6 @@ with DAG("example_orders_databricks_wheel", schedule="@hourly", catchup=False, d
         run_name=NAME,
         tasks=[{"task_key": "load", "new_cluster": CLUSTER, "python_wheel_task": wheel, "libraries": libraries}],
         idempotency_token=TOKEN,
+        durable=False,
     )
     plan >> load >> CommitWindowOperator(task_id="commit", window=plan.output)

@@ -12,6 +12,8 @@ LOGIN = {
     "kafka.sasl.jaas.config": "${file:/etc/kafka/client.properties:jaas}",
 }
 JOBS = "gs://example-lake/jobs"
+# Another one for each try: Dataproc answers a known id with the old job, also if that has failed.
+TOKEN = "{{ ti.xcom_pull('plan')['handover'] }}-{{ ti.try_number }}"
 ORDERS = KafkaGroup("example.orders_dataproc", topics=["orders"], spark_options=LOGIN)
 
 with DAG("example_orders_dataproc", schedule="@hourly", catchup=False, default_args={"retries": 2}):
@@ -25,12 +27,11 @@ with DAG("example_orders_dataproc", schedule="@hourly", catchup=False, default_a
         task_id="load",
         project_id="example",
         region="europe-west1",
-        # Another one for each try: Dataproc answers a known id with the old job, also if that has failed.
-        request_id="{{ ti.xcom_pull('plan')['handover'] }}-{{ ti.try_number }}",
+        request_id=TOKEN,
         job={
             "placement": {"cluster_name": "example"},
             # At most 100 letters, digits, _ and -. A second job of this id is refused.
-            "reference": {"job_id": "orders-{{ ti.xcom_pull('plan')['handover'] }}-{{ ti.try_number }}"},
+            "reference": {"job_id": f"orders-{TOKEN}"},
             "pyspark_job": {
                 "main_python_file_uri": f"{JOBS}/orders.py",
                 "python_file_uris": [f"{JOBS}/airflow_kafka_offsets_spark.zip"],

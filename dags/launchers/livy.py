@@ -32,5 +32,7 @@ with DAG("example_orders_livy", schedule="@hourly", catchup=False, default_args=
         },
         # Without it, the task succeeds as soon as Livy has accepted the batch.
         polling_interval=15,
+        # Otherwise, from Airflow 3.3 on, a task that is cleared takes the result of its old batch, and starts none.
+        durable=False,
     )
     plan >> load >> CommitWindowOperator(task_id="commit", window=plan.output)

@@ -43,38 +43,39 @@ def _rendered(dag: Any, handed: dict[str, Any]) -> dict[str, Any]:
     return {"tasks": tasks, "fields": fields, "waits": waits, "accepted": ACCEPTS[type(load).__name__](load)}
 
 
-WAITS = ("wait_for_completion", "wait_for_termination", "asynchronous", "_polling_interval", "reattach_on_restart")
+WAITS = (
+    "wait_for_completion",
+    "wait_for_termination",
+    "asynchronous",
+    "_polling_interval",
+    "reattach_on_restart",
+    "durable",
+)
 """What says whether an operator waits for the end of its job, and finds it again."""
 
 
 def _databricks(load: Any) -> Any:
-    from airflow.providers.databricks.utils.databricks import normalise_json_content
-
-    return normalise_json_content(load.json)
+    return load._prepare_submit_json({})
 
 
-def _sent(service: str, call: str, **request: Any) -> Any:
-    """Let Amazon's own client check a request, and send nothing."""
+def _checked(service: str, call: str, **request: Any) -> Any:
+    """Let Amazon's own client check a request, without sending it."""
     import boto3
-    from botocore.stub import Stubber
+    from botocore.validate import validate_parameters
 
-    keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "eu-west-1"}
-    client = boto3.client(service, **keys)
-    with Stubber(client) as stubber:
-        answer = {"applicationId": "a", "jobRunId": "j", "arn": "arn"} if service == "emr-serverless" else {}
-        stubber.add_response(call, answer)
-        getattr(client, call)(**request)
+    shape = boto3.client(service, region_name="eu-west-1").meta.service_model.operation_model(call).input_shape
+    validate_parameters(request, shape)
     return request
 
 
 def _emr(load: Any) -> Any:
-    return _sent("emr", "add_job_flow_steps", JobFlowId=load.job_flow_id, Steps=load.steps)
+    return _checked("emr", "AddJobFlowSteps", JobFlowId=load.job_flow_id, Steps=load.steps)
 
 
 def _emr_serverless(load: Any) -> Any:
-    return _sent(
+    return _checked(
         "emr-serverless",
-        "start_job_run",
+        "StartJobRun",
         clientToken=load.client_request_token,
         applicationId=load.application_id,
         executionRoleArn=load.execution_role_arn,

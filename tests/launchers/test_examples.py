@@ -101,8 +101,12 @@ def test_the_job_gets_the_address_of_the_exchange_and_nothing_is_left_to_render(
 
 
 @pytest.mark.parametrize("name", DAGS)
-def test_each_launcher_waits_for_the_end_of_its_job(rendered: dict[str, Any], name: str) -> None:
+def test_each_launcher_waits_for_the_end_of_its_job_and_starts_one_after_a_clear(
+    rendered: dict[str, Any], name: str
+) -> None:
     waits = rendered[name]["waits"]
+    if "livy" in name or "databricks" in name:
+        assert waits["durable"] is False, "after a clear it would start no job"
     if "livy" in name:
         assert waits["_polling_interval"] > 0
     elif "dataproc" in name:
