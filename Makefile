@@ -47,7 +47,7 @@ test: setup fetch ## all tests, PROCESSES=5 at a time; ORDER=random shuffles the
 	@$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 --durations=20 \
 	  $(if $(filter random,$(ORDER)),--random-order-bucket=package --random-order-seed=$(or $(SEED),$(shell date +%s)))
 
-fetch: setup     ## install and fetch the servers that the tests use (minutes, once a machine)
+fetch: setup build/launchers/.ready ## install and fetch the servers that the tests use (minutes, once a machine)
 	@$(BIN)/python -m tests.lab
 
 bench: setup     ## a DAG's parse; plan and commit; lag in time; each offset store; a million windows; the page; crowds; 1,000 sensors; what a launch pays for; a large window and many small ones beside AvailableNow; on real servers
@@ -66,6 +66,13 @@ bench: setup     ## a DAG's parse; plan and commit; lag in time; each offset sto
 
 demo: setup      ## three scheduled windows, a killed job, a rerun, a replay by time, the proof; KEEP=1 leaves it up
 	@$(BIN)/python -m tests.lab.demo
+
+# The examples of other launchers: their providers, on the Airflow of requirements.lock. Not in it, as Google's alone would double it.
+build/launchers/.ready: pyproject.toml $(VENV)/.ready
+	@echo "==> Python environment in build/launchers"
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/launchers
+	@$(BIN)/uv pip install --quiet --python build/launchers/bin/python --group launchers
+	@touch $@
 
 # Programs that no test needs, in an environment for each group of pyproject.toml.
 build/%/.ready: pyproject.toml $(VENV)/.ready

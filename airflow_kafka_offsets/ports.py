@@ -180,6 +180,25 @@ class Cluster(Protocol):
         ...
 
 
+class Exchange(Protocol):
+    """A folder in storage that Airflow and Spark both reach: for the window that a job of another launcher gets, and for its report.
+
+    Raises:
+        ExchangeError: it can't be read or written.
+    """
+
+    def put(self, name: str, text: str) -> None:
+        """Write a file into the folder, which need not exist."""
+        ...
+
+    def reports(self, folder: str) -> Mapping[str, str]:
+        """Return what jobs have reported below a folder of this one: the name of each one's folder, and the text in it.
+
+        The text of a report that its job did not finish may be empty, or end too early.
+        """
+        ...
+
+
 class Ledger(Protocol):
     """The record of groups, windows, claims, attempts and acts. Every write is one transaction.
 

@@ -66,6 +66,7 @@ class Left:
         can_reconnect: the next try can continue with the driver of this try.
         has_policy: the task has a retry policy, which also decides whether a try follows.
         spark_said: the line of Spark's output that says what ended the job, without secrets; None: the output was not read, or does not say it.
+        is_elsewhere: another launcher runs the job, so that a retry of this task does not run it again.
     """
 
     window: Window
@@ -81,6 +82,7 @@ class Left:
     can_reconnect: bool = False
     has_policy: bool = False
     spark_said: str | None = None
+    is_elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +318,8 @@ def _next(one: Left) -> str:
 
 def _by_itself(one: Left) -> str:
     work = "the job runs again, on the same offsets under the same id" if one.job is None else "it only commits"
+    if one.job is None and one.is_elsewhere:
+        return _elsewhere(one)
     if one.next_try is not None:
         if one.job is None and one.can_reconnect:
             work = f"it continues with the driver if that is still there; if not, {work}"
@@ -326,6 +330,15 @@ def _by_itself(one: Left) -> str:
     if one.window.lane is Lane.BACKFILL or is_committed:
         return f"{ended}. Clear this task: {work}; or replay the window"
     return f"{ended}. The next run of the DAG adopts the window as it is; or clear this task: {work}"
+
+
+def _elsewhere(one: Left) -> str:
+    again = "the job runs again, on the same offsets under the same id"
+    if one.next_try is not None:
+        return (
+            f"{_starts(one.next_try, has_policy=one.has_policy)}: it looks for the job's report again, and runs no job"
+        )
+    return f"no retry is left. Clear the plan task with all tasks after it: {again}"
 
 
 def _offsets(window: Window) -> list[str]:

@@ -38,11 +38,13 @@ The tree:
     ├── RegistryError               the schema registry gave no useful answer; nothing was planned
     │   ├── RegistryUnavailableError    it did not answer: try again later
     │   └── RegistryRefusedError        it answered no, or is no registry: correct the connection
+    ├── ExchangeError               the folder of the exchange can't be read or written: correct its address, its connection, or the rights
     ├── OutputError                 what the job staged can't be published; nothing was committed: the message says what helps
     ├── WindowError                 the window is not in a state that allows this
     │   ├── WindowBusyError         another run works on it
     │   ├── IllegalStepError        the window's state does not allow this step
     │   ├── NoEvidenceError         no one recorded that the job succeeded
+    │   │   └── NoReportError           the job of another launcher did not report that it read the whole window; nothing was committed
     │   └── ConfirmationError       it takes ownership away: confirm that you mean it
     ├── ClusterError                the Spark cluster can't be used; nothing was launched
     │   ├── ClusterUnavailableError it did not answer: try again later, or correct the connection
@@ -386,6 +388,10 @@ class RegistryRefusedError(RegistryError):
     """The schema registry said no, or what answers is none. Trying again does not help until that is corrected."""
 
 
+class ExchangeError(KafkaOffsetsError):
+    """The folder in which the plan task, the job and the commit task exchange files can't be read or written."""
+
+
 class OutputError(KafkaOffsetsError):
     """What the job staged can't be published; nothing was committed."""
 
@@ -427,6 +433,10 @@ class IllegalStepError(WindowError):
 
 class NoEvidenceError(WindowError):
     """No one recorded that the window's job succeeded."""
+
+
+class NoReportError(NoEvidenceError):
+    """The job of another launcher did not report that it read the whole window."""
 
 
 class ConfirmationError(WindowError):

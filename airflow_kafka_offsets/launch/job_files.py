@@ -108,14 +108,14 @@ def refuse_login(options: ReaderOptions, conn_id: str, where: str) -> None:
         )
 
 
-def handoff_of(planned: Planned, options: Mapping[str, str], group: KafkaGroup, report: Path | None) -> Handoff:
+def handoff_of(planned: Planned, options: Mapping[str, str], group: KafkaGroup, report: Path | str | None) -> Handoff:
     """Return what a job gets.
 
     Args:
         planned: the window.
         options: for Spark's reader, without secrets.
         group: as the DAG defines it.
-        report: the file in which the job reports what it read; None: it can't report.
+        report: the file in which the job reports what it read, or the URI of a folder for that; None: it can't report.
     """
     window = planned.window
     topics = ranges_by_topic(window)

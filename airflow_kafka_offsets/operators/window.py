@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, conf
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_kafka_offsets.core.fields import CONN_ID, check_attributes, or_none
+from airflow_kafka_offsets.core.fields import CONN_ID, FLAG, check_attributes, or_none
 from airflow_kafka_offsets.task.assets import emit_events
 from airflow_kafka_offsets.task.definition import PLANNING, check_event, failing_at_once
 from airflow_kafka_offsets.task.lineage import Lineage
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.core.window import Window
+    from airflow_kafka_offsets.launch.job_files import Report
     from airflow_kafka_offsets.service.windows import Planned
     from airflow_kafka_offsets.task.definition import OnOpenWindow
+    from airflow_kafka_offsets.task.exchange import HandOver
 
 
 class _PlanOperator(BaseOperator):
@@ -91,25 +94,47 @@ class PlanWindowOperator(_PlanOperator):
     :param window: instead of planning: the window to hand on, one item of what a `PlanBacklogOperator` of the same run
         returned. If only the tasks of a mapped task group are cleared, this makes sure that no other run has taken the
         window meanwhile. An empty one is committed, too. (templated)
+    :param exchange: the address of a folder in storage that the workers and the Spark job reach, such as ``s3://bucket/kafka-offsets``. The
+        window is left there for ``current_window(spark, uri)``, and the job reports there what it read. Then the commit task commits
+        only what was reported. What this task returns has the ``uri`` as ``exchange``, and as ``handover`` an id for the
+        launcher's own tokens and names: 32 hexadecimal digits, new each time this task runs. None: only Spark's JSON is handed on.
+        (templated)
+    :param exchange_conn_id: the Airflow connection to that storage; None: the worker needs none.
     :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
     :param poll_interval: seconds between two looks while waiting.
     """
 
-    template_fields: Sequence[str] = ("window",)
+    template_fields: Sequence[str] = ("window", "exchange")
 
-    def __init__(self, *, window: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, window: Any = None, exchange: str | None = None, exchange_conn_id: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.window = window
+        self.exchange = exchange
+        self.exchange_conn_id = exchange_conn_id
+        check_attributes(self, {"exchange_conn_id": or_none(CONN_ID)})
 
     def _plan(self, context: Context) -> dict[str, Any]:
-        from airflow_kafka_offsets.task.ending import tell_handed_on
+        from airflow_kafka_offsets.task.ending import tell_handed_on, until_windows
+        from airflow_kafka_offsets.task.plan import id_of_given
 
+        with until_windows(context, self.group.name, id_of_given(self.window)):
+            to_job = self._to_job()
         windows = self._planned(context, at_most=1, new=1, given=self.window)
         if not windows:
             raise AirflowSkipException("The window is empty and committed: nothing to launch")
-        result = self._handed_on(windows[0])
+        result = {**self._handed_on(windows[0]), **(to_job.put(windows[0]) if to_job is not None else {})}
         tell_handed_on(windows)
         return result
+
+    def _to_job(self) -> HandOver | None:
+        """Refuse what can't be handed over before anything is planned."""
+        if self.exchange is None:
+            return None
+        from airflow_kafka_offsets.task.exchange import hand_over
+
+        return hand_over(self.group, self.exchange, self.exchange_conn_id)
 
 
 class PlanBacklogOperator(_PlanOperator):
@@ -141,38 +166,43 @@ class PlanBacklogOperator(_PlanOperator):
 class CommitWindowOperator(Lineage, BaseOperator):
     """Commit the window that a `PlanWindowOperator` or `PlanBacklogOperator` of the same run planned.
 
-    The only evidence of the job's success is that this task runs. So let it run only after the launcher's success. It also
-    runs if a person marks the launcher green.
+    If the plan task has an `exchange`, the evidence is what the job reported there: it must have read the whole window. Only the job that
+    took the window last counts, and only what it reported since the plan task ran. Otherwise the only evidence of the job's success is that
+    this task runs. So let it run only after the launcher's success. It also runs if a person marks the launcher green.
 
     :param window: what the plan task returned (``plan.output``, or one of its items), or a window id. (templated)
     :param ledger_conn_id: the ledger, if `window` is only an id; None: the configured one.
+    :param green_is_enough: True: commit without a report of the job, also if the plan task has an `exchange`.
     """
 
     template_fields: Sequence[str] = ("window",)
     ui_color = "#d5e8f0"
     operator_extra_links = (WindowLink(),)
 
-    def __init__(self, *, window: Any, ledger_conn_id: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, window: Any, ledger_conn_id: str | None = None, green_is_enough: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.window = window
         self.ledger_conn_id = ledger_conn_id
-        check_attributes(self, {"ledger_conn_id": or_none(CONN_ID)})
+        self.green_is_enough = green_is_enough
+        check_attributes(self, {"ledger_conn_id": or_none(CONN_ID), "green_is_enough": FLAG})
 
     @failing_at_once
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit."""
         from airflow_kafka_offsets import wiring
-        from airflow_kafka_offsets.core.ending import GREEN_TASK
         from airflow_kafka_offsets.core.launch.login import spark_servers
         from airflow_kafka_offsets.core.plan.ownership import How
         from airflow_kafka_offsets.core.window import Scope, State
         from airflow_kafka_offsets.core.window_id import parse_window_id
+        from airflow_kafka_offsets.launch.job_files import NO_REPORT
         from airflow_kafka_offsets.service.windows import Planned
         from airflow_kafka_offsets.task.ending import Ending, until_windows
         from airflow_kafka_offsets.task.plan import id_of_given, named_window, patiently
         from airflow_kafka_offsets.task.results import committed_result
         from airflow_kafka_offsets.task.runs import claim_of
-        from airflow_kafka_offsets.task.work import commit
+        from airflow_kafka_offsets.task.work import commit, record
         from airflow_kafka_offsets.wiring.connections import kafka_config
 
         with until_windows(context, None, id_of_given(self.window)):
@@ -187,8 +217,28 @@ class CommitWindowOperator(Lineage, BaseOperator):
         is_rerun = window.state is State.COMMITTED if known is None else bool(known)
         claim, planned = claim_of(context, Scope.RUN), Planned(window, is_rerun, How.GIVEN)
         with self.traced(servers, group.topics, Ending(context, service, claim, [planned])) as ending:
-            ending.job_done(GREEN_TASK)
+            report = self._report(window, group)
+            ending.job_done(_evidence(window, report))
             patiently(lambda: service.check(window))
-            commit(service, claim, planned, ending)
-            emit_events(self, context, [committed_result(window, is_rerun=is_rerun)], emit_empty=True)
-        return {"window_id": window_id, "is_rerun": is_rerun}
+            if report is not None:
+                record(service, window, claim, context, report)
+            commit(service, claim, planned, ending, report=report or NO_REPORT)
+            result = {**committed_result(window, is_rerun=is_rerun), "records": report.records if report else None}
+            emit_events(self, context, [result], emit_empty=True)
+        return {"window_id": window_id, "is_rerun": is_rerun, "records": result["records"]}
+
+    def _report(self, window: Window, group: KafkaGroup) -> Report | None:
+        """Return what the job reported; None: a green task is enough."""
+        if self.green_is_enough or not isinstance(self.window, Mapping) or self.window.get("exchange") is None:
+            return None
+        from airflow_kafka_offsets.task.exchange import reported
+
+        return reported(window, group, self.window)
+
+
+def _evidence(window: Window, report: Report | None) -> str:
+    from airflow_kafka_offsets.core.ending import GREEN_TASK, evidence
+
+    if report is None:
+        return GREEN_TASK
+    return evidence(window.span, records=report.records, written=report.written, took_window=True, bad=report.bad)

@@ -15,6 +15,7 @@ The tree:
     ├── DataLossError         Kafka no longer holds the planned offsets; the write failed
     ├── TargetError           the table to write to does not exist, has the wrong form, or would never be published
     ├── PublishError          the output could not be published, or a job continued without it
+    ├── ReportError           the job can't report what it read, so nothing would be committed: give Spark the right to write there
     └── ConnectorError        there is no Spark here, or its version is not known, so the Kafka connector is not known
 """
 
@@ -90,6 +91,10 @@ class TargetError(KafkaWindowError, ValueError):
 
 class PublishError(KafkaWindowError):
     """The output could not be published, or a job continued without an output that failed."""
+
+
+class ReportError(KafkaWindowError):
+    """The job can't report what it read."""
 
 
 class ConnectorError(KafkaWindowError):

@@ -21,6 +21,15 @@ CONF_WINDOW = "spark.kafka_offsets.window"
 CONF_WINDOW_FILE = "spark.kafka_offsets.window_file"
 """Spark property that holds the base name of a file with the document, if that is too large for a command line."""
 
+CONF_WINDOW_URI = "spark.kafka_offsets.window_uri"
+"""Spark property that holds the address of a folder with the document, in storage that Airflow and Spark both reach."""
+
+WINDOW_FILE = "window.json"
+"""The document in that folder."""
+
+REPORTS = "reports"
+"""The folder in that folder in which each job reports."""
+
 VERSION = 1
 
 if TYPE_CHECKING:  # drivers may have Python 3.8, which can't subscript these
@@ -70,7 +79,7 @@ class Handoff:
         expect_gaps: whether offsets without a record are normal.
         topics: topic -> partition -> (start, end), ``start <= offset < end``, sorted; empty ranges may be left out.
         options: for Spark's Kafka reader. Never a secret, only references that the Kafka client resolves.
-        report: absolute path where the launcher looks for a report of the job; None: it can't read one.
+        report: where the launcher looks for a report of the job: an absolute path, or the URI of a folder; None: it can't read one.
         output_tables: the tables that the commit of the window publishes, after the job has staged them; None: not known.
         topic_ids: the id of each topic; None: not known.
         at_least: how many records an earlier run of the window read, if fewer are an error; None: any number is fine.
@@ -214,7 +223,7 @@ _TAKES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "expect_gaps": ("true or false", lambda value: isinstance(value, bool)),
     "topics": ("topics with their partitions", lambda value: isinstance(value, Mapping)),
     "options": ("options with their values", _are_named_texts),
-    "report": ("a path, or null", lambda value: value is None or _is_text(value)),
+    "report": ("a path, a URI, or null", lambda value: value is None or _is_text(value)),
     "output_tables": ("names of tables, or null", lambda value: value is None or _are_texts(value)),
     "topic_ids": ("topics with their ids, or null", lambda value: value is None or _are_named_texts(value)),
     "at_least": ("a whole number, or null", lambda value: value is None or _is_whole(value)),

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
-import os
 import re
-import uuid
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark import guard, values
@@ -35,6 +31,7 @@ from airflow_kafka_offsets.spark.options import (
     source_version,
 )
 from airflow_kafka_offsets.spark.progress import Progress
+from airflow_kafka_offsets.spark.reports import Reports
 from airflow_kafka_offsets.spark.shared import counted
 from airflow_kafka_offsets.spark.source import empty_frame, is_stopped, load, parallelism
 
@@ -108,6 +105,7 @@ class WindowReading:
         self._bad: int | None = None
         self._taken: set[int] = set()
         self._progress = Progress(self.id)
+        self._reports = Reports(spark, handoff)
         self._written: bool | None = None
 
     def __repr__(self) -> str:
@@ -443,32 +441,21 @@ class WindowReading:
             self._bad, self._bad_count = self._bad_count.told(_AFTER_THE_COUNT), None
         self._unchecked = None
         self._checked = counts
-        if counts.gaps and not self._handoff.report:  # with a report, the end of the task's log has the numbers
+        if counts.gaps and not self._reports.is_wanted:  # with a report, the end of the task's log has the numbers
             logger.info(
                 "Window %s: %s; %s without one",
                 *(self.id, counted(counts.records, "record"), counted(counts.gaps, "planned offset")),
             )
-        if self._bad and not self._handoff.report:
+        if self._bad and not self._reports.is_wanted:
             logger.warning("Window %s: %s could not be decoded", self.id, counted(self._bad, "record"))
         self._report()
 
     def _report(self) -> None:
-        if self._handoff.report:
-            # Of a write by other means, followed by check(), nothing is known.
-            _write_report(self._handoff.report, self.id, self._checked, self._written, self._bad)
-
-
-def _write_report(path: str, window_id: str, counts: Counts | None, written: bool | None, bad: int | None) -> None:
-    report = {
-        "window_id": window_id,
-        "records": counts.records if counts else None,
-        "counts": _by_topic(counts) if counts else {},
-        "written": written,
-        "bad": bad,
-    }
-    draft = f"{path}.{uuid.uuid4().hex}"
-    Path(draft).write_text(json.dumps(report), encoding="utf-8")
-    os.replace(draft, path)
+        counts = self._checked
+        # Of a write by other means, followed by check(), it is not known whether it was written.
+        self._reports.write(
+            counts.records if counts else None, _by_topic(counts) if counts else {}, self._written, self._bad
+        )
 
 
 def _by_topic(counts: Counts) -> dict[str, dict[str, int]]:

@@ -55,6 +55,11 @@ def session_id(spark: SparkSession) -> str:
     return str(session._jsparkSession.sessionUUID() if is_classic(spark) else session.session_id)
 
 
+def application_id(spark: SparkSession) -> str | None:
+    """Return the id under which Spark runs this driver; None: the platform hides it."""
+    return _conf(spark, "spark.app.id")
+
+
 def is_stopped(spark: SparkSession) -> bool:
     """Tell whether the session was stopped."""
     return spark.sparkContext._jsc is None if is_classic(spark) else bool(spark.is_stopped)

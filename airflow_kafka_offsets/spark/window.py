@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_kafka_offsets.spark import guard
 from airflow_kafka_offsets.spark.errors import HandoffError, NoWindowError, TargetError
-from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff
+from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, CONF_WINDOW_URI, Handoff
 from airflow_kafka_offsets.spark.parent import die_with_jvm
 from airflow_kafka_offsets.spark.reading import TIMEOUT, UNPUBLISHED, WindowReading
+from airflow_kafka_offsets.spark.reports import handed_over
 from airflow_kafka_offsets.spark.sinks import delta
 from airflow_kafka_offsets.spark.sinks.files import LABEL_FILE, Files, publish, refuse_other, stage, staging
 from airflow_kafka_offsets.spark.sinks.iceberg import IcebergTable
@@ -33,22 +34,28 @@ _PUBLISHED = ". What was read is already published: correct the job and run the 
 _BY_FUNCTION = "what the function wrote before stays until the window is run again"
 
 
-def current_window(spark: SparkSession) -> KafkaWindow:
+def current_window(spark: SparkSession, uri: str | None = None) -> KafkaWindow:
     """Return the window that this job was started with; a second call in one session returns the same object.
 
     A job that takes it, and does not read it or has no successful check, ends with exit code 1 (see `guard`). The job ends, too,
     when its JVM is killed (see `parent`).
+
+    Args:
+        spark: the session.
+        uri: the folder that `PlanWindowOperator(exchange=...)` has returned as ``exchange``, for a job of another launcher. None: Spark's conf
+            has the window, or names the file or the folder.
 
     Raises:
         NoWindowError: the job was not started with one.
         HandoffError: what the launcher handed over can't be used.
     """
     die_with_jvm()
-    text = spark.conf.get(CONF_WINDOW, None) or _shipped(spark)
+    text = _given(spark, uri)
     if text is None:
         raise NoWindowError(
-            f"This job was started without a window: neither {CONF_WINDOW} nor {CONF_WINDOW_FILE} is set in Spark's conf. "
-            "Let KafkaSparkSubmitOperator start it; for a trial by hand: spark-submit --conf "
+            f"This job was started without a window: none of {CONF_WINDOW}, {CONF_WINDOW_FILE} and {CONF_WINDOW_URI} is set in Spark's conf. "
+            "Let KafkaSparkSubmitOperator start it. Started by another launcher, it takes current_window(spark, uri), with what "
+            "PlanWindowOperator(exchange=...) returned as 'exchange'. For a trial by hand: spark-submit --conf "
             f"{CONF_WINDOW}='<JSON as in airflow_kafka_offsets.spark.handoff>'"
         )
     window = _only(spark, Handoff.from_json(text))
@@ -66,9 +73,10 @@ def _only(spark: SparkSession, handoff: Handoff) -> KafkaWindow:
     with _one_at_a_time:
         known = _current.get(key)
         if known is None or known._handoff != handoff:  # a session that stays open may get the window again
-            known = _current[key] = KafkaWindow(spark, handoff, guarded=True)
-            if handoff.report and not Path(handoff.report).exists():  # another session's report stays
+            known = KafkaWindow(spark, handoff, guarded=True)
+            if not known._reports.is_from_another_session:
                 known._report()  # so that the launcher sees that the job knows its window
+            _current[key] = known
     return known
 
 
@@ -388,6 +396,16 @@ class KafkaWindow(WindowReading):
         self._written = written or self._written
         self._finish(counts)
         return written
+
+
+def _given(spark: SparkSession, uri: str | None) -> str | None:
+    """Return what was handed over. An address that the job names comes first: a notebook's session may still have older settings."""
+    if uri is not None:
+        return handed_over(spark, uri)
+    text: str | None = spark.conf.get(CONF_WINDOW, None) or _shipped(spark)
+    if text is None and (named := spark.conf.get(CONF_WINDOW_URI, None)):
+        return handed_over(spark, named)
+    return text
 
 
 def _shipped(spark: SparkSession) -> str | None:

@@ -246,6 +246,7 @@ class Ending:
             has_policy=_has_policy(self._context),
             # Before it is cut: half a secret would not be recognized.
             spark_said=without_secrets(self._spark_said()),
+            is_elsewhere=self._stop is None,
         )
         if left.was_stopped:  # in a few seconds the process is killed
             return replace(left, why_unknown=NOT_ASKED)

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_kafka_offsets.core.group import KafkaGroup
-    from airflow_kafka_offsets.core.schemas import Frozen
-    from airflow_kafka_offsets.core.window import Claim
+    from airflow_kafka_offsets.core.window import Claim, Window
     from airflow_kafka_offsets.service.windows import Planned, WindowService
     from airflow_kafka_offsets.task.definition import Stop
     from airflow_kafka_offsets.task.ending import Ending
@@ -71,12 +70,9 @@ class Work:
             self.ending.job_done(earlier_try(done.try_number, done.records))
             return self._commit(planned, Report(records=done.records), done.id)
         self.stop.check()
-        planned = replace(planned, read_before=self.service.read_before(window.id), frozen=self._frozen(window.id))
+        planned = ready(self.service, self.group, planned)
         attempt = self.service.start_attempt(window, self.claim, try_of(self.context))
         return self._commit(planned, self._attempt(planned, attempt), attempt)
-
-    def _frozen(self, window_id: str) -> Frozen:
-        return self.service.frozen(window_id) if self.group.registry is not None else {}
 
     def _attempt(self, planned: Planned, attempt: int) -> Report:
         """Run the job and record how it ended. This is the evidence for the commit."""
@@ -115,6 +111,19 @@ class Work:
             self.service.end_attempt(attempt, outcome)
         except KafkaOffsetsError as exc:
             logger.warning("Could not record how the attempt ended: %s", exc)
+
+
+def record(service: WindowService, window: Window, claim: Claim, context: Context, report: Report) -> None:
+    """Record in the window's history what the job of another launcher reported. When that job began and ended is not known."""
+    attempt = patiently(lambda: service.start_attempt(window, claim, try_of(context)))
+    patiently(lambda: service.end_attempt(attempt, Outcome.SUCCEEDED, report.records))
+
+
+def ready(service: WindowService, group: KafkaGroup, planned: Planned) -> Planned:
+    """Return a window with all that its job needs to know."""
+    window_id = planned.window.id
+    frozen = service.frozen(window_id) if group.registry is not None else {}
+    return replace(planned, read_before=service.read_before(window_id), frozen=frozen)
 
 
 def commit(

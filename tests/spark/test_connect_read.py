@@ -212,3 +212,25 @@ def test_avro_is_decoded_over_connect_and_bad_records_are_named_counted_and_put_
     assert [(row.offset, w.bad) for row in aside] == [(4, 1)]
     """
     client(spark_connect, kafka, topic, tmp_path, code)
+
+
+def test_a_job_over_connect_takes_its_window_from_the_exchange_and_reports_there(
+    spark_connect: SparkConnect, kafka: KafkaBroker, read_topic: str, tmp_path: Path
+) -> None:
+    code = """
+    from pathlib import Path
+
+    from airflow_kafka_offsets.spark import current_window, guard
+
+    folder = Path(lake, "handed")
+    folder.mkdir()
+    handed = window(report=f"file://{folder}/reports")._handoff
+    (folder / "window.json").write_text(handed.to_json())
+    mine = current_window(spark, f"file://{folder}")
+    with mine.persisted() as frame:
+        assert frame.count() == 100
+    guard.disarm()
+    """
+    client(spark_connect, kafka, read_topic, tmp_path, code)
+    [report] = tmp_path.glob("handed/reports/*/part-*")
+    assert json.loads(report.read_text())["counts"] == {read_topic: {"0": 50, "1": 50}}

@@ -23,6 +23,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.store.offset_file import file_name, version_of
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
+from airflow_kafka_offsets.wiring.exchange import open_exchange
 from airflow_kafka_offsets.wiring.stores.opening import open_store as open_at
 from tests.lab.hdfs import Hdfs
 from tests.lab.patience import ANSWER
@@ -254,3 +255,15 @@ def test_a_connection_that_does_not_do_is_told_before_anything_is_asked(
     monkeypatch.setenv("AIRFLOW_CONN_HADOOP", json.dumps(connection))
     with pytest.raises(BadInputError, match=message):
         open_at(parse_store_address("hdfs://hadoop/apps"), KafkaGroup("orders", topics=["orders"]))
+
+
+def test_the_exchange_of_a_job_lies_there_too_without_hadoop_on_the_worker(hdfs: Hdfs) -> None:
+    hdfs.client().makedirs("/exchange", permission="777")  # the worker has no name there
+    exchange = open_exchange(f"webhdfs://{LOOPBACK}:{hdfs.port}/exchange/lake-000012/5ad0")
+    exchange.put("window.json", '{"é": 1}')
+    with hdfs.client().read("/exchange/lake-000012/5ad0/window.json") as file:
+        assert file.read().decode() == '{"é": 1}'
+    assert exchange.reports("reports") == {}
+    exchange.put("reports/1-a/part-00000.txt", '{"a": 1}')
+    exchange.put("reports/1-a/_SUCCESS", "")
+    assert exchange.reports("reports") == {"1-a": '{"a": 1}'}

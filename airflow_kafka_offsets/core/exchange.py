@@ -1,0 +1,51 @@
+"""The exchange: a folder in storage that Airflow and Spark both reach. The plan task leaves the window there, and the job its report.
+
+Each plan task that runs makes a folder of its own, below that of the window: what was handed over before, and reported then, does not count.
+"""
+
+from __future__ import annotations
+
+import re
+
+from airflow_kafka_offsets.core.errors import BadInputError, short
+
+_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://[^\s?#*\[\]{}]+")
+
+# Of these, the part before the @ is no connection or login, but a container.
+_WITH_CONTAINER = ("abfs", "abfss", "wasb", "wasbs")
+
+
+def scheme_of(address: str) -> str:
+    """Return the scheme of the exchange's address.
+
+    >>> scheme_of("s3://lake/kafka-offsets"), scheme_of("abfss://box@account.dfs.core.windows.net/kafka-offsets")
+    ('s3', 'abfss')
+    >>> scheme_of("/mnt/lake")
+    Traceback (most recent call last):
+    airflow_kafka_offsets.core.errors.BadInputError: exchange must be the address of a folder that Airflow and Spark both reach, such as \
+s3://bucket/kafka-offsets or file:///mnt/lake/kafka-offsets; got '/mnt/lake'
+
+    Raises:
+        BadInputError: it is no such address, or holds a login.
+    """
+    found = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
+    if found is None:
+        raise BadInputError(
+            "exchange must be the address of a folder that Airflow and Spark both reach, such as s3://bucket/kafka-offsets or "
+            f"file:///mnt/lake/kafka-offsets; got {short(address)}"
+        )
+    if "@" in address and found[1] not in _WITH_CONTAINER:
+        # Not shown: it may be a login.
+        raise BadInputError(
+            "exchange holds an @, and Spark gets the address as it is: name the Airflow connection in exchange_conn_id instead"
+        )
+    return found[1]
+
+
+def handed_over_in(exchange: str, window_id: str, handover: str) -> str:
+    """Return the address of the folder of one hand-over.
+
+    >>> handed_over_in("s3://lake/kafka-offsets/", "lake.orders-000012", "5ad0")
+    's3://lake/kafka-offsets/lake.orders-000012/5ad0'
+    """
+    return f"{exchange.rstrip('/')}/{window_id}/{handover}"

@@ -1,0 +1,150 @@
+"""The report of a job: what it read, for whoever commits its window.
+
+A launcher that runs on the driver's machine names a file. Around any other launcher, the plan task names a folder in storage that
+Airflow and Spark both reach. There, each session has a folder of its own, so the report of an earlier job never looks like that
+of a later one. Spark itself reads and writes there: so it works for each scheme that Spark knows, and over Spark Connect.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.spark.errors import HandoffError, ReportError
+from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_URI, WINDOW_FILE, Handoff
+from airflow_kafka_offsets.spark.source import application_id, is_stopped
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Reports:
+    """Where one session reports about a window. Each report replaces the one before.
+
+    Args:
+        spark: the session.
+        handoff: the window.
+    """
+
+    def __init__(self, spark: SparkSession, handoff: Handoff) -> None:
+        self._spark = spark
+        self._window_id = handoff.window_id
+        self._where = handoff.report
+        self._folder = f"{handoff.report}/{_own_name()}" if handoff.report and is_uri(handoff.report) else None
+        self._taken_at = _now().isoformat()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anyone reads a report."""
+        return self._where is not None
+
+    @property
+    def is_from_another_session(self) -> bool:
+        """Whether there is a report of another session, which must stay until this one has something to tell."""
+        return self._folder is None and self._where is not None and Path(self._where).exists()
+
+    def write(
+        self,
+        records: int | None,
+        counts: Mapping[str, Mapping[str, int]],
+        written: bool | None,
+        bad: int | None,
+    ) -> None:
+        """Report.
+
+        Args:
+            records: how many records were read; None: not counted, or not yet.
+            counts: the same by topic and partition, as far as they were counted.
+            written: whether they were written; None: not known.
+            bad: how many could not be decoded and were left out; None: not known.
+
+        Raises:
+            ReportError: Spark can't write it.
+        """
+        if self._where is None:
+            return
+        report: dict[str, Any] = {
+            "window_id": self._window_id,
+            "records": records,
+            "counts": counts,
+            "written": written,
+            "bad": bad,
+        }
+        if self._folder is None:
+            _write_file(self._where, json.dumps(report))
+        else:
+            told = {**report, "taken_at": self._taken_at, "application": application_id(self._spark)}
+            self._write_folder(self._folder, json.dumps(told))
+
+    def _write_folder(self, folder: str, text: str) -> None:
+        if is_stopped(self._spark):
+            raise ReportError(
+                f"Window {self._window_id}: Spark was stopped before the job reported what it read to {folder}, so nothing would be "
+                "committed. Let the job call window.check() before spark.stop(), or leave out spark.stop()"
+            )
+        from pyspark.sql import functions as F
+
+        # Not from a list: for that, Spark would start Python in a task.
+        line = self._spark.range(0, 1, 1, 1).select(F.lit(text).alias("value"))
+        try:
+            line.write.mode("overwrite").text(folder)
+        except Exception as exc:
+            raise ReportError(
+                f"Window {self._window_id}: the job can't report what it read to {folder}, so nothing would be committed "
+                f"({type(exc).__name__}: {' '.join(str(exc).splitlines()[:2])}). Give Spark the right to write there, and run the "
+                "window again"
+            ) from exc
+
+
+def is_uri(where: str) -> bool:
+    """Whether a place is storage that Spark reaches, and not a path of this machine.
+
+    >>> is_uri("s3://lake/offsets"), is_uri("/tmp/report.json")
+    (True, False)
+    """
+    return "://" in where
+
+
+def handed_over(spark: SparkSession, uri: str) -> str:
+    """Return the document that a plan task has put into a folder.
+
+    Args:
+        spark: the session that reads it.
+        uri: of the folder, as the plan task returned it.
+
+    Raises:
+        HandoffError: it can't be read.
+    """
+    path = f"{uri.rstrip('/')}/{WINDOW_FILE}"
+    try:
+        found = spark.read.text(path, wholetext=True).select("value").first()
+    except Exception as exc:
+        raise HandoffError(
+            f"The window can't be read from {path} ({type(exc).__name__}: {' '.join(str(exc).splitlines()[:2])}). The address is what the "
+            f"plan task returned as 'exchange': hand it to current_window(spark, ...), or set {CONF_WINDOW_URI}; and Spark needs the right "
+            "to read and write there"
+        ) from exc
+    if found is None:
+        raise HandoffError(f"{path} is empty: run the plan task again, with the tasks after it")
+    return str(found[0])
+
+
+def _own_name() -> str:
+    # By time, so that the last one in the order of names is that of the job that took the window last.
+    return f"{_now():%Y%m%dT%H%M%S.%fZ}-{uuid.uuid4().hex}"
+
+
+def _now() -> datetime:
+    # Not datetime.UTC: drivers may have Python 3.8.
+    return datetime.now(timezone.utc)  # noqa: UP017
+
+
+def _write_file(path: str, text: str) -> None:
+    draft = f"{path}.{uuid.uuid4().hex}"
+    Path(draft).write_text(text, encoding="utf-8")
+    os.replace(draft, path)

@@ -1,0 +1,85 @@
+"""The two sides of the exchange in Airflow: a plan task hands its window over, and a commit task asks for the report of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.core.evidence import evidence_of
+from airflow_kafka_offsets.core.exchange import handed_over_in, scheme_of
+from airflow_kafka_offsets.core.launch.login import reader_options
+from airflow_kafka_offsets.launch.job_files import Report, handoff_of, refuse_login
+from airflow_kafka_offsets.spark.handoff import REPORTS, WINDOW_FILE
+from airflow_kafka_offsets.task.work import ready
+from airflow_kafka_offsets.wiring.connections import kafka_config
+from airflow_kafka_offsets.wiring.exchange import open_exchange
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.core.window import Window
+    from airflow_kafka_offsets.service.windows import Planned
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """How windows of a group get to the jobs of another launcher.
+
+    Attributes:
+        group: the group.
+        address: of the exchange.
+        conn_id: the Airflow connection to its storage; None: none is needed.
+        options: for Spark's reader, without secrets.
+    """
+
+    group: KafkaGroup
+    address: str
+    conn_id: str | None
+    options: Mapping[str, str]
+
+    def put(self, planned: Planned) -> dict[str, Any]:
+        """Leave a window in a new folder, and return what the launcher and the commit task need to know of it.
+
+        Raises:
+            ExchangeError: the folder can't be written.
+        """
+        handover = uuid4().hex
+        folder = handed_over_in(self.address, planned.window.id, handover)
+        known = ready(wiring.open_service(self.group), self.group, planned)
+        handoff = handoff_of(known, self.options, self.group, f"{folder}/{REPORTS}")
+        open_exchange(folder, self.conn_id).put(WINDOW_FILE, handoff.to_json())
+        return {"exchange": folder, "exchange_conn_id": self.conn_id, "handover": handover}
+
+
+def hand_over(group: KafkaGroup, address: str, conn_id: str | None) -> HandOver:
+    """Make ready to hand over windows, and refuse what can't work before anything is planned.
+
+    Raises:
+        BadInputError: the address is none, nothing here knows its storage, or the Kafka connection has a login that would have to leave
+            this machine.
+    """
+    scheme_of(address)
+    open_exchange(address, conn_id)
+    options = reader_options(kafka_config(group.kafka_conn_id), group.spark_options)
+    refuse_login(options, group.kafka_conn_id, "the job of another launcher")
+    return HandOver(group, address, conn_id, options.options)
+
+
+def reported(window: Window, group: KafkaGroup, given: Mapping[str, Any]) -> Report:
+    """Return what the job of another launcher read, as it reported it.
+
+    Args:
+        window: as the ledger has it.
+        group: its group.
+        given: what the plan task returned.
+
+    Raises:
+        NoReportError: no report proves that the window was read.
+        ExchangeError: the folder can't be read.
+    """
+    folder = str(given["exchange"])
+    found = open_exchange(folder, given.get("exchange_conn_id")).reports(REPORTS)
+    told = evidence_of(window, found, expect_gaps=group.expect_gaps, where=f"{folder}/{REPORTS}")
+    return Report(told.records, told.counts, told.written, took_window=True, bad=told.bad)

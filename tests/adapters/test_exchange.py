@@ -1,0 +1,61 @@
+"""The exchange in a folder of this machine, as Spark writes into it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import BadInputError, ExchangeError
+from airflow_kafka_offsets.wiring.exchange import open_exchange
+
+
+def report(folder: Path, name: str, *files: tuple[str, str]) -> None:
+    """Write what Spark leaves of a report."""
+    for file, text in files:
+        path = folder / "reports" / name / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_what_is_put_there_can_be_read_there(tmp_path: Path) -> None:
+    folder = tmp_path / "exchange" / "lake-000012" / "5ad0"
+    open_exchange(f"file://{folder}").put("window.json", '{"é": 1}')
+    assert (folder / "window.json").read_text(encoding="utf-8") == '{"é": 1}'
+
+
+def test_reports_are_read_without_what_spark_writes_around_them(tmp_path: Path) -> None:
+    report(tmp_path, "1-a", ("part-00000-x.txt", '{"a": 1}\n'), ("_SUCCESS", ""), (".part-00000-x.txt.crc", "crc"))
+    report(tmp_path, "2-b", ("_SUCCESS", ""))
+    under_way = ("_temporary/0/_temporary/attempt_1/part-00000-y.txt", '{"b": 2}\n')
+    report(tmp_path, "3-c", under_way)
+    found = open_exchange(f"file://{tmp_path}/").reports("reports")
+    assert found == {"1-a": '{"a": 1}\n', "2-b": "", "3-c": ""}
+
+
+def test_a_folder_in_which_no_job_has_reported_has_no_reports(tmp_path: Path) -> None:
+    assert open_exchange(f"file://{tmp_path}/none").reports("reports") == {}
+
+
+def test_a_place_that_can_not_be_written_is_an_error_with_its_address(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    address = f"file://{tmp_path}/file/below"
+    with pytest.raises(ExchangeError, match=rf"can't write the exchange {address} .*exchange_conn_id"):
+        open_exchange(address).put("window.json", "")
+
+
+@pytest.mark.parametrize(
+    ("address", "conn_id", "says"),
+    [
+        ("/mnt/lake", None, "must be the address of a folder"),
+        ("s3://key:secret@lake/x", None, "exchange holds an @"),
+        ("nosuchstorage://lake/x", None, "Nothing that is installed here knows storage of the kind nosuchstorage://"),
+        ("nosuchstorage://lake/x", "aws_default", "no installed provider of Airflow knows storage of the kind"),
+    ],
+)
+def test_an_address_that_can_not_be_used_is_refused_and_no_login_is_shown(
+    address: str, conn_id: str | None, says: str
+) -> None:
+    with pytest.raises(BadInputError, match=says) as caught:
+        open_exchange(address, conn_id)
+    assert "secret" not in str(caught.value)

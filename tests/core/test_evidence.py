@@ -1,0 +1,107 @@
+"""Which reports of jobs prove to a commit that the window was read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_kafka_offsets.core.errors import NoReportError
+from airflow_kafka_offsets.core.evidence import JobReport, evidence_of
+from tests.core.examples import tp, window
+
+WINDOW = window({tp(0): (5, 10), tp(1): (0, 3), tp(2): (7, 7)}, seq=12)
+WHERE = "s3://lake/kafka-offsets/lake-000012/5ad0/reports"
+EARLIER, LATER = "20260131T120000.000000Z-b", "20260131T120500.000000Z-a"
+
+
+def report(**values: Any) -> str:
+    """Return what a job writes that has read the whole window; `values` replace the usual ones."""
+    usual = {
+        "window_id": "lake-000012",
+        "records": 8,
+        "counts": {"orders": {"0": 5, "1": 3}},
+        "written": True,
+        "bad": None,
+        "taken_at": "2026-01-31T12:00:00+00:00",
+        "application": "app-7",
+    }
+    return json.dumps({**usual, **values})
+
+
+TAKEN = report(records=None, counts={}, written=None)
+
+
+def proven(found: dict[str, str], *, expect_gaps: bool = False) -> JobReport:
+    return evidence_of(WINDOW, found, expect_gaps=expect_gaps, where=WHERE)
+
+
+def refused(found: dict[str, str], *, expect_gaps: bool = False) -> str:
+    with pytest.raises(NoReportError) as caught:
+        proven(found, expect_gaps=expect_gaps)
+    assert str(caught.value).startswith("Window lake-000012: ")
+    assert "nothing is committed" in str(caught.value)
+    assert "clear the plan task with all tasks after it" in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_report_of_every_record_proves_the_window() -> None:
+    found = proven({EARLIER: report(bad=2)})
+    assert (found.records, found.counts, found.written, found.bad) == (8, {"orders": {"0": 5, "1": 3}}, True, 2)
+
+
+def test_a_large_window_is_counted_as_a_whole() -> None:
+    assert proven({EARLIER: report(counts={})}).records == 8
+    assert "reported 7 records for 8 offsets" in refused({EARLIER: report(counts={}, records=7)})
+
+
+def test_without_a_report_nothing_is_proven() -> None:
+    assert f"no job has reported to {WHERE}" in refused({})
+
+
+def test_of_two_jobs_only_the_one_that_took_the_window_last_counts() -> None:
+    assert "has not reported what it read" in refused({EARLIER: report(), LATER: TAKEN})
+    assert proven({EARLIER: TAKEN, LATER: report()}).records == 8
+
+
+def test_a_job_that_only_took_the_window_proves_nothing_and_is_named() -> None:
+    said = refused({EARLIER: TAKEN})
+    assert "the job that took the window last (app-7, at 2026-01-31T12:00:00+00:00) has not reported" in said
+    assert "window.check(recount=True)" in said
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "null", "[]", '{"window_id": "lake-000012"}', report(counts={"orders": {"x": 1}})]
+)
+def test_a_report_that_is_not_complete_proves_nothing(text: str) -> None:
+    assert "can't be read" in refused({EARLIER: report(), LATER: text})
+
+
+def test_a_report_of_another_window_proves_nothing() -> None:
+    assert "is about window 'lake-000011'" in refused({EARLIER: report(window_id="lake-000011")})
+
+
+def test_a_partition_with_fewer_records_than_offsets_is_named() -> None:
+    short = report(records=6, counts={"orders": {"0": 3, "1": 3}})
+    assert "6 records for 8 offsets (orders-0: 3 of 5)" in refused({EARLIER: short})
+    missing = report(records=8, counts={"orders": {"0": 5}})
+    assert "(orders-1: 0 of 3)" in refused({EARLIER: missing})
+
+
+def test_where_gaps_are_normal_any_number_is_fine() -> None:
+    short = report(records=1, counts={"orders": {"0": 1}})
+    assert proven({EARLIER: short}, expect_gaps=True).records == 1
+    assert "has not reported" in refused({EARLIER: TAKEN}, expect_gaps=True)
+
+
+def test_records_of_a_partition_that_the_window_does_not_have_are_refused() -> None:
+    strange = report(counts={"orders": {"0": 5, "1": 3, "2": 1}, "bills": {"0": 4}})
+    assert "records of bills-0, orders-2, which the window does not have" in refused(
+        {EARLIER: strange}, expect_gaps=True
+    )
+
+
+def test_an_output_that_an_earlier_run_has_written_for_good_needs_no_count() -> None:
+    found = proven({EARLIER: report(records=None, counts={}, written=False)})
+    assert (found.records, found.written) == (None, False)

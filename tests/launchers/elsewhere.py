@@ -1,0 +1,134 @@
+"""What runs in the environment that has the providers of the launchers: `build/launchers/bin/python -m tests.launchers.elsewhere`.
+
+It imports nothing of the tests, as that environment has none of what they need.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "dags" / "launchers"
+
+
+def render(handed: dict[str, Any]) -> dict[str, Any]:
+    """Let Airflow parse the examples, and render their tasks as after a plan task that returned this; by the id of the DAG.
+
+    The launcher is in its second try.
+    """
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(EXAMPLES, bundle_path=EXAMPLES, bundle_name="examples")
+    if bag.import_errors:
+        raise SystemExit(f"Airflow can't parse the examples: {bag.import_errors}")
+    return {name: {"file": Path(dag.fileloc).name, **_rendered(dag, handed)} for name, dag in bag.dags.items()}
+
+
+def _rendered(dag: Any, handed: dict[str, Any]) -> dict[str, Any]:
+    variables = SimpleNamespace(value=SimpleNamespace(get=lambda name, default=None: default))
+    ti = SimpleNamespace(try_number=2, xcom_pull=lambda task_ids: handed if task_ids == "plan" else None)
+    tasks = {}
+    for task in dag.tasks:
+        if task.task_id == "load":
+            task.render_template_fields({"ti": ti, "var": variables}, dag.get_template_env())
+        tasks[task.task_id] = {"class": type(task).__name__, "after": sorted(task.upstream_task_ids)}
+    load = dag.get_task("load")
+    fields = {name: getattr(load, name) for name in load.template_fields}
+    waits = {name: getattr(load, name) for name in WAITS if hasattr(load, name)}
+    return {"tasks": tasks, "fields": fields, "waits": waits, "accepted": ACCEPTS[type(load).__name__](load)}
+
+
+WAITS = (
+    "wait_for_completion",
+    "wait_for_termination",
+    "asynchronous",
+    "_polling_interval",
+    "reattach_on_restart",
+    "durable",
+)
+"""What says whether an operator waits for the end of its job, and finds it again."""
+
+
+def _databricks(load: Any) -> Any:
+    return load._prepare_submit_json({})
+
+
+def _checked(service: str, call: str, **request: Any) -> Any:
+    """Let Amazon's own client check a request, without sending it."""
+    import boto3
+    from botocore.validate import validate_parameters
+
+    shape = boto3.client(service, region_name="eu-west-1").meta.service_model.operation_model(call).input_shape
+    validate_parameters(request, shape)
+    return request
+
+
+def _emr(load: Any) -> Any:
+    return _checked("emr", "AddJobFlowSteps", JobFlowId=load.job_flow_id, Steps=load.steps)
+
+
+def _emr_serverless(load: Any) -> Any:
+    return _checked(
+        "emr-serverless",
+        "StartJobRun",
+        clientToken=load.client_request_token,
+        applicationId=load.application_id,
+        executionRoleArn=load.execution_role_arn,
+        jobDriver=load.job_driver,
+        name=load.name,
+    )
+
+
+def _dataproc(load: Any) -> Any:
+    from google.cloud.dataproc_v1 import Job, SubmitJobRequest
+
+    request = SubmitJobRequest(
+        project_id=load.project_id, region=load.region, job=Job(load.job), request_id=load.request_id
+    )
+    return SubmitJobRequest.to_dict(request)
+
+
+def _livy(load: Any) -> Any:
+    from airflow.providers.apache.livy.hooks.livy import LivyHook
+
+    return LivyHook.build_post_batch_body(**load.spark_params)
+
+
+def _kubernetes(load: Any) -> Any:
+    from airflow.providers.cncf.kubernetes.operators.custom_object_launcher import CustomObjectLauncher
+
+    launcher = CustomObjectLauncher(
+        name=load.create_job_name(),
+        namespace=load.namespace,
+        kube_client=None,
+        custom_obj_api=None,
+        template_body=load.template_body,
+    )
+    return launcher.body
+
+
+ACCEPTS = {
+    "DatabricksSubmitRunOperator": _databricks,
+    "EmrAddStepsOperator": _emr,
+    "EmrServerlessStartJobOperator": _emr_serverless,
+    "DataprocSubmitJobOperator": _dataproc,
+    "LivyOperator": _livy,
+    "SparkKubernetesOperator": _kubernetes,
+}
+"""What each provider or its client makes of a rendered task on the way to its server: it refuses what it does not know."""
+
+
+def exchange(given: dict[str, Any]) -> dict[str, Any]:
+    """Leave a text in a folder of the exchange, and return what jobs have reported there."""
+    opened = import_module("airflow_kafka_offsets.wiring.exchange").open_exchange(given["address"], given["conn_id"])
+    opened.put("window.json", given["text"])
+    return dict(opened.reports("reports"))
+
+
+if __name__ == "__main__":
+    print(json.dumps({"render": render, "exchange": exchange}[sys.argv[1]](json.load(sys.stdin)), default=str))

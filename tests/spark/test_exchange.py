@@ -1,0 +1,169 @@
+"""A job of another launcher: it takes its window from the exchange, and reports there. With a real Kafka, a real ledger and a real Spark."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, PlanWindowOperator, wiring
+from airflow_kafka_offsets.core.errors import NoReportError
+from airflow_kafka_offsets.core.window import State
+from airflow_kafka_offsets.spark import KafkaWindow, current_window, guard, reports
+from airflow_kafka_offsets.spark.errors import HandoffError, IncompleteReadError, ReportError
+from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_URI
+from tests.docs.test_docs import ROOT
+from tests.lab.tables import CATALOG
+from tests.lab.topics import create_topic, produce
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from tests.lab.kafka import KafkaBroker
+
+JOB = ROOT / "dags" / "launchers" / "jobs" / "orders.py"
+
+
+@dataclass
+class Around:
+    """A plan task and a commit task, with a folder between them and the job."""
+
+    group: KafkaGroup
+    folder: Path
+
+    def plan(self) -> dict[str, Any]:
+        operator = PlanWindowOperator(task_id="plan", group=self.group, exchange=f"file://{self.folder}")
+        result: dict[str, Any] = operator.execute(_context("plan"))
+        return result
+
+    def commit(self, given: Any) -> Any:
+        return CommitWindowOperator(task_id="commit", window=given).execute(_context("commit"))
+
+    def state(self, given: Any) -> State:
+        return wiring.open_ledger().window(given["window_id"]).held.window.state
+
+    def reports(self, given: Any) -> list[dict[str, Any]]:
+        """Return what jobs have reported, in the order in which they took the window."""
+        folder = Path(given["exchange"].removeprefix("file://"), "reports")
+        return [json.loads(next(path.glob("part-*")).read_text()) for path in sorted(folder.iterdir())]
+
+
+def _context(task_id: str) -> Any:
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id=task_id, map_index=-1, try_number=1, max_tries=0)
+    dag_run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
+    return {"ti": ti, "task": SimpleNamespace(retries=0, retry_policy=None), "dag_run": dag_run, "params": {}}
+
+
+@pytest.fixture
+def around(kafka: KafkaBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Around]:
+    """Return the tasks around a job on a topic with ten records in two partitions, and their own ledger."""
+    create_topic(kafka, topic, 2)
+    produce(kafka, topic, 6, partition=0)
+    produce(kafka, topic, 4, partition=1, first=6)
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
+    (tmp_path / "airflow").mkdir()
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": kafka.bootstrap_servers}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
+    yield Around(KafkaGroup(f"lake.{topic}", topics=[topic]), tmp_path / "exchange")
+    guard.disarm()
+
+
+def test_the_job_of_the_examples_reports_what_it_read_and_then_its_window_is_committed(
+    around: Around, spark: SparkSession, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = around.plan()
+    table = f"{CATALOG}.exchange.t{uuid.uuid4().hex[:8]}"
+    with pytest.raises(NoReportError, match="no job has reported"):
+        around.commit(given)
+    monkeypatch.setattr(sys, "argv", [str(JOB), given["exchange"], table])
+    runpy.run_path(str(JOB), run_name="__main__")
+    assert sorted(int(row.json) for row in spark.table(table).collect()) == list(range(10))
+    [told] = around.reports(given)
+    assert told["application"] == spark.sparkContext.applicationId
+    assert (told["window_id"], told["records"], told["written"]) == (given["window_id"], 10, True)
+    assert told["counts"] == {topic: {"0": 6, "1": 4}}
+    assert around.commit(given)["records"] == 10
+    assert around.state(given) is State.COMMITTED
+
+
+def test_a_job_that_took_the_window_and_did_not_read_it_holds_the_commit_whatever_was_reported_before(
+    around: Around, spark: SparkSession, tmp_path: Path
+) -> None:
+    given = around.plan()
+    first = current_window(spark, given["exchange"])
+    first.write_parquet(first.read(), f"{tmp_path}/lake")
+    second = KafkaWindow(spark, first._handoff)  # as in the driver of a retry
+    second._report()
+    assert [told["records"] for told in around.reports(given)] == [10, None]
+    with pytest.raises(NoReportError, match="has not reported what it read"):
+        around.commit(given)
+    second.write_parquet(second.read(), f"{tmp_path}/lake")
+    assert around.commit(given)["records"] == 10
+
+
+def test_a_job_that_reads_a_part_reports_nothing_and_one_that_reads_by_its_own_means_counts_again(
+    around: Around, spark: SparkSession, tmp_path: Path, topic: str
+) -> None:
+    given = around.plan()
+    window = current_window(spark, given["exchange"])
+    with pytest.raises(IncompleteReadError):
+        window.write_parquet(window.read().limit(3), f"{tmp_path}/lake")
+    with pytest.raises(NoReportError, match="has not reported what it read"):
+        around.commit(given)
+    window = KafkaWindow(spark, window._handoff)
+    assert json.loads(window.starting_offsets) == {topic: {"0": 0, "1": 0}}
+    assert json.loads(window.ending_offsets) == {topic: {"0": 6, "1": 4}}
+    window.finish()
+    with pytest.raises(NoReportError, match="has not reported what it read"):
+        around.commit(given)
+    window.read()
+    window.check(recount=True)
+    assert around.commit(given)["records"] == 10
+
+
+def test_spark_s_conf_may_name_the_folder(around: Around, spark: SparkSession) -> None:
+    given = around.plan()
+    spark.conf.set(CONF_WINDOW_URI, given["exchange"] + "/")
+    try:
+        assert current_window(spark).id == given["window_id"]
+        assert current_window(spark, given["exchange"]) is current_window(spark)
+    finally:
+        spark.conf.unset(CONF_WINDOW_URI)
+    assert [told["records"] for told in around.reports(given)] == [None], "one session has one report"
+
+
+def test_an_address_without_a_window_is_an_error_that_says_where_it_comes_from(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with pytest.raises(HandoffError, match=r"can't be read from file:.*/nowhere/window\.json.*returned as 'exchange'"):
+        current_window(spark, f"file://{tmp_path}/nowhere")
+
+
+def test_a_report_that_can_not_be_written_fails_the_job(
+    around: Around, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = around.plan()
+    folder = Path(given["exchange"].removeprefix("file://"))
+    (folder / "reports").write_text("no folder")
+    with pytest.raises(ReportError, match=r"can't report what it read to file:.*nothing would be committed"):
+        current_window(spark, given["exchange"])
+
+
+def test_a_job_that_stops_spark_first_is_told_to_check_before_that(
+    around: Around, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = around.plan()
+    window = current_window(spark, given["exchange"])
+    # Not really: this Spark is that of all tests here.
+    monkeypatch.setattr(reports, "is_stopped", lambda _: True)
+    with pytest.raises(ReportError, match=r"call window\.check\(\) before spark\.stop\(\)"):
+        window.write_parquet(window.read(), f"{tmp_path}/lake")
