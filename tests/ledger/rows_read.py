@@ -97,10 +97,6 @@ def scans(ledger: SqlLedger, step: Callable[[], Any]) -> list[str]:
         event.remove(engine, "before_cursor_execute", note)
     explain = "EXPLAIN QUERY PLAN " if engine.dialect.name == "sqlite" else "EXPLAIN "
     with engine.connect() as connection:
-        if engine.dialect.name == "postgresql":
-            # As if a page of an index were as near as the next page of a table. Else two hundred of so few windows are read by a scan: that
-            # is cheaper, and would not be with a longer history.
-            connection.exec_driver_sql("SET random_page_cost = 1.0")
         return [
             f"{line}: {statement}"
             for statement, parameters in asked
