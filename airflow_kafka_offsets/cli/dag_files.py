@@ -196,7 +196,8 @@ def _dag_of_id(dag_id: str) -> Any:
 def _bundles() -> tuple[list[BaseDagBundle], list[str]]:
     """Return Airflow's bundles, and the names of those that can't be made: Airflow only logs why."""
     from airflow.dag_processing.bundles.manager import DagBundlesManager
-    from airflow.exceptions import AirflowConfigException
+
+    from airflow_kafka_offsets.airflow_versions import AirflowConfigException
 
     try:
         with _quietly():
@@ -231,8 +232,7 @@ def _fetch(bundle: BaseDagBundle) -> None:
 
 
 def _bag(path: Path, bundle_path: Path, bundle_name: str | None) -> DagBag:
-    from airflow.dag_processing.dagbag import BundleDagBag
-
+    from airflow_kafka_offsets.airflow_versions import BundleDagBag
     from airflow_kafka_offsets.wiring.machine.start import environment_with
 
     try:

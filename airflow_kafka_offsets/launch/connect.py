@@ -19,7 +19,8 @@ from urllib.parse import quote
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 
-from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, NoEvidenceError
+from airflow_kafka_offsets.airflow_versions import NO_TASK_STATE
+from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, JobUnseenError, NoEvidenceError
 from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.launch.twins import PATIENCE
 
@@ -133,6 +134,7 @@ def end_sessions(url: str, attempts: Sequence[Attempt], store: Any = None) -> No
 
     Raises:
         JobAliveError: an operation of a session does not end in time; nothing was started.
+        JobUnseenError: the same, and there is no store that would show it to the next try.
         ClusterUnavailableError: the server did not answer.
     """
     import grpc
@@ -169,12 +171,21 @@ def _end_session(url: str, attempt: Attempt, store: Any) -> None:
             tells = partial(_tells_progress, server, session, call)
             if not _has_ended(server, request, builder.metadata(), tells):
                 # The server accepts one interrupt of each operation. A release would only make it forget the operation.
-                raise JobAliveError(
-                    f"Window {attempt.window_id}: the Spark Connect server still runs operation {operation} of {_try_of(attempt)}, "
-                    f"{PATIENCE:g} s after the request to stop it. Nothing was started, and the next try checks again; to end the "
-                    "operation at once, restart the server"
-                )
+                raise _still_runs(operation, attempt, is_seen_later=store is not None)
         server.ReleaseSession(proto.ReleaseSessionRequest(**session), **call)
+
+
+def _still_runs(operation: str, attempt: Attempt, *, is_seen_later: bool) -> JobAliveError:
+    said = (
+        f"Window {attempt.window_id}: the Spark Connect server still runs operation {operation} of {_try_of(attempt)}, {PATIENCE:g} s "
+        "after the request to stop it. Nothing was started, and "
+    )
+    if is_seen_later:
+        return JobAliveError(f"{said}the next try checks again; to end the operation at once, restart the server")
+    return JobUnseenError(
+        f"{said}there is no other try: {NO_TASK_STATE}, so another one would not see the operation, and start a second one beside it. Wait "
+        "until the server's page shows that it has ended, or restart the server; then clear the task"
+    )
 
 
 def _try_of(attempt: Attempt) -> str:

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowTaskTimeout
-
+from airflow_kafka_offsets.airflow_versions import NO_TASK_STATE, AirflowTaskTimeout
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterError, ClusterUnavailableError
 from airflow_kafka_offsets.core.fields import (
     ANY_TEXT,
@@ -133,6 +132,7 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
         self._job: JobName | None = None
         self._store: Any = None
         self._has_retry = False
+        self._is_tracked = False
         self._reconnects = False
         self._loads: dict[str, str] | None = None
         self._spark_said: SparkSaid | None = None
@@ -163,7 +163,10 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
             claim = self._claim = claim_of(context, Scope.TASK)
             self._has_retry = context["ti"].try_number <= context["ti"].max_tries
             planned = plan_or_take(self, context, service, claim)
-        can_reconnect = self._reconnects and context.get("task_state_store") is not None
+        has_state = context.get("task_state_store") is not None
+        can_reconnect = self._reconnects and has_state
+        if self._is_tracked and not has_state and any(p.needs_job for p in planned):
+            self.log.info("%s: a retry stops the driver of the try before it, and starts another", NO_TASK_STATE)
         ending = Ending(
             *(context, service, claim, planned, self._stop),
             can_reconnect=can_reconnect,
@@ -214,7 +217,7 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
         if not (hook.is_standalone_cluster and standalone.is_python(self.application)):
             check_submit(hook.program, hook.environment)
         self._loads = self._with_connector(hook)
-        self._reconnects = self._can_reconnect(hook)
+        self._is_tracked, self._reconnects = hook.is_tracked, self._can_reconnect(hook)
         return options
 
     def _find_files(self) -> None:

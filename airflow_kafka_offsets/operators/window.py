@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, conf
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk import BaseOperator
 
 from airflow_kafka_offsets.core.fields import CONN_ID, check_attributes, or_none
 from airflow_kafka_offsets.task.assets import emit_events
@@ -102,6 +101,7 @@ class PlanWindowOperator(_PlanOperator):
         self.window = window
 
     def _plan(self, context: Context) -> dict[str, Any]:
+        from airflow_kafka_offsets.airflow_versions import AirflowSkipException
         from airflow_kafka_offsets.task.ending import tell_handed_on
 
         windows = self._planned(context, at_most=1, new=1, given=self.window)
@@ -128,6 +128,7 @@ class PlanBacklogOperator(_PlanOperator):
     """
 
     def _plan(self, context: Context) -> list[dict[str, Any]]:
+        from airflow_kafka_offsets.airflow_versions import conf
         from airflow_kafka_offsets.task.ending import tell_handed_on
         from airflow_kafka_offsets.task.results import small_together
 

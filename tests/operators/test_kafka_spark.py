@@ -14,15 +14,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import (
+
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, spark
+from airflow_kafka_offsets.airflow_versions import (
     AirflowRescheduleException,
     AirflowSkipException,
     DownstreamTasksSkipped,
     TaskAwaitingInput,
     TaskDeferred,
 )
-
-from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, spark
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, NotYetError
 from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.launch.connect import remote_url

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, BaseSensorOperator
-from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException, TaskDeferralError, TaskDeferred
+from airflow.sdk.exceptions import TaskDeferralError
 
 from airflow_kafka_offsets import KafkaLagSensor, KafkaTimeSensor, KafkaUnreadSensor, WindowCommittedSensor
+from airflow_kafka_offsets.airflow_versions import AirflowSensorTimeout, AirflowSkipException, TaskDeferred
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     KafkaRefusedError,

@@ -14,14 +14,6 @@ from unittest.mock import Mock
 
 import pytest
 from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryPolicy, RetryRule
-from airflow.sdk.exceptions import (
-    AirflowFailException,
-    AirflowSensorTimeout,
-    AirflowSkipException,
-    AirflowTaskTerminated,
-    AirflowTaskTimeout,
-)
-from airflow.sdk.log import mask_secret
 
 from airflow_kafka_offsets import (
     CommitWindowOperator,
@@ -29,6 +21,14 @@ from airflow_kafka_offsets import (
     PlanBacklogOperator,
     PlanWindowOperator,
     wiring,
+)
+from airflow_kafka_offsets.airflow_versions import (
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    AirflowTaskTerminated,
+    AirflowTaskTimeout,
+    mask_secret,
 )
 from airflow_kafka_offsets.core.errors import (
     BadInputError,

@@ -10,7 +10,6 @@ from typing import Any
 import pendulum
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_kafka_offsets import (
     KafkaSparkSubmitOperator,
@@ -21,6 +20,7 @@ from airflow_kafka_offsets import (
     wiring,
 )
 from airflow_kafka_offsets.adapters.kafka.log import epoch_milliseconds
+from airflow_kafka_offsets.airflow_versions import AirflowFailException, AirflowSkipException
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     KafkaRefusedError,

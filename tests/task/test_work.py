@@ -11,8 +11,8 @@ from unittest.mock import Mock
 
 import pytest
 from airflow.sdk import Asset, AssetAlias
-from airflow.sdk.exceptions import AirflowTaskTimeout
 
+from airflow_kafka_offsets.airflow_versions import AirflowTaskTimeout
 from airflow_kafka_offsets.core.conditions import WindowFree, condition_from_json
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, WindowBusyError
 from airflow_kafka_offsets.core.group import KafkaGroup
