@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -203,7 +204,7 @@ def _bundles() -> tuple[list[BaseDagBundle], list[str]]:
         with _quietly():
             manager = DagBundlesManager()
             bundles = list(manager.get_all_dag_bundles())
-            names = list(manager.get_all_bundle_names())
+            names = list(_names(manager))
     except Exception as exc:
         # Not the words of whatever else the module of a bundle raises: they may show a password.
         words = f": {exc}" if isinstance(exc, AirflowConfigException | ImportError) else ""
@@ -212,6 +213,13 @@ def _bundles() -> tuple[list[BaseDagBundle], list[str]]:
         ) from exc
     made = {bundle.name for bundle in bundles}
     return bundles, [name for name in names if name not in made]
+
+
+def _names(manager: Any) -> Iterable[str]:
+    """Return the names of all bundles, also of those that can't be made."""
+    if hasattr(manager, "get_all_bundle_names"):
+        return manager.get_all_bundle_names()  # type: ignore[no-any-return]
+    return manager._bundle_config  # type: ignore[no-any-return]  # Airflow 3.1 has no other way
 
 
 def _bundles_or_none() -> list[BaseDagBundle]:
@@ -237,11 +245,17 @@ def _bag(path: Path, bundle_path: Path, bundle_name: str | None) -> DagBag:
 
     try:
         with _quietly(), environment_with(_ALL_FRAMES):
-            return BundleDagBag(path, bundle_path=bundle_path, bundle_name=bundle_name)
+            return BundleDagBag(path, bundle_path=bundle_path, **_named(BundleDagBag, bundle_name))
     except SystemExit as exc:  # Airflow catches that of a file, and not that of a file in an archive
         raise BadInputError(
             f"Airflow can't import {path}: a file there ends the process (sys.exit: {short(exc.code)})"
         ) from exc
+
+
+def _named(kind: type[DagBag], bundle_name: str | None) -> dict[str, Any]:
+    """Return how a bag of DAGs is told its bundle; nothing: those of Airflow 3.1 know none."""
+    takes_it = any("bundle_name" in signature(each.__init__).parameters for each in kind.__mro__)
+    return {"bundle_name": bundle_name} if takes_it else {}
 
 
 @contextmanager

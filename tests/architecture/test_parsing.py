@@ -35,6 +35,7 @@ GROUP = {
 OPERATOR = {*GROUP, "core.launch.start_choice", "task.assets", "task.definition", "task.lineage", "task.links"}
 SUBMIT = {
     *OPERATOR,
+    "airflow_versions",
     "core.launch.spark_conf",
     "launch.twins",
     "operators.spark_submit",

@@ -20,6 +20,7 @@ from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.launch.submit_hook import SubmitHook
 from airflow_kafka_offsets.wiring import runs
 from tests.launch.test_job_files import window_of
+from tests.versions import needs_task_state
 
 
 class Hook(SubmitHook):
@@ -52,7 +53,7 @@ def operator_with(hook: Hook | None) -> KafkaSparkSubmitOperator:
 @pytest.mark.parametrize(
     ("deploy_mode", "state", "kills"),
     [
-        ("cluster", "running", 0),  # only the worker dies: the retry reconnects
+        pytest.param("cluster", "running", 0, marks=needs_task_state),  # only the worker dies: the retry reconnects
         ("cluster", "failed", 1),
         ("cluster", "success", 1),
         ("cluster", "restarting", 1),

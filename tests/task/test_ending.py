@@ -13,7 +13,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryPolicy, RetryRule
 
 from airflow_kafka_offsets import (
     CommitWindowOperator,
@@ -61,6 +60,7 @@ from tests.lab.memory import IN_MEMORY
 from tests.operators.logs import as_logged
 from tests.service.world import World
 from tests.stores.memory import MemoryStore
+from tests.versions import needs_retry_policies, needs_task_state
 
 LOAD = claim("run")
 FIRST, SECOND, LAST = (Try(number, 2, 2, NOON) for number in (1, 2, 3))
@@ -83,7 +83,7 @@ def task(
     run: Callable[[Planned], Report],
     this_try: Try = FIRST,
     stop: Stop | None = None,
-    policy: RetryPolicy | None = None,
+    policy: Any = None,
 ) -> None:
     """Let a try of the task plan and work."""
     stop = stop or Stop()
@@ -338,7 +338,10 @@ def test_why_the_ledger_does_not_say_is_told(
     assert says in logged(caplog)[-1]
 
 
+@needs_retry_policies
 def test_a_retry_that_a_policy_may_refuse_is_not_promised(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
+
     policy = ExceptionRetryPolicy(rules=[RetryRule(RuntimeError, RetryAction.FAIL)])
     with pytest.raises(RuntimeError):
         task(world, fail, policy=policy)
@@ -348,10 +351,11 @@ def test_a_retry_that_a_policy_may_refuse_is_not_promised(world: World, caplog: 
 @pytest.mark.parametrize(
     ("options", "store", "says"),
     [
-        (
+        pytest.param(
             {"yarn_track_via_rm_api": True},
             object(),
             "it continues with the driver if that is still there; if not, the job runs",
+            marks=needs_task_state,
         ),
         ({"yarn_track_via_rm_api": True}, None, "try 2 of this task: the job runs again"),  # Airflow notes no driver
         ({"durable": False}, object(), "try 2 of this task: the job runs again"),

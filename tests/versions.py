@@ -1,0 +1,52 @@
+"""What the installed Airflow has, for tests of what only some of the supported versions have; see docs/compatibility.md."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+
+def has(module: str, name: str) -> bool:
+    """Whether the installed Airflow has a name in a module."""
+    try:
+        return hasattr(import_module(module), name)
+    except ImportError:
+        return False
+
+
+needs_task_state = pytest.mark.skipif(
+    not has("airflow.sdk", "ResumableJobMixin"), reason="Airflow keeps the state of a task from version 3.3 on"
+)
+needs_retry_policies = pytest.mark.skipif(
+    not has("airflow.sdk", "RetryPolicy"), reason="Airflow has retry policies from version 3.3 on"
+)
+needs_awaiting_input = pytest.mark.skipif(
+    not has("airflow.sdk.exceptions", "TaskAwaitingInput"),
+    reason="in this Airflow, no task can wait for a person's input",
+)
+needs_timetables_of_the_sdk = pytest.mark.skipif(
+    not has("airflow.sdk", "CronDataIntervalTimetable"), reason="Airflow 3.1 has the timetables in airflow.timetables"
+)
+
+
+def stored(dag: DAG) -> dict[str, Any]:
+    """Return a DAG as Airflow stores it."""
+    document: dict[str, Any] = _serialization().to_dict(dag)
+    return document
+
+
+def read_again(document: dict[str, Any]) -> Any:
+    """Return a DAG from what Airflow stored of it."""
+    return _serialization().from_dict(document)
+
+
+def _serialization() -> Any:
+    from airflow.serialization import serialized_objects
+
+    # Airflow 3.1 has both functions in the class of what they make.
+    return getattr(serialized_objects, "DagSerialization", serialized_objects.SerializedDAG)
