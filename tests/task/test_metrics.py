@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -45,7 +46,10 @@ def read_settings_again() -> None:
         return
     from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 
-    Stats.initialize(factory=get_stats_factory(), export_legacy_names=True)
+    if "export_legacy_names" in signature(Stats.initialize).parameters:
+        Stats.initialize(factory=get_stats_factory(), export_legacy_names=True)
+    else:  # Airflow 3.2
+        Stats.initialize(factory=get_stats_factory(Stats))  # type: ignore[call-arg]
 
 
 @pytest.fixture
