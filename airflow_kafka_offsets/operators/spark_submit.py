@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,6 +63,8 @@ _SHIP = Kind("True, False or a path", lambda value: isinstance(value, bool) or T
 
 # What `_prepare` changes for each window.
 _OF_ONE_WINDOW = ("conf", "files", "application_args", "py_files", "packages", "jars", "name")
+
+logger = logging.getLogger(__name__)
 
 
 class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
@@ -166,7 +169,7 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
         has_state = context.get("task_state_store") is not None
         can_reconnect = self._reconnects and has_state
         if self._is_tracked and not has_state and any(p.needs_job for p in planned):
-            self.log.info("%s: a retry stops the driver of the try before it, and starts another", NO_TASK_STATE)
+            logger.info("%s: a retry stops the driver of the try before it, and starts another", NO_TASK_STATE)
         ending = Ending(
             *(context, service, claim, planned, self._stop),
             can_reconnect=can_reconnect,

@@ -43,4 +43,6 @@ def test_what_was_seen_is_what_the_package_allows(results: dict[str, Any]) -> No
         name, bounds = re.fullmatch(r"([a-z-]+)(.*)", requirement).groups()  # type: ignore[union-attr]
         if name in lowest:
             bound = re.search(r">=([\d.]+)", bounds)[1]  # type: ignore[index]
-            assert f"{lowest[name]}.".startswith(f"{bound}."), f"{name} was seen at {lowest[name]}: make test-bounds NOTE=1"
+            assert f"{lowest[name]}.".startswith(f"{bound}."), (
+                f"{name} was seen at {lowest[name]}: make test-bounds NOTE=1"
+            )

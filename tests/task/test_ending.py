@@ -22,6 +22,7 @@ from airflow_kafka_offsets import (
     wiring,
 )
 from airflow_kafka_offsets.airflow_versions import (
+    NO_TASK_STATE,
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
@@ -31,6 +32,7 @@ from airflow_kafka_offsets.airflow_versions import (
 )
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
+    JobUnseenError,
     KafkaAnswerError,
     KafkaOffsetsError,
     KafkaRefusedError,
@@ -135,6 +137,7 @@ def test_a_quiet_run_folds_nothing(world: World, caplog: pytest.LogCaptureFixtur
         (FIRST, AirflowSensorTimeout("no"), "next: no retry is left."),
         (FIRST, AirflowTaskTerminated("no"), "next: no retry is left."),
         (FIRST, BadInputError("no"), "next: no retry is left."),
+        (FIRST, JobUnseenError("no"), "next: no retry is left."),
     ],
 )
 def test_a_failure_says_what_is_open_and_what_comes_next(
@@ -383,9 +386,12 @@ def test_where_a_retry_can_reconnect_to_the_driver_it_is_not_told_to_run_the_job
     ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="load", map_index=-1, try_number=1, max_tries=1)
     run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
     context: Any = {"ti": ti, "task": operator, "dag_run": run, "params": {}, "task_state_store": store}
+    caplog.set_level("INFO")
     with pytest.raises(RuntimeError):
         operator.execute(context)
     assert says in logged(caplog)[-1]
+    told = f"{NO_TASK_STATE}: a retry stops the driver of the try before it, and starts another"
+    assert (told in logged(caplog)) == ("yarn_track_via_rm_api" in options and store is None)
 
 
 def test_a_retry_that_takes_an_earlier_success_says_so(world: World, caplog: pytest.LogCaptureFixture) -> None:
