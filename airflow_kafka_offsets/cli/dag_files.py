@@ -254,7 +254,8 @@ def _bag(path: Path, bundle_path: Path, bundle_name: str | None) -> DagBag:
 
 def _named(kind: type[DagBag], bundle_name: str | None) -> dict[str, Any]:
     """Return how a bag of DAGs is told its bundle; nothing: those of Airflow 3.1 know none."""
-    takes_it = any("bundle_name" in signature(each.__init__).parameters for each in kind.__mro__)
+    made_by = [vars(each)["__init__"] for each in kind.__mro__[:-1] if "__init__" in vars(each)]
+    takes_it = any("bundle_name" in signature(init).parameters for init in made_by)
     return {"bundle_name": bundle_name} if takes_it else {}
 
 
