@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +29,10 @@ needs_retry_policies = pytest.mark.skipif(
 needs_awaiting_input = pytest.mark.skipif(
     not has("airflow.sdk.exceptions", "TaskAwaitingInput"),
     reason="in this Airflow, no task can wait for a person's input",
+)
+needs_light_providers = pytest.mark.skipif(
+    find_spec("airflow.sdk.providers_manager_runtime") is None,
+    reason="in Airflow 3.1, the parse of a TaskFlow function imports what each provider says of itself",
 )
 needs_timetables_of_the_sdk = pytest.mark.skipif(
     not has("airflow.sdk", "CronDataIntervalTimetable"), reason="Airflow 3.1 has the timetables in airflow.timetables"

@@ -240,23 +240,25 @@ def _fetch(bundle: BaseDagBundle) -> None:
 
 
 def _bag(path: Path, bundle_path: Path, bundle_name: str | None) -> DagBag:
-    from airflow_kafka_offsets.airflow_versions import BundleDagBag
     from airflow_kafka_offsets.wiring.machine.start import environment_with
 
     try:
         with _quietly(), environment_with(_ALL_FRAMES):
-            return BundleDagBag(path, bundle_path=bundle_path, **_named(BundleDagBag, bundle_name))
+            return _bag_of_bundle(path, bundle_path, bundle_name)
     except SystemExit as exc:  # Airflow catches that of a file, and not that of a file in an archive
         raise BadInputError(
             f"Airflow can't import {path}: a file there ends the process (sys.exit: {short(exc.code)})"
         ) from exc
 
 
-def _named(kind: type[DagBag], bundle_name: str | None) -> dict[str, Any]:
-    """Return how a bag of DAGs is told its bundle; nothing: those of Airflow 3.1 know none."""
-    made_by = [vars(each)["__init__"] for each in kind.__mro__[:-1] if "__init__" in vars(each)]
-    takes_it = any("bundle_name" in signature(init).parameters for init in made_by)
-    return {"bundle_name": bundle_name} if takes_it else {}
+def _bag_of_bundle(path: Path, bundle_path: Path, bundle_name: str | None) -> DagBag:
+    """Let Airflow import files, which find what lies in their bundle."""
+    from airflow_kafka_offsets.airflow_versions import BundleDagBag
+
+    # Airflow 3.1 does not tell a bag of DAGs the name of its bundle.
+    made_by = [vars(kind)["__init__"] for kind in BundleDagBag.__mro__[:-1] if "__init__" in vars(kind)]
+    takes_name = any("bundle_name" in signature(init).parameters for init in made_by)
+    return BundleDagBag(path, bundle_path=bundle_path, **({"bundle_name": bundle_name} if takes_name else {}))
 
 
 @contextmanager
