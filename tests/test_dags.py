@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import runpy
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-from tests.versions import needs_timetables_of_the_sdk
 
 DAGS = Path(__file__).parents[1] / "dags"
 DEMO = DAGS / "demo_orders.py"
 """Not in the wheel."""
 
 
-def examples() -> Iterator[Any]:
-    """Return the files of the examples."""
-    for path in sorted(DAGS.glob("*.py")):
-        marks = [needs_timetables_of_the_sdk] if "Timetable" in path.read_text() else []
-        yield pytest.param(path, id=path.name, marks=marks)
-
-
-@pytest.mark.parametrize("path", examples())
+@pytest.mark.parametrize("path", sorted(DAGS.glob("*.py")), ids=lambda path: path.name)
 def test_a_dag_file_makes_dags_whose_jobs_exist(path: Path) -> None:
     from airflow.sdk import DAG
 

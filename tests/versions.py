@@ -34,9 +34,6 @@ needs_light_providers = pytest.mark.skipif(
     find_spec("airflow.sdk.providers_manager_runtime") is None,
     reason="in Airflow 3.1, the parse of a TaskFlow function imports what each provider says of itself",
 )
-needs_timetables_of_the_sdk = pytest.mark.skipif(
-    not has("airflow.sdk", "CronDataIntervalTimetable"), reason="Airflow 3.1 has the timetables in airflow.timetables"
-)
 
 
 def stored(dag: DAG) -> dict[str, Any]:

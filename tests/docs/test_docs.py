@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from airflow_kafka_offsets.core.launch.spark_versions import check_versions_agree
-from tests.versions import needs_timetables_of_the_sdk
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -28,11 +27,7 @@ def blocks(page: Path, language: str) -> list[str]:
 def dag_blocks() -> list[Any]:
     """Return the Python blocks that run in Airflow; those with a Spark session run on a cluster."""
     return [
-        pytest.param(
-            code,
-            id=f"{page.name}-{number}",
-            marks=[needs_timetables_of_the_sdk] if re.search("from airflow.sdk import .*Timetable", code) else [],
-        )
+        pytest.param(code, id=f"{page.name}-{number}")
         for page in PAGES
         for number, code in enumerate(blocks(page, "python"))
         if "SparkSession" not in code

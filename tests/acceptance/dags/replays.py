@@ -7,6 +7,7 @@ from pathlib import Path
 
 from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import DAG, Asset, task, task_group
+from airflow.timetables.interval import CronDataIntervalTimetable
 
 from airflow_kafka_offsets import (
     CommitWindowOperator,
@@ -17,7 +18,6 @@ from airflow_kafka_offsets import (
     replay_params,
 )
 from tests.acceptance.functions import load
-from tests.acceptance.timetables import CronDataIntervalTimetable
 from tests.lab.tables import FEW_RECORDS
 
 LAB = Path(os.environ["LAB"])
