@@ -20,6 +20,9 @@ def has(module: str, name: str) -> bool:
         return False
 
 
+IS_AIRFLOW_3_1 = find_spec("airflow.sdk.providers_manager_runtime") is None
+"""The oldest one that is supported."""
+
 needs_task_state = pytest.mark.skipif(
     not has("airflow.sdk", "ResumableJobMixin"), reason="Airflow keeps the state of a task from version 3.3 on"
 )
@@ -31,7 +34,7 @@ needs_awaiting_input = pytest.mark.skipif(
     reason="in this Airflow, no task can wait for a person's input",
 )
 needs_light_providers = pytest.mark.skipif(
-    find_spec("airflow.sdk.providers_manager_runtime") is None,
+    IS_AIRFLOW_3_1,
     reason="in Airflow 3.1, the parse of a TaskFlow function imports what each provider says of itself",
 )
 
