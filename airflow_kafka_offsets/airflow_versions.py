@@ -74,14 +74,15 @@ def found(name: str) -> Any:
     Raises:
         ImportError: this Airflow has it nowhere.
     """
+    cause: Exception | None = None
     for module in PLACES[name]:
         try:
             return getattr(import_module(module), name)
-        except (ImportError, AttributeError):
-            continue
+        except (ImportError, AttributeError) as exc:
+            cause = exc
     if name in _IF_ABSENT:
         return _IF_ABSENT[name]
-    raise ImportError(f"The installed Airflow has {name} in none of {', '.join(PLACES[name])}")
+    raise ImportError(f"The installed Airflow has {name} in none of {', '.join(PLACES[name])}") from cause
 
 
 if not TYPE_CHECKING:  # otherwise a type checker would accept any name

@@ -64,6 +64,8 @@ _SHIP = Kind("True, False or a path", lambda value: isinstance(value, bool) or T
 # What `_prepare` changes for each window.
 _OF_ONE_WINDOW = ("conf", "files", "application_args", "py_files", "packages", "jars", "name")
 
+_STARTS_AGAIN = "a worker that is stopped stops its driver, too, and a retry stops the driver of the try before it and starts another"
+
 logger = logging.getLogger(__name__)
 
 
@@ -135,7 +137,7 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
         self._job: JobName | None = None
         self._store: Any = None
         self._has_retry = False
-        self._is_tracked = False
+        self._is_in_cluster = False
         self._reconnects = False
         self._loads: dict[str, str] | None = None
         self._spark_said: SparkSaid | None = None
@@ -168,8 +170,8 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
             planned = plan_or_take(self, context, service, claim)
         has_state = context.get("task_state_store") is not None
         can_reconnect = self._reconnects and has_state
-        if self._is_tracked and not has_state and any(p.needs_job for p in planned):
-            logger.info("%s: a retry stops the driver of the try before it, and starts another", NO_TASK_STATE)
+        if self._is_in_cluster and not has_state and any(p.needs_job for p in planned):
+            logger.info("%s: %s", NO_TASK_STATE, _STARTS_AGAIN)
         ending = Ending(
             *(context, service, claim, planned, self._stop),
             can_reconnect=can_reconnect,
@@ -220,7 +222,7 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
         if not (hook.is_standalone_cluster and standalone.is_python(self.application)):
             check_submit(hook.program, hook.environment)
         self._loads = self._with_connector(hook)
-        self._is_tracked, self._reconnects = hook.is_tracked, self._can_reconnect(hook)
+        self._is_in_cluster, self._reconnects = not hook.is_client_mode, self._can_reconnect(hook)
         return options
 
     def _find_files(self) -> None:

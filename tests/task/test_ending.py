@@ -362,6 +362,8 @@ def test_a_retry_that_a_policy_may_refuse_is_not_promised(world: World, caplog: 
         ),
         ({"yarn_track_via_rm_api": True}, None, "try 2 of this task: the job runs again"),  # Airflow notes no driver
         ({"durable": False}, object(), "try 2 of this task: the job runs again"),
+        ({"durable": False}, None, "try 2 of this task: the job runs again"),
+        ({"deploy_mode": "client"}, None, "try 2 of this task: the job runs again"),
     ],
 )
 def test_where_a_retry_can_reconnect_to_the_driver_it_is_not_told_to_run_the_job_again(
@@ -390,8 +392,8 @@ def test_where_a_retry_can_reconnect_to_the_driver_it_is_not_told_to_run_the_job
     with pytest.raises(RuntimeError):
         operator.execute(context)
     assert says in logged(caplog)[-1]
-    told = f"{NO_TASK_STATE}: a retry stops the driver of the try before it, and starts another"
-    assert (told in logged(caplog)) == ("yarn_track_via_rm_api" in options and store is None)
+    is_told = any(line.startswith(f"{NO_TASK_STATE}: a worker that is stopped stops") for line in logged(caplog))
+    assert is_told == (store is None and "deploy_mode" not in options)
 
 
 def test_a_retry_that_takes_an_earlier_success_says_so(world: World, caplog: pytest.LogCaptureFixture) -> None:
