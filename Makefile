@@ -49,7 +49,7 @@ test: setup fetch ## all tests, PROCESSES=5 at a time; ORDER=random shuffles the
 
 # The environments are made once, in the cache of the lab; NOTE=1 keeps what was seen, for docs/compatibility.md.
 NOTED := $(if $(NOTE),--note)
-test-bounds: setup   ## the quick tests with the lowest and the newest version of each dependency, and with Airflow 3.1 and 3.2
+test-bounds: setup ## the quick tests with the lowest and newest version of each dependency, Airflow 3.1 and 3.2, and other Pythons
 	@$(BIN)/python -m tests.bounds $(NOTED)
 
 test-schedulers: setup fetch ## ordinary runs, retries, clears and replays on the schedulers of Airflow 3.1 and of the newest one

@@ -23,8 +23,14 @@ def has(module: str, name: str) -> bool:
 IS_AIRFLOW_3_1 = find_spec("airflow.sdk.providers_manager_runtime") is None
 """The oldest one that is supported."""
 
+HAS_COMMANDS_OF_PROVIDERS = not IS_AIRFLOW_3_1
+"""Whether there is ``airflow kafka-offsets``."""
+
+KEEPS_TASK_STATE = has("airflow.sdk", "ResumableJobMixin")
+"""Whether a retry knows what the try before it noted."""
+
 needs_task_state = pytest.mark.skipif(
-    not has("airflow.sdk", "ResumableJobMixin"), reason="Airflow keeps the state of a task from version 3.3 on"
+    not KEEPS_TASK_STATE, reason="Airflow keeps the state of a task from version 3.3 on"
 )
 needs_retry_policies = pytest.mark.skipif(
     not has("airflow.sdk", "RetryPolicy"), reason="Airflow has retry policies from version 3.3 on"

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packaging.requirements import Requirement
+
 from tests.lab.cache import CACHE, keep, one_at_a_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 ROOT = Path(__file__).parents[2]
 # All but this one, which needs a C compiler and the headers of Kerberos.
@@ -61,6 +63,14 @@ class Environment:
             _uv("pip", "compile", *tools, *self._for_all(), f"--output-file={all_found}")
             return all_found.read_text()
 
+    def has_python(self) -> bool:
+        """Whether this machine has the Python; none is fetched."""
+        try:
+            _uv("python", "find", "--no-python-downloads", self.python)
+        except NoEnvironmentError:
+            return False
+        return True
+
     def _for_all(self) -> list[str]:
         return ["--quiet", "--no-header", "--no-annotate", f"--python-version={self.python}"]
 
@@ -75,11 +85,12 @@ class Made:
 
     python: Path
 
-    def version(self, distribution: str) -> str:
-        """Return the version of an installed distribution."""
-        code = "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))"
-        done = subprocess.run([self.python, "-c", code, distribution], capture_output=True, text=True, check=True)
-        return done.stdout.strip()
+    def versions(self, distributions: Sequence[str]) -> dict[str, str]:
+        """Return the versions of installed distributions."""
+        code = "import importlib.metadata as m, json, sys; print(json.dumps({n: m.version(n) for n in sys.argv[1:]}))"
+        done = subprocess.run([self.python, "-c", code, *distributions], capture_output=True, text=True, check=True)
+        found: dict[str, str] = json.loads(done.stdout)
+        return found
 
     def pytest(self, *arguments: str, report: Path) -> Outcome:
         """Run tests in it, of this checkout, and return how they ended."""
@@ -139,7 +150,7 @@ def make(environment: Environment) -> Made:
         if not is_ready.exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.parent.mkdir(parents=True, exist_ok=True)
-            _uv("venv", "--quiet", f"--python={environment.python}", str(folder))
+            _uv("venv", "--quiet", "--no-python-downloads", f"--python={environment.python}", str(folder))
             wanted = folder / "wanted.txt"
             wanted.write_text(requirements)
             into = f"--python={made.python}"
@@ -153,6 +164,13 @@ def project() -> dict[str, Any]:
     """Return the table ``project`` of pyproject.toml."""
     found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return found
+
+
+def required() -> list[Requirement]:
+    """Return what the package itself requires here, with its extras."""
+    of_extras = [line for extra in _extras() for line in project()["optional-dependencies"][extra]]
+    found = map(Requirement, [*project()["dependencies"], *of_extras])
+    return [wanted for wanted in found if wanted.marker is None or wanted.marker.evaluate()]
 
 
 def pythons() -> list[str]:

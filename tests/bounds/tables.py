@@ -9,6 +9,9 @@ from typing import Any
 RESULTS = Path(__file__).with_name("results.json")
 """What `python -m tests.bounds --note` saw last."""
 
+QUICK_TESTS = "quick tests"
+"""The column of what `make test-unit` runs."""
+
 DISTRIBUTIONS = {
     "apache-airflow": "Airflow",
     "apache-airflow-providers-apache-spark": "Spark provider",
@@ -25,7 +28,7 @@ def tables(results: Mapping[str, Any]) -> Iterator[str]:
     environments: Mapping[str, Any] = results["environments"]
     cases = list(dict.fromkeys(case for noted in environments.values() for case in noted.get("cases", {})))
     yield from _table(
-        ["", *DISTRIBUTIONS.values(), "quick tests", *cases],
+        ["", *DISTRIBUTIONS.values(), QUICK_TESTS, *cases],
         (
             [name, *(noted["versions"][of] for of in DISTRIBUTIONS), noted.get("quick", "not run")]
             + [noted.get("cases", {}).get(case, "not run") for case in cases]
@@ -33,9 +36,11 @@ def tables(results: Mapping[str, Any]) -> Iterator[str]:
         ),
     )
     yield ""
-    names = list(dict.fromkeys(name for noted in results["pythons"].values() for name in noted))
+    pythons: Mapping[str, Mapping[str, str]] = results["pythons"]
+    seen = list(dict.fromkeys([name for noted in pythons.values() for name in noted if name != QUICK_TESTS]))
     yield from _table(
-        ["Python", *names], ([python, *(noted[name] for name in names)] for python, noted in results["pythons"].items())
+        ["Python", *seen, QUICK_TESTS],
+        ([python, *(noted.get(name, "not run") for name in [*seen, QUICK_TESTS])] for python, noted in pythons.items()),
     )
 
 

@@ -6,11 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from packaging.requirements import Requirement
 
-from tests.bounds.__main__ import CASES, ENVIRONMENTS, LOWEST, NEWEST
-from tests.bounds.environments import ROOT, project, pythons
-from tests.bounds.tables import RESULTS, tables
+from tests.bounds.__main__ import CASES, ENVIRONMENTS, FIT, LOWEST, NEWEST
+from tests.bounds.environments import ROOT, pythons, required
+from tests.bounds.tables import QUICK_TESTS, RESULTS, tables
 
 PAGE = ROOT / "docs" / "compatibility.md"
 
@@ -34,15 +33,20 @@ def test_all_was_seen_and_all_was_good(results: dict[str, Any]) -> None:
     for environment in ("Airflow 3.1", NEWEST.name):
         assert seen[environment]["cases"] == dict.fromkeys(CASES, "pass")
     assert list(results["pythons"]) == pythons()
-    assert all(answer == "fit together" for of in results["pythons"].values() for answer in of.values())
+    for noted in results["pythons"].values():
+        assert {noted[each.name] for each in (LOWEST, NEWEST)} == {FIT}
+        assert noted.get(QUICK_TESTS, "pass") == "pass"
 
 
-def test_what_was_seen_is_what_the_package_allows(results: dict[str, Any]) -> None:
+def test_each_lower_bound_was_seen(results: dict[str, Any]) -> None:
     lowest = results["environments"][LOWEST.name]["versions"]
-    for line in project()["dependencies"]:
-        requirement = Requirement(line)
-        if requirement.name not in lowest or (requirement.marker and not requirement.marker.evaluate()):
-            continue
-        (bound,) = [part.version for part in requirement.specifier if part.operator == ">="]
-        seen = lowest[requirement.name]
-        assert f"{seen}.".startswith(f"{bound}."), f"{line} was seen at {seen}: make test-bounds NOTE=1"
+    for wanted in required():
+        (bound,) = [part.version for part in wanted.specifier if part.operator in {">=", "=="}]
+        seen = lowest[wanted.name]
+        assert f"{seen}.".startswith(f"{bound}."), f"{wanted} was seen at {seen}: make test-bounds NOTE=1"
+
+
+def test_no_version_was_seen_that_the_package_does_not_allow(results: dict[str, Any]) -> None:
+    for environment, noted in results["environments"].items():
+        for wanted in required():
+            assert noted["versions"][wanted.name] in wanted.specifier, f"{environment}: {wanted}"
