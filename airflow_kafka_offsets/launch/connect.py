@@ -192,7 +192,8 @@ def _seen_by_this_try_only(operation: str, attempt: Attempt) -> Iterator[None]:
 
     what = f"operation {operation} of {_try_of(attempt)}"
     logger.warning(
-        "Window %s: %s. If this worker dies before the server has stopped %s, the next try starts a second one beside it",
+        "Window %s: %s. If this try is stopped, or its worker dies, before the server has stopped %s, the next try starts a "
+        "second one beside it",
         *(attempt.window_id, NO_TASK_STATE, what),
     )
     try:
