@@ -195,7 +195,9 @@ def expect_at_the_end(log: str, block: list[str]) -> None:
     begin = len(lines) - len(block)
     if IS_AIRFLOW_3_1 and block[0] in lines:
         begin = len(lines) - 1 - lines[::-1].index(block[0])
-    assert lines[begin : begin + len(block)] == block, "\n".join(lines[-30:])
+    end = begin + len(block)
+    assert lines[begin:end] == block, "\n".join(lines[-30:])
+    assert not [line for line in lines[end:] if "window" in line.lower()]
 
 
 @pytest.hookimpl(tryfirst=True)
