@@ -29,6 +29,9 @@ HAS_COMMANDS_OF_PROVIDERS = not IS_AIRFLOW_3_1
 KEEPS_TASK_STATE = has("airflow.sdk", "ResumableJobMixin")
 """Whether a retry knows what the try before it noted."""
 
+PASSES_ON_SIGNALS = KEEPS_TASK_STATE
+"""Whether a worker that is asked to stop asks its task, too: from Airflow 3.3 on."""
+
 needs_task_state = pytest.mark.skipif(
     not KEEPS_TASK_STATE, reason="Airflow keeps the state of a task from version 3.3 on"
 )

@@ -64,8 +64,6 @@ _SHIP = Kind("True, False or a path", lambda value: isinstance(value, bool) or T
 # What `_prepare` changes for each window.
 _OF_ONE_WINDOW = ("conf", "files", "application_args", "py_files", "packages", "jars", "name")
 
-_STARTS_AGAIN = "a worker that is stopped stops its driver, too, and a retry stops the driver of the try before it and starts another"
-
 logger = logging.getLogger(__name__)
 
 
@@ -171,7 +169,7 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
         has_state = context.get("task_state_store") is not None
         can_reconnect = self._reconnects and has_state
         if self._is_in_cluster and not has_state and any(p.needs_job for p in planned):
-            logger.info("%s: %s", NO_TASK_STATE, _STARTS_AGAIN)
+            logger.info("%s: a retry stops the driver of the try before it, and starts another", NO_TASK_STATE)
         ending = Ending(
             *(context, service, claim, planned, self._stop),
             can_reconnect=can_reconnect,

@@ -392,8 +392,8 @@ def test_where_a_retry_can_reconnect_to_the_driver_it_is_not_told_to_run_the_job
     with pytest.raises(RuntimeError):
         operator.execute(context)
     assert says in logged(caplog)[-1]
-    is_told = any(line.startswith(f"{NO_TASK_STATE}: a worker that is stopped stops") for line in logged(caplog))
-    assert is_told == (store is None and "deploy_mode" not in options)
+    told = f"{NO_TASK_STATE}: a retry stops the driver of the try before it, and starts another"
+    assert (told in logged(caplog)) == (store is None and "deploy_mode" not in options)
 
 
 def test_a_retry_that_takes_an_earlier_success_says_so(world: World, caplog: pytest.LogCaptureFixture) -> None:
