@@ -9,7 +9,7 @@ export UV_SYSTEM_CERTS := 1
 # Images for containers like to set it, and then each Python compiles all of Airflow again: 5 CPU seconds instead of 2.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup lock lock-jars lint test test-unit fetch bench demo docs docs-serve dist
+.PHONY: help setup lock lock-jars lint test test-unit test-bounds test-schedulers fetch bench demo docs docs-serve dist
 
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -46,6 +46,14 @@ PROCESSES ?= 5
 test: setup fetch ## all tests, PROCESSES=5 at a time; ORDER=random shuffles them
 	@$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 --durations=20 \
 	  $(if $(filter random,$(ORDER)),--random-order-bucket=package --random-order-seed=$(or $(SEED),$(shell date +%s)))
+
+# The environments are made once, in the cache of the lab; NOTE=1 keeps what was seen, for docs/compatibility.md.
+NOTED := $(if $(NOTE),--note)
+test-bounds: setup ## the quick tests with the lowest and newest version of each dependency, Airflow 3.1 and 3.2, and other Pythons
+	@$(BIN)/python -m tests.bounds $(NOTED)
+
+test-schedulers: setup fetch ## ordinary runs, retries, clears and replays on the schedulers of Airflow 3.1 and of the newest one
+	@$(BIN)/python -m tests.bounds --schedulers $(NOTED) "Airflow 3.1" "newest versions"
 
 fetch: setup build/launchers/.ready ## install and fetch the servers that the tests use (minutes, once a machine)
 	@$(BIN)/python -m tests.lab

@@ -3,7 +3,8 @@
 import os
 from datetime import timedelta
 
-from airflow.sdk import DAG, DeltaTriggerTimetable
+from airflow.sdk import DAG
+from airflow.timetables.trigger import DeltaTriggerTimetable
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator, replay_params
 

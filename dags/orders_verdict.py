@@ -3,8 +3,8 @@
 A run fails if someone has to act: attach to the DAG whatever tells you of failed runs, e.g. a notifier as on_failure_callback.
 """
 
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, Asset, AssetWatcher, task
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_kafka_offsets import KafkaGroup, KafkaVerdictTrigger
 

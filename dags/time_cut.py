@@ -5,7 +5,8 @@ After a pause, catchup gives one window per hour. Records that come late belong 
 
 from datetime import UTC, datetime, timedelta
 
-from airflow.sdk import DAG, CronDataIntervalTimetable
+from airflow.sdk import DAG
+from airflow.timetables.interval import CronDataIntervalTimetable
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 

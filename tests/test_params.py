@@ -6,11 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import ParamValidationError
 from airflow.sdk import DAG
 from airflow.sdk.definitions.param import ParamsDict
-from airflow.sdk.exceptions import ParamValidationError
 
 from airflow_kafka_offsets import replay_params
+from tests.versions import read_again, stored
 
 KEYS = ["windows", "from", "to", "starting_offsets", "ending_offsets", "group"]
 
@@ -67,12 +68,9 @@ def test_a_dag_has_params_of_its_own_beside_them() -> None:
 
 
 def test_airflow_stores_a_dag_with_them_and_what_its_form_shows() -> None:
-    from airflow.serialization.serialized_objects import DagSerialization
-
     with DAG("orders", schedule=None, params=replay_params()) as dag:
         pass
-    stored = json.loads(json.dumps(DagSerialization.to_dict(dag)))
-    shown = DagSerialization.from_dict(stored).params
+    shown = read_again(json.loads(json.dumps(stored(dag)))).params
     assert list(shown) == KEYS
     for key in KEYS:
         schema = shown.get_param(key).schema

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,13 +197,14 @@ def _dag_of_id(dag_id: str) -> Any:
 def _bundles() -> tuple[list[BaseDagBundle], list[str]]:
     """Return Airflow's bundles, and the names of those that can't be made: Airflow only logs why."""
     from airflow.dag_processing.bundles.manager import DagBundlesManager
-    from airflow.exceptions import AirflowConfigException
+
+    from airflow_kafka_offsets.airflow_versions import AirflowConfigException
 
     try:
         with _quietly():
             manager = DagBundlesManager()
             bundles = list(manager.get_all_dag_bundles())
-            names = list(manager.get_all_bundle_names())
+            names = list(_names(manager))
     except Exception as exc:
         # Not the words of whatever else the module of a bundle raises: they may show a password.
         words = f": {exc}" if isinstance(exc, AirflowConfigException | ImportError) else ""
@@ -211,6 +213,13 @@ def _bundles() -> tuple[list[BaseDagBundle], list[str]]:
         ) from exc
     made = {bundle.name for bundle in bundles}
     return bundles, [name for name in names if name not in made]
+
+
+def _names(manager: Any) -> Iterable[str]:
+    """Return the names of all bundles, also of those that can't be made."""
+    if hasattr(manager, "get_all_bundle_names"):
+        return manager.get_all_bundle_names()  # type: ignore[no-any-return]
+    return manager._bundle_config  # type: ignore[no-any-return]  # Airflow 3.1 has no other way
 
 
 def _bundles_or_none() -> list[BaseDagBundle]:
@@ -231,17 +240,25 @@ def _fetch(bundle: BaseDagBundle) -> None:
 
 
 def _bag(path: Path, bundle_path: Path, bundle_name: str | None) -> DagBag:
-    from airflow.dag_processing.dagbag import BundleDagBag
-
     from airflow_kafka_offsets.wiring.machine.start import environment_with
 
     try:
         with _quietly(), environment_with(_ALL_FRAMES):
-            return BundleDagBag(path, bundle_path=bundle_path, bundle_name=bundle_name)
+            return _bag_of_bundle(path, bundle_path, bundle_name)
     except SystemExit as exc:  # Airflow catches that of a file, and not that of a file in an archive
         raise BadInputError(
             f"Airflow can't import {path}: a file there ends the process (sys.exit: {short(exc.code)})"
         ) from exc
+
+
+def _bag_of_bundle(path: Path, bundle_path: Path, bundle_name: str | None) -> DagBag:
+    """Let Airflow import files, which find what lies in their bundle."""
+    from airflow_kafka_offsets.airflow_versions import BundleDagBag
+
+    # Airflow 3.1 does not tell a bag of DAGs the name of its bundle.
+    made_by = [vars(kind)["__init__"] for kind in BundleDagBag.__mro__[:-1] if "__init__" in vars(kind)]
+    takes_name = any("bundle_name" in signature(init).parameters for init in made_by)
+    return BundleDagBag(path, bundle_path=bundle_path, **({"bundle_name": bundle_name} if takes_name else {}))
 
 
 @contextmanager

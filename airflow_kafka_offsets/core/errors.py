@@ -49,6 +49,7 @@ The tree:
     ├── ClusterError                the Spark cluster can't be used; nothing was launched
     │   ├── ClusterUnavailableError it did not answer: try again later, or correct the connection
     │   └── JobAliveError           an earlier job of the window still runs, or may run: stop it
+    │       └── JobUnseenError          and no later try can see it: make sure that it has ended, then clear the task
     ├── StartArchiveError           a start archive can't be made; launches work without one
     ├── ConnectorUnavailableError   Spark's Kafka connector is not here and can't be fetched; nothing was planned: kafka-offsets jars
     └── ConcurrentChangeError       someone else was faster; nothing was written, ask again
@@ -461,6 +462,10 @@ class ClusterUnavailableError(ClusterError):
 
 class JobAliveError(ClusterError):
     """An earlier job of the window still runs, or may run."""
+
+
+class JobUnseenError(JobAliveError):
+    """An earlier job of the window still runs, and no later try can see it: Airflow must not try again."""
 
 
 class StartArchiveError(KafkaOffsetsError):

@@ -11,7 +11,8 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,8 @@ from urllib.parse import quote
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 
-from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, NoEvidenceError
+from airflow_kafka_offsets.airflow_versions import NO_TASK_STATE
+from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, JobUnseenError, NoEvidenceError
 from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.launch.twins import PATIENCE
 
@@ -133,6 +135,7 @@ def end_sessions(url: str, attempts: Sequence[Attempt], store: Any = None) -> No
 
     Raises:
         JobAliveError: an operation of a session does not end in time; nothing was started.
+        JobUnseenError: it is not known to have ended, and there is no store that would show it to the next try.
         ClusterUnavailableError: the server did not answer.
     """
     import grpc
@@ -167,14 +170,47 @@ def _end_session(url: str, attempt: Attempt, store: Any) -> None:
             logger.info("Window %s: stopping the server's operations for %s", attempt.window_id, _try_of(attempt))
             request = proto.ReattachExecuteRequest(operation_id=operation, **session)
             tells = partial(_tells_progress, server, session, call)
-            if not _has_ended(server, request, builder.metadata(), tells):
-                # The server accepts one interrupt of each operation. A release would only make it forget the operation.
-                raise JobAliveError(
-                    f"Window {attempt.window_id}: the Spark Connect server still runs operation {operation} of {_try_of(attempt)}, "
-                    f"{PATIENCE:g} s after the request to stop it. Nothing was started, and the next try checks again; to end the "
-                    "operation at once, restart the server"
-                )
+            with _seen_by_this_try_only(operation, attempt) if store is None else nullcontext():
+                if not _has_ended(server, request, builder.metadata(), tells):
+                    # The server accepts one interrupt of each operation. A release would only make it forget the operation.
+                    raise JobAliveError(
+                        f"Window {attempt.window_id}: the Spark Connect server still runs operation {operation} of {_try_of(attempt)}, "
+                        f"{PATIENCE:g} s after the request to stop it. Nothing was started, and the next try checks again; to end the "
+                        "operation at once, restart the server"
+                    )
         server.ReleaseSession(proto.ReleaseSessionRequest(**session), **call)
+
+
+@contextmanager
+def _seen_by_this_try_only(operation: str, attempt: Attempt) -> Iterator[None]:
+    """Let no other try follow one that does not see an operation end: it would see nothing, and start a second one beside it.
+
+    Raises:
+        JobUnseenError: in place of what would be tried again.
+    """
+    from grpc import RpcError
+
+    what = f"operation {operation} of {_try_of(attempt)}"
+    logger.warning(
+        "Window %s: %s. If this try is stopped, or its worker dies, before the server has stopped %s, the next try starts a "
+        "second one beside it",
+        *(attempt.window_id, NO_TASK_STATE, what),
+    )
+    try:
+        yield
+    except (JobAliveError, RpcError) as exc:
+        if isinstance(exc, RpcError) and _IS_CLOSED in str(exc.details()):
+            raise
+        was = (
+            f"still runs {what}, {PATIENCE:g} s"
+            if isinstance(exc, JobAliveError)
+            else f"did not say whether {what} has ended"
+        )
+        raise JobUnseenError(
+            f"Window {attempt.window_id}: the Spark Connect server {was} after the request to stop it. Nothing was started, and there is no "
+            f"other try: {NO_TASK_STATE}, so another one would not see the operation, and start a second one beside it. Wait until the "
+            "server's page shows that it has ended, or restart the server; then clear the task"
+        ) from exc
 
 
 def _try_of(attempt: Attempt) -> str:

@@ -325,7 +325,7 @@ def _returned(function: Callable[[], Any]) -> Any:
     Raises:
         BadInputError: with what to do instead.
     """
-    from airflow.sdk.exceptions import (
+    from airflow_kafka_offsets.airflow_versions import (
         AirflowRescheduleException,
         DagRunTriggerException,
         DownstreamTasksSkipped,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowTaskTimeout
-
+from airflow_kafka_offsets.airflow_versions import NO_TASK_STATE, AirflowTaskTimeout
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterError, ClusterUnavailableError
 from airflow_kafka_offsets.core.fields import (
     ANY_TEXT,
@@ -63,6 +63,8 @@ _SHIP = Kind("True, False or a path", lambda value: isinstance(value, bool) or T
 
 # What `_prepare` changes for each window.
 _OF_ONE_WINDOW = ("conf", "files", "application_args", "py_files", "packages", "jars", "name")
+
+logger = logging.getLogger(__name__)
 
 
 class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
@@ -133,6 +135,7 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
         self._job: JobName | None = None
         self._store: Any = None
         self._has_retry = False
+        self._is_in_cluster = False
         self._reconnects = False
         self._loads: dict[str, str] | None = None
         self._spark_said: SparkSaid | None = None
@@ -163,7 +166,10 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
             claim = self._claim = claim_of(context, Scope.TASK)
             self._has_retry = context["ti"].try_number <= context["ti"].max_tries
             planned = plan_or_take(self, context, service, claim)
-        can_reconnect = self._reconnects and context.get("task_state_store") is not None
+        has_state = context.get("task_state_store") is not None
+        can_reconnect = self._reconnects and has_state
+        if self._is_in_cluster and not has_state and any(p.needs_job for p in planned):
+            logger.info("%s: a retry stops the driver of the try before it, and starts another", NO_TASK_STATE)
         ending = Ending(
             *(context, service, claim, planned, self._stop),
             can_reconnect=can_reconnect,
@@ -214,7 +220,7 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
         if not (hook.is_standalone_cluster and standalone.is_python(self.application)):
             check_submit(hook.program, hook.environment)
         self._loads = self._with_connector(hook)
-        self._reconnects = self._can_reconnect(hook)
+        self._is_in_cluster, self._reconnects = not hook.is_client_mode, self._can_reconnect(hook)
         return options
 
     def _find_files(self) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, conf
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk import BaseOperator
 
 from airflow_kafka_offsets.core.fields import CONN_ID, FLAG, check_attributes, or_none
 from airflow_kafka_offsets.task.assets import emit_events
@@ -116,6 +115,7 @@ class PlanWindowOperator(_PlanOperator):
         check_attributes(self, {"exchange_conn_id": or_none(CONN_ID)})
 
     def _plan(self, context: Context) -> dict[str, Any]:
+        from airflow_kafka_offsets.airflow_versions import AirflowSkipException
         from airflow_kafka_offsets.task.ending import tell_handed_on, until_windows
         from airflow_kafka_offsets.task.plan import id_of_given
 
@@ -153,6 +153,7 @@ class PlanBacklogOperator(_PlanOperator):
     """
 
     def _plan(self, context: Context) -> list[dict[str, Any]]:
+        from airflow_kafka_offsets.airflow_versions import conf
         from airflow_kafka_offsets.task.ending import tell_handed_on
         from airflow_kafka_offsets.task.results import small_together
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -24,7 +24,7 @@ class Reader:
         """Return the DAGs whose runs the user may read."""
         asked = frozenset(dag_ids)
         if new := asked - self._known.keys():
-            teams = DagModel.get_dag_id_to_team_name_mapping(sorted(new))
+            teams = _teams(sorted(new))
             for dag_id in new:
                 self._known[dag_id] = self._may("GET", DagDetails(id=dag_id, team_name=teams.get(dag_id)))
         return frozenset(dag_id for dag_id in asked if self._known[dag_id])
@@ -64,3 +64,10 @@ class Reader:
         return get_auth_manager().is_authorized_dag(
             method=method, access_entity=DagAccessEntity.RUN, details=details, user=self._user
         )
+
+
+def _teams(dag_ids: Sequence[str]) -> Mapping[str, str | None]:
+    """Return the teams of DAGs; those of no team may be left out."""
+    if hasattr(DagModel, "get_dag_id_to_team_name_mapping"):
+        return DagModel.get_dag_id_to_team_name_mapping(list(dag_ids))
+    return {dag_id: DagModel.get_team_name(dag_id) for dag_id in dag_ids}  # Airflow 3.1 answers for one DAG at a time

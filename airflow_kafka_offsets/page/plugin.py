@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from functools import cache
 from typing import Any
 
-from airflow.sdk.plugins_manager import AirflowPlugin
-
+from airflow_kafka_offsets.airflow_versions import AirflowPlugin
 from airflow_kafka_offsets.page import NAV, PREFIX
 
 _Scope = MutableMapping[str, Any]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.bases.sensor import PokeReturnValue
-from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_kafka_offsets.core import errors
 from airflow_kafka_offsets.core.conditions import Condition, LedgerCondition, condition_to_json, ledger_conn_id
@@ -108,5 +107,7 @@ class ConditionSensor(BaseSensorOperator):
             self.log.error("Still waiting: %s", error)
             return False
         if self.never_fail:
+            from airflow_kafka_offsets.airflow_versions import AirflowSkipException
+
             raise AirflowSkipException(f"Skipped, because never_fail is set: {error}") from error
         raise error

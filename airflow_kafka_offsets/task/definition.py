@@ -6,7 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar, get_args
 
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, NotYetError, rebuilt
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    JobUnseenError,
+    KafkaOffsetsError,
+    NotYetError,
+    rebuilt,
+)
 from airflow_kafka_offsets.core.fields import FLAG, POLL_INTERVAL, TEXT, Kinds, one_of, or_none
 from airflow_kafka_offsets.core.group import GROUP
 from airflow_kafka_offsets.core.launch.start_choice import COMPILER, START_ARCHIVE
@@ -34,7 +40,8 @@ def failing_at_once(execute: Callable[_P, _T]) -> Callable[_P, _T]:
     """Let a task fail without a retry when a person has to correct something: a retry would read the same again.
 
     The task is still tried again for what may be there later, such as the end of a backfill's interval that the live lane has
-    not passed yet. This is for `execute` and `resume` of an operator.
+    not passed yet. It also fails at once if another try would start a job beside one that it can't see.
+    This is for `execute` and `resume` of an operator.
     """
 
     @wraps(execute)
@@ -43,8 +50,8 @@ def failing_at_once(execute: Callable[_P, _T]) -> Callable[_P, _T]:
             return execute(*args, **kwargs)
         except NotYetError:
             raise
-        except BadInputError as exc:
-            from airflow.sdk.exceptions import AirflowFailException
+        except (BadInputError, JobUnseenError) as exc:
+            from airflow_kafka_offsets.airflow_versions import AirflowFailException
 
             # In place of `exc`: two tracebacks that end with the same sentence would be one too many.
             begun = exc.__traceback__.tb_next if exc.__traceback__ is not None else None
@@ -71,7 +78,7 @@ class Stop:
 
     def is_kill(self, exc: BaseException) -> bool:
         """Whether the task failed because someone stopped it, and not because of its time-out, which stops it, too."""
-        from airflow.sdk.exceptions import AirflowTaskTimeout
+        from airflow_kafka_offsets.airflow_versions import AirflowTaskTimeout
 
         return self.is_set and not isinstance(exc, AirflowTaskTimeout)
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from airflow.sdk.exceptions import (
+from airflow_kafka_offsets.airflow_versions import (
     AirflowException,
     AirflowFailException,
     AirflowSensorTimeout,
@@ -20,7 +20,6 @@ from airflow.sdk.exceptions import (
     AirflowTaskTerminated,
     TaskDeferred,
 )
-
 from airflow_kafka_offsets.core.ending import (
     NOT_ASKED,
     Done,
@@ -35,6 +34,7 @@ from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ClusterError,
     ConnectorUnavailableError,
+    JobUnseenError,
     KafkaAnswerError,
     KafkaOffsetsError,
     LedgerUnavailableError,
@@ -60,7 +60,14 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.task.definition import Stop
 
 # After these, Airflow starts no other try.
-_FINAL = (AirflowFailException, AirflowSensorTimeout, AirflowSkipException, AirflowTaskTerminated, BadInputError)
+_FINAL = (
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    AirflowTaskTerminated,
+    BadInputError,
+    JobUnseenError,
+)
 
 # After these, nothing was written.
 _NOTHING_PLANNED = (

@@ -41,7 +41,7 @@ def with_parent_run(conf: Mapping[str, Any], context: Context) -> dict[str, Any]
 
     The Spark provider does this for spark-submit only.
     """
-    from airflow.sdk.configuration import conf as settings
+    from airflow_kafka_offsets.airflow_versions import conf as settings
 
     if not settings.getboolean("openlineage", "spark_inject_parent_job_info", fallback=False):
         return dict(conf)

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlsplit
 
-from airflow.sdk import conf
-
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
     from airflow.sdk.bases.operatorlink import BaseOperatorLink as Link
@@ -40,6 +38,8 @@ class WindowLink(Link):
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """Return the link; empty: the task has no window."""
+        from airflow_kafka_offsets.airflow_versions import conf
+
         window_ids = getattr(operator, "kafka_window_ids", ())
         found = page_of(window_ids, ti_key.dag_id, ti_key.run_id, ti_key.task_id, ti_key.map_index)
         return in_airflow(found, conf.get("api", "base_url", fallback="")) if found else ""

@@ -69,12 +69,12 @@ class TaskMetrics:
         self, name: str, lane: Lane, tags: Mapping[str, str], send: Callable[[Any, str, dict[str, str]], None]
     ) -> None:
         with _harmless():
-            from airflow.sdk.observability import stats
+            from airflow_kafka_offsets.airflow_versions import Stats
 
             whose = {"group": self.group, "dag_id": self.claim.dag_id, "task_id": self.claim.task_id}
-            send(stats, name, {**whose, "lane": lane.value, **tags})
+            send(Stats, name, {**whose, "lane": lane.value, **tags})
             if _drops_tags():
-                send(stats, name_with_group(name, self.group), {})
+                send(Stats, name_with_group(name, self.group), {})
 
 
 @contextmanager
@@ -88,10 +88,11 @@ def _harmless() -> Iterator[None]:
 @cache
 def _drops_tags() -> bool:
     """Whether metrics go to plain StatsD, which has no tags, and Airflow sends the long names there, too."""
-    from airflow.sdk.configuration import conf
+    from airflow_kafka_offsets.airflow_versions import conf
 
-    def is_on(option: str) -> bool:
-        return bool(conf.getboolean("metrics", option, fallback=False))
+    def is_on(option: str, *, if_unknown: bool = False) -> bool:
+        return bool(conf.getboolean("metrics", option, fallback=if_unknown))
 
     is_plain = is_on("statsd_on") and not is_on("statsd_datadog_enabled") and not is_on("statsd_influxdb_enabled")
-    return is_plain and is_on("legacy_names_on")
+    # Airflow 3.1 has no such option, and sends only the long names.
+    return is_plain and is_on("legacy_names_on", if_unknown=True)

@@ -88,7 +88,7 @@ def plan(
         AirflowSkipException: to skip; also when a backfill's interval has no window, or the run replays another group.
         WindowBusyError: to fail.
     """
-    from airflow.sdk.exceptions import AirflowSkipException
+    from airflow_kafka_offsets.airflow_versions import AirflowSkipException
 
     request = _request(operator.group, context, service, claim, new)
     if isinstance(request, TimeSpan) and request.is_interval and names_replay(given_params(context)):
@@ -112,7 +112,7 @@ def plan(
 
 def _request(group: KafkaGroup, context: Context, service: WindowService, claim: Claim, new: int) -> Request | None:
     """Return what a run asks for; None: only what it had, whatever its conf means to today's DAG."""
-    from airflow.sdk.exceptions import AirflowSkipException
+    from airflow_kafka_offsets.airflow_versions import AirflowSkipException
 
     try:
         request = request_of(context, group, new)
@@ -162,7 +162,7 @@ def named_window(window: Any) -> tuple[str, str | None]:
 
 
 def _unless_busy(operator: Planner, claim: Claim, ask: Callable[[], _T]) -> _T:
-    from airflow.sdk.exceptions import AirflowSkipException
+    from airflow_kafka_offsets.airflow_versions import AirflowSkipException
 
     try:
         return ask()

@@ -123,7 +123,7 @@ def upgrade_ledger(url: str, *, beside_others: bool = False) -> tuple[str | None
 
 def ledger_url(conn_id: str | None = None) -> str:
     """Return SQLAlchemy's URL of the ledger, which may hold a password."""
-    from airflow.sdk.configuration import conf
+    from airflow_kafka_offsets.airflow_versions import conf
 
     chosen = conn_id or conf.get(SECTION, "ledger_conn_id", fallback=None)
     if not chosen:

@@ -100,7 +100,7 @@ def mask_secrets(config: Mapping[str, Any]) -> None:
 
 def mask(secret: str | None) -> None:
     """Let Airflow's log mask a secret."""
-    from airflow.sdk.log import mask_secret
+    from airflow_kafka_offsets.airflow_versions import mask_secret
 
     if secret:
         mask_secret(secret)
@@ -108,8 +108,7 @@ def mask(secret: str | None) -> None:
 
 def without_secrets(text: str | None) -> str | None:
     """Return a text as Airflow's log would show it."""
-    # Airflow's deprecation warning names this module; there is no other.
-    from airflow.sdk._shared.secrets_masker import redact
+    from airflow_kafka_offsets.airflow_versions import redact
 
     return None if text is None else str(redact(text))
 
@@ -143,7 +142,8 @@ def find_connection(conn_id: str, kind: str) -> Connection:
         NotYetError: there is no connection of this name, or a secrets backend did not answer: Airflow reports both the same way.
     """
     from airflow.sdk import BaseHook
-    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    from airflow_kafka_offsets.airflow_versions import AirflowNotFoundException
 
     try:
         return BaseHook.get_connection(conn_id)

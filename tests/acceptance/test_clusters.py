@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_kafka_offsets.airflow_versions import NO_TASK_STATE
 from airflow_kafka_offsets.core.window import State
 from tests.acceptance.conftest import Lab
 from tests.lab.processes import wait_until
 from tests.lab.spark_standalone import SparkStandalone
+from tests.versions import KEEPS_TASK_STATE
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +30,8 @@ def said(lab: Lab, dag_id: str) -> str:
     return "".join(path.read_text() for path in lab.airflow.home.glob(f"logs/dag_id={dag_id}/*/task_id=load/*.log"))
 
 
-def test_the_retry_reconnects_to_the_driver_that_airflow_noted_and_a_stopped_worker_leaves_it(
-    lab: Lab, cluster: SparkStandalone
-) -> None:
+def reconnects(lab: Lab, cluster: SparkStandalone) -> None:
+    """Check that the retry reconnects to the driver that Airflow noted, and that a stopped worker leaves it."""
     dag = "on_cluster"
     before = set(cluster.drivers())
     lab.topic(dag)
@@ -63,6 +64,48 @@ def test_the_retry_reconnects_to_the_driver_that_airflow_noted_and_a_stopped_wor
     (row,) = lab.windows(dag)
     assert row.held.window.state is State.COMMITTED
     assert ran(lab, dag) == [row.held.window.id]
+
+
+def starts_again(lab: Lab, cluster: SparkStandalone) -> None:
+    """Check that the retry stops the driver of the try before it and starts another, also after its worker was asked to stop."""
+    dag = "on_cluster"
+    before = set(cluster.drivers())
+    lab.topic(dag)
+    run = lab.api.trigger(dag)
+
+    def drivers() -> dict[str, str]:
+        return {name: state for name, state in cluster.drivers().items() if name not in before}
+
+    with lab.hold(dag) as hold:
+        hold.wait()
+        wait_until(lambda: "Polling driver" in said(lab, dag), timeout=120, what="the driver is watched", interval=1)
+        assert f"{NO_TASK_STATE}: a retry stops the driver" in said(lab, dag)
+        task = lab.airflow.task_process(dag, run, "load")
+        assert task is not None
+        task.kill()
+        wait_until(lambda: len(drivers()) == 2, timeout=240, what="the retry launches another", interval=0.5)
+        first, second = drivers()
+        assert drivers()[first] == "KILLED"
+        wait_until(lambda: cluster.alive() == [second], timeout=120, what="the other one is at work", interval=0.5)
+        worker = lab.airflow.worker_process(dag, run, "load")
+        assert worker is not None
+        worker.terminate()
+        wait_until(lambda: len(drivers()) == 3, timeout=300, what="the retry launches a third one", interval=0.5)
+        assert drivers()[second] == "KILLED"
+    lab.api.wait_for_run(dag, run, "success", timeout=240)
+    (row,) = lab.windows(dag)
+    assert row.held.window.state is State.COMMITTED
+    assert ran(lab, dag) == [row.held.window.id]
+
+
+RETRY = reconnects if KEEPS_TASK_STATE else starts_again
+"""What a retry does, by the version of Airflow."""
+
+
+def test_the_retry_reconnects_to_the_driver_that_airflow_noted_and_a_stopped_worker_leaves_it(
+    lab: Lab, cluster: SparkStandalone
+) -> None:
+    RETRY(lab, cluster)
 
 
 def test_a_clear_while_it_runs_stops_the_driver_first_and_a_mark_stops_it_for_good(

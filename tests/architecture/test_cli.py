@@ -29,6 +29,7 @@ HELP = {
 # The use cases and the choice of adapters are light; of the adapters themselves only the ledger's is there.
 STATUS = {
     *HELP,
+    "airflow_versions",
     "adapters",
     "adapters.ledger.*",
     "documents",

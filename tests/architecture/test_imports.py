@@ -85,22 +85,23 @@ def is_standard(name: str) -> bool:
 
 # What each folder may import of ours, besides itself: never a floor above it.
 LAYERS: dict[str, set[str]] = {
+    "airflow_versions": set(),
     "spark": set(),
     "core": {"spark"},
     "documents": {"core"},
     "ports": {"core"},
     "service": {"core", "ports"},
     "adapters": {"core", "ports"},
-    "wiring": {"spark", "core", "ports", "service", "adapters"},
+    "wiring": {"airflow_versions", "spark", "core", "ports", "service", "adapters"},
     "triggers": {"core", "ports", "service", "wiring"},
-    "launch": {"spark", "core", "ports", "wiring"},
-    "task": {"spark", "core", "ports", "service", "wiring", "triggers", "launch"},
-    "operators": {"spark", "core", "ports", "service", "wiring", "launch", "task"},
-    "sensors": {"core", "ports", "service", "wiring", "triggers"},
+    "launch": {"airflow_versions", "spark", "core", "ports", "wiring"},
+    "task": {"airflow_versions", "spark", "core", "ports", "service", "wiring", "triggers", "launch"},
+    "operators": {"airflow_versions", "spark", "core", "ports", "service", "wiring", "launch", "task"},
+    "sensors": {"airflow_versions", "core", "ports", "service", "wiring", "triggers"},
     "decorators": {"launch", "operators"},
     "params": {"core"},
-    "cli": {"spark", "core", "documents", "ports", "service", "wiring", "launch", "task"},
-    "page": {"core", "documents", "ports", "service", "wiring"},
+    "cli": {"airflow_versions", "spark", "core", "documents", "ports", "service", "wiring", "launch", "task"},
+    "page": {"airflow_versions", "core", "documents", "ports", "service", "wiring"},
     "get_provider_info": set(),
 }
 

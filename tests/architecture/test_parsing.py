@@ -12,6 +12,7 @@ import pytest
 
 import airflow_kafka_offsets
 from tests.bench.parsing import FILES
+from tests.versions import needs_light_providers
 
 PACKAGE = "airflow_kafka_offsets"
 
@@ -35,6 +36,7 @@ GROUP = {
 OPERATOR = {*GROUP, "core.launch.start_choice", "task.assets", "task.definition", "task.lineage", "task.links"}
 SUBMIT = {
     *OPERATOR,
+    "airflow_versions",
     "core.launch.spark_conf",
     "launch.twins",
     "operators.spark_submit",
@@ -96,6 +98,7 @@ def test_every_public_name_is_parsed() -> None:
     assert {*airflow_kafka_offsets.__all__, "@task.kafka_spark"} == set(FILES)
 
 
+@needs_light_providers
 @pytest.mark.parametrize("name", FILES)
 def test_a_parse_imports_only_what_the_list_allows(name: str, imports: dict[str, dict[str, str]]) -> None:
     listed = {f"{PACKAGE}.{module}" for module in ALLOWED[name]}

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = sorted(path for folder in ("bench", "lab", "release") for path in (ROOT / "tests" / folder).glob("[!_]*.py"))
+PROGRAMS = sorted(
+    path for folder in ("bench", "bounds", "lab", "release") for path in (ROOT / "tests" / folder).glob("[!_]*.py")
+)
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: f"{path.parent.name}.{path.stem}")

@@ -17,6 +17,7 @@ from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.group import KafkaGroup
 from tests.cli.conftest import Lake, run_program
 from tests.lab.topics import create_topic, produce
+from tests.versions import HAS_COMMANDS_OF_PROVIDERS
 
 if TYPE_CHECKING:
     from tests.lab.kafka import KafkaBroker
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 CANARY = "hunter2-canary"
 pytestmark = pytest.mark.airflow
 Program = Callable[..., subprocess.CompletedProcess[str]]
+
+AIRFLOWS = ("airflow", "kafka-offsets") if HAS_COMMANDS_OF_PROVIDERS else ("kafka-offsets",)
+"""What runs the commands of Airflow, from the version on that has them."""
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +82,7 @@ def test_status_through_airflow(home: Path, kafka: KafkaBroker, topic: str, tmp_
         added = run("airflow", "connections", "add", name, "--conn-json", json.dumps(connection))
         assert added.returncode == 0, added.stderr
 
-    through_airflow = run("airflow", "kafka-offsets", "status", "--ledger", "my_ledger", "-o", "json")
+    through_airflow = run(*AIRFLOWS, "status", "--ledger", "my_ledger", "-o", "json")
     assert through_airflow.returncode == 0, through_airflow.stderr
     [found] = json.loads(through_airflow.stdout)["groups"]
     assert (found["group"], found["lag"]) == ("lake.orders", 5)
@@ -88,7 +92,7 @@ def test_status_through_airflow(home: Path, kafka: KafkaBroker, topic: str, tmp_
     assert timeless(json.loads(ours.stdout)) == timeless(json.loads(through_airflow.stdout))
 
     # The exit code comes through, and so does the sentence.
-    refused = run("airflow", "kafka-offsets", "plan", "no one", "--ledger", "my_ledger")
+    refused = run(*AIRFLOWS, "plan", "no one", "--ledger", "my_ledger")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "The ledger has no group no one; it has lake.orders" in refused.stderr
     missing = run("kafka-offsets", "plan", "no one", "--ledger", "no_such_connection")
@@ -101,12 +105,18 @@ def test_status_through_airflow(home: Path, kafka: KafkaBroker, topic: str, tmp_
     assert CANARY not in through_airflow.stdout + through_airflow.stderr + ours.stdout + ours.stderr
 
 
+def test_airflow_has_the_commands_or_says_which_it_has(home: Path) -> None:
+    asked = airflow(home)("airflow", "kafka-offsets", "--help")
+    assert (asked.returncode == 0) == HAS_COMMANDS_OF_PROVIDERS
+    assert HAS_COMMANDS_OF_PROVIDERS or "invalid choice: 'kafka-offsets'" in asked.stderr
+
+
 def test_the_default_ledger_is_in_airflow_home(home: Path) -> None:
     run = airflow(home)
     nothing = run("kafka-offsets", "status")
     assert nothing.returncode == 3
     assert f"There is no ledger in sqlite:///{home}/kafka_offsets.db yet" in nothing.stderr
-    made = run("airflow", "kafka-offsets", "db", "upgrade")
+    made = run(*AIRFLOWS, "db", "upgrade")
     assert made.returncode == 0, made.stderr
     assert "none (no tables) before" in made.stdout
     assert (home / "kafka_offsets.db").exists()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from airflow_kafka_offsets import __version__
 from airflow_kafka_offsets.cli.parser import make_parser
-from tests.cli.conftest import Cli, in_a_process
+from tests.cli.conftest import Cli, run_program
 
 
 @pytest.mark.parametrize(
@@ -59,16 +60,16 @@ def test_a_command_is_needed(cli: Cli) -> None:
 
 
 def completions(line: str, tmp_path: Path) -> set[str]:
-    """Return what the tab key offers behind a line, as a shell asks for it."""
-    found = tmp_path / "completions"
+    """Return what the tab key offers behind a line, as a shell asks for it: it reads what the program writes to its file 8."""
+    found, program = tmp_path / "completions", Path(sys.executable).parent / "kafka-offsets"
     shell = {
         "_ARGCOMPLETE": "1",
-        "_ARGCOMPLETE_STDOUT_FILENAME": str(found),
         "_ARGCOMPLETE_IFS": "\n",
         "COMP_LINE": line,
         "COMP_POINT": str(len(line)),
     }
-    assert in_a_process(environment=shell).code == 0
+    command = ["sh", "-c", 'exec "$0" 8>"$1" 9>/dev/null', str(program), str(found)]
+    assert run_program(command, shell).returncode == 0
     return {word.strip() for word in found.read_text().splitlines()}
 
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.airflow_versions import AirflowNotFoundException
 from airflow_kafka_offsets.cli import airflow_runs, main
 from airflow_kafka_offsets.cli.arguments import COMMANDS, Argument, Command
 from airflow_kafka_offsets.cli.exit_codes import ExitCode

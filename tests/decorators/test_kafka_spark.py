@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, task
-from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, PlanBacklogOperator
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.launch.injection import call, hide_injected
+from tests.versions import stored
 
 ORDERS = KafkaGroup("lake.orders", topics=["orders"])
 
 
 def serialized(dag: DAG) -> dict[str, Any]:
-    tasks = DagSerialization.to_dict(dag)["dag"]["tasks"]
+    tasks = stored(dag)["dag"]["tasks"]
     return {t["__var"]["task_id"]: t["__var"] for t in tasks}
 
 

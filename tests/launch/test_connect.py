@@ -16,7 +16,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, NoEvidenceError
+from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, JobUnseenError, NoEvidenceError
 from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.window import Claim, Outcome, State
 from airflow_kafka_offsets.launch import connect
@@ -140,7 +140,7 @@ class Store(dict[str, Any]):
 
 
 def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
-    spark_connect: SparkConnect, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    spark_connect: SparkConnect, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(connect, "PATIENCE", 2.5 * connect.SILENCE)  # time for two silences, which there are not
     url = session_url(spark_connect.url, attempt(1))
@@ -158,9 +158,25 @@ def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
         client.kill()
         store = Store()
         for _ in range(2):
-            with pytest.raises(JobAliveError, match="still runs operation"):
+            with pytest.raises(JobAliveError, match=r"still runs operation .*the next try checks again"):
                 connect.end_sessions(spark_connect.url, [attempt(1)], store)
-        spark_connect.kill()
+        # Where Airflow keeps nothing for the next try, this try is the last one that sees the operation.
+        with monkeypatch.context() as patch:
+            patch.setattr(connect, "_noted", lambda *_: store["connect_operations:1"])
+            patch.setattr(connect, "PATIENCE", 5)
+            with pytest.raises(
+                JobUnseenError, match=r"still runs operation .*there is no other try.*then clear the task"
+            ):
+                connect.end_sessions(spark_connect.url, [attempt(1)], None)
+            assert "the next try starts a second one beside it" in caplog.text
+
+            def noted_by_one_that_then_loses_the_server(*_: Any) -> Any:
+                spark_connect.kill()
+                return store["connect_operations:1"]
+
+            patch.setattr(connect, "_noted", noted_by_one_that_then_loses_the_server)
+            with pytest.raises(JobUnseenError, match=r"did not say whether operation .*there is no other try"):
+                connect.end_sessions(spark_connect.url, [attempt(1)], None)
         spark_connect.start()
         monkeypatch.setattr(connect, "PATIENCE", 100)  # a server that has just started is slow to answer
         connect.end_sessions(spark_connect.url, [attempt(1)], store)

@@ -12,11 +12,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.adapters.machine import archives
 from airflow_kafka_offsets.adapters.machine.programs import spark_at
+from airflow_kafka_offsets.airflow_versions import AirflowTaskTimeout
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.launch.start import QUICK_SPAN
 from airflow_kafka_offsets.core.window import State

@@ -14,7 +14,6 @@ from zipfile import ZipFile
 import pytest
 from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_kafka_offsets import (
     CommitWindowOperator,
@@ -26,6 +25,7 @@ from airflow_kafka_offsets import (
     wiring,
 )
 from airflow_kafka_offsets.adapters.machine import spark_home
+from airflow_kafka_offsets.airflow_versions import AirflowFailException
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError
 from airflow_kafka_offsets.launch import standalone
 from airflow_kafka_offsets.task import ending

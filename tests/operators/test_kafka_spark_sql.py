@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSqlOperator
+from airflow_kafka_offsets.airflow_versions import AirflowFailException
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.launch.statements import check_statements, split
 from tests.lab.registry import Registry

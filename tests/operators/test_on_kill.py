@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubmitOperator
+from airflow_kafka_offsets.airflow_versions import AirflowTaskTimeout
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.launch.jobs import Job, JobName, JobState
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.launch.submit_hook import SubmitHook
 from airflow_kafka_offsets.wiring import runs
 from tests.launch.test_job_files import window_of
+from tests.versions import needs_task_state
 
 
 class Hook(SubmitHook):
@@ -52,7 +53,7 @@ def operator_with(hook: Hook | None) -> KafkaSparkSubmitOperator:
 @pytest.mark.parametrize(
     ("deploy_mode", "state", "kills"),
     [
-        ("cluster", "running", 0),  # only the worker dies: the retry reconnects
+        pytest.param("cluster", "running", 0, marks=needs_task_state),  # only the worker dies: the retry reconnects
         ("cluster", "failed", 1),
         ("cluster", "success", 1),
         ("cluster", "restarting", 1),

@@ -6,8 +6,8 @@ import json
 import sys
 
 import pytest
-from airflow.sdk.log import redact
 
+from airflow_kafka_offsets.airflow_versions import redact
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.store_address import parse_store_address

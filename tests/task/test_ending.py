@@ -13,15 +13,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryPolicy, RetryRule
-from airflow.sdk.exceptions import (
-    AirflowFailException,
-    AirflowSensorTimeout,
-    AirflowSkipException,
-    AirflowTaskTerminated,
-    AirflowTaskTimeout,
-)
-from airflow.sdk.log import mask_secret
 
 from airflow_kafka_offsets import (
     CommitWindowOperator,
@@ -30,8 +21,18 @@ from airflow_kafka_offsets import (
     PlanWindowOperator,
     wiring,
 )
+from airflow_kafka_offsets.airflow_versions import (
+    NO_TASK_STATE,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    AirflowTaskTerminated,
+    AirflowTaskTimeout,
+    mask_secret,
+)
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
+    JobUnseenError,
     KafkaAnswerError,
     KafkaOffsetsError,
     KafkaRefusedError,
@@ -61,6 +62,7 @@ from tests.lab.memory import IN_MEMORY
 from tests.operators.logs import as_logged
 from tests.service.world import World
 from tests.stores.memory import MemoryStore
+from tests.versions import needs_retry_policies, needs_task_state
 
 LOAD = claim("run")
 FIRST, SECOND, LAST = (Try(number, 2, 2, NOON) for number in (1, 2, 3))
@@ -83,7 +85,7 @@ def task(
     run: Callable[[Planned], Report],
     this_try: Try = FIRST,
     stop: Stop | None = None,
-    policy: RetryPolicy | None = None,
+    policy: Any = None,
 ) -> None:
     """Let a try of the task plan and work."""
     stop = stop or Stop()
@@ -135,6 +137,7 @@ def test_a_quiet_run_folds_nothing(world: World, caplog: pytest.LogCaptureFixtur
         (FIRST, AirflowSensorTimeout("no"), "next: no retry is left."),
         (FIRST, AirflowTaskTerminated("no"), "next: no retry is left."),
         (FIRST, BadInputError("no"), "next: no retry is left."),
+        (FIRST, JobUnseenError("no"), "next: no retry is left."),
     ],
 )
 def test_a_failure_says_what_is_open_and_what_comes_next(
@@ -338,7 +341,10 @@ def test_why_the_ledger_does_not_say_is_told(
     assert says in logged(caplog)[-1]
 
 
+@needs_retry_policies
 def test_a_retry_that_a_policy_may_refuse_is_not_promised(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
+
     policy = ExceptionRetryPolicy(rules=[RetryRule(RuntimeError, RetryAction.FAIL)])
     with pytest.raises(RuntimeError):
         task(world, fail, policy=policy)
@@ -348,13 +354,16 @@ def test_a_retry_that_a_policy_may_refuse_is_not_promised(world: World, caplog: 
 @pytest.mark.parametrize(
     ("options", "store", "says"),
     [
-        (
+        pytest.param(
             {"yarn_track_via_rm_api": True},
             object(),
             "it continues with the driver if that is still there; if not, the job runs",
+            marks=needs_task_state,
         ),
         ({"yarn_track_via_rm_api": True}, None, "try 2 of this task: the job runs again"),  # Airflow notes no driver
         ({"durable": False}, object(), "try 2 of this task: the job runs again"),
+        ({"durable": False}, None, "try 2 of this task: the job runs again"),
+        ({"deploy_mode": "client"}, None, "try 2 of this task: the job runs again"),
     ],
 )
 def test_where_a_retry_can_reconnect_to_the_driver_it_is_not_told_to_run_the_job_again(
@@ -379,9 +388,12 @@ def test_where_a_retry_can_reconnect_to_the_driver_it_is_not_told_to_run_the_job
     ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="load", map_index=-1, try_number=1, max_tries=1)
     run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
     context: Any = {"ti": ti, "task": operator, "dag_run": run, "params": {}, "task_state_store": store}
+    caplog.set_level("INFO")
     with pytest.raises(RuntimeError):
         operator.execute(context)
     assert says in logged(caplog)[-1]
+    told = f"{NO_TASK_STATE}: a retry stops the driver of the try before it, and starts another"
+    assert (told in logged(caplog)) == (store is None and "deploy_mode" not in options)
 
 
 def test_a_retry_that_takes_an_earlier_success_says_so(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from airflow.sdk.observability import stats
-from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 
+from airflow_kafka_offsets.airflow_versions import Stats
 from airflow_kafka_offsets.core import metrics as names
 from airflow_kafka_offsets.core.plan.ownership import How
 from airflow_kafka_offsets.core.plan.request import Windows
@@ -34,6 +35,23 @@ PREFIX = "airflow.kafka_offsets."
 Listen = Callable[..., StatsdServer]
 
 
+def read_settings_again() -> None:
+    """Let Airflow's client of this process be made again, by the settings of now."""
+    metrics._drops_tags.cache_clear()
+    if not hasattr(Stats, "initialize"):  # Airflow 3.1 chooses the kind of client once, when this class is made
+        kind: Any = type(Stats)
+        del kind.factory
+        Stats.instance = None
+        kind.__init__(Stats)
+        return
+    from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
+
+    if "export_legacy_names" in signature(Stats.initialize).parameters:
+        Stats.initialize(factory=get_stats_factory(), export_legacy_names=True)
+    else:  # Airflow 3.2
+        Stats.initialize(factory=get_stats_factory(Stats))  # type: ignore[call-arg]
+
+
 @pytest.fixture
 def listen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listen]:
     """Let this process send its metrics to a StatsD; the arguments are options of Airflow's section `metrics`."""
@@ -43,13 +61,12 @@ def listen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listen]:
             given = {"statsd_on": "True", "statsd_host": LOOPBACK, "statsd_port": str(server.port), **options}
             for name, value in given.items():
                 monkeypatch.setenv(f"AIRFLOW__METRICS__{name.upper()}", value)
-            stats.initialize(factory=get_stats_factory(), export_legacy_names=True)
-            metrics._drops_tags.cache_clear()
+            read_settings_again()
             return server
 
         yield listening
-    stats.initialize(factory=lambda: get_stats_factory()(), export_legacy_names=True)
-    metrics._drops_tags.cache_clear()
+    monkeypatch.undo()
+    read_settings_again()
 
 
 @pytest.fixture
@@ -65,7 +82,7 @@ def world() -> Iterator[World]:
 
 def received(server: StatsdServer) -> list[Sample]:
     """Return all that was sent until now: what is sent after it has come, so has the rest."""
-    stats.incr(END)
+    Stats.incr(END)
     wait_until(lambda: server.samples(f"airflow.{END}"), timeout=20, what="the last packet comes")
     return server.samples(PREFIX)
 
@@ -153,7 +170,7 @@ def test_metrics_that_can_not_be_sent_change_nothing(
     def broken(*_: Any, **__: Any) -> None:
         raise ValueError("no such server")
 
-    monkeypatch.setattr(stats, "incr", broken)
+    monkeypatch.setattr(Stats, "incr", broken, raising=False)
     new = claim("new")
     work(world, world.ask(new), new)
     assert "A metric could not be sent" in caplog.text
@@ -170,5 +187,5 @@ def test_a_statsd_that_is_away_changes_nothing(world: World, listen: Listen, cap
 
 def test_every_name_is_one_that_airflow_takes() -> None:
     for name in (*names.COUNTERS, *names.TIMERS):
-        assert stats.normalize_name_for_stats(name) == name
+        assert re.fullmatch(r"[a-zA-Z0-9_.-]+", name)
         assert names.name_with_group(name, "lake.orders") == f"{name}.lake__orders"

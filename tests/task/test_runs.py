@@ -10,7 +10,6 @@ from typing import Any
 import pendulum
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_kafka_offsets import (
     KafkaSparkSubmitOperator,
@@ -21,8 +20,10 @@ from airflow_kafka_offsets import (
     wiring,
 )
 from airflow_kafka_offsets.adapters.kafka.log import epoch_milliseconds
+from airflow_kafka_offsets.airflow_versions import AirflowFailException, AirflowSkipException
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
+    JobUnseenError,
     KafkaRefusedError,
     KafkaUnavailableError,
     LedgerSchemaError,
@@ -181,7 +182,13 @@ class Task:
 
 
 @pytest.mark.parametrize(
-    "wrong", [BadInputError("a typo"), UnknownGroupError("no such group"), UnknownWindowError("no such window")]
+    "wrong",
+    [
+        BadInputError("a typo"),
+        UnknownGroupError("no such group"),
+        UnknownWindowError("no such window"),
+        JobUnseenError("another try would not see it"),
+    ],
 )
 def test_bad_input_is_not_tried_again(wrong: Exception) -> None:
     with pytest.raises(AirflowFailException, match=str(wrong)) as raised:

@@ -11,8 +11,9 @@ from unittest.mock import Mock
 
 import pytest
 from airflow.sdk import Asset, AssetAlias
-from airflow.sdk.exceptions import AirflowTaskTimeout
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
+from airflow_kafka_offsets.airflow_versions import AirflowTaskTimeout
 from airflow_kafka_offsets.core.conditions import WindowFree, condition_from_json
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, WindowBusyError
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -213,7 +214,8 @@ def test_a_result_is_the_window_or_all_of_them(world: World) -> None:
 def test_outlets_say_which_windows_were_committed_and_empty_ones_make_no_event(world: World) -> None:
     lake, alias = Asset("lake"), AssetAlias("alias")
     results = work(world, lambda p: Report(p.window.span), ask(world))
-    events = {lake: SimpleNamespace(extra={"mine": 1}), alias: SimpleNamespace(extra={})}
+    events = OutletEventAccessors()
+    events[lake].extra["mine"] = 1
     context: Any = {"outlet_events": events}
     operator: Any = SimpleNamespace(outlets=[lake, alias])
     emit_events(operator, context, results, emit_empty=False)

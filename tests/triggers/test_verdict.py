@@ -6,10 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import TaskDeferred
 from airflow.triggers.base import BaseEventTrigger
 
 from airflow_kafka_offsets import KafkaVerdictSensor, KafkaVerdictTrigger
+from airflow_kafka_offsets.airflow_versions import TaskDeferred
 from airflow_kafka_offsets.core.conditions import VerdictIn, condition_from_json, condition_to_json
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaRefusedError, KafkaUnavailableError
 from airflow_kafka_offsets.core.lag.words import GroupVerdict

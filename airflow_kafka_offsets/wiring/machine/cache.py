@@ -22,7 +22,7 @@ def cache_folder() -> Path:
     Raises:
         BadInputError: the path is relative, or the folder can't be made.
     """
-    from airflow.sdk.configuration import conf
+    from airflow_kafka_offsets.airflow_versions import conf
 
     folder = chosen_folder(conf.get(SECTION, OPTION, fallback=None))
     try:

@@ -46,7 +46,7 @@ def chosen_archive(of_operator: StartArchive | None) -> StartArchive:
     """
     if of_operator is not None:
         return of_operator
-    from airflow.sdk.configuration import conf
+    from airflow_kafka_offsets.airflow_versions import conf
 
     said = conf.get(SECTION, OPTION, fallback=None) or "use"
     where = f"[{SECTION}] {OPTION} in Airflow's configuration"
@@ -173,9 +173,8 @@ def make_archive_after(environment: Mapping[str, str], program: str | None) -> N
 
     It is not made during the job: the driver may need the memory of a second JVM.
     """
-    from airflow.sdk.exceptions import AirflowTaskTimeout
-
     from airflow_kafka_offsets.adapters.machine import archives
+    from airflow_kafka_offsets.airflow_versions import AirflowTaskTimeout
 
     try:
         spark = _spark(environment, program)

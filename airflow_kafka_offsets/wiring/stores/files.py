@@ -106,10 +106,8 @@ def name_nodes(connection: Connection) -> list[str]:
 
 def hdfs_login(connection: Connection) -> HdfsLogin:
     """Return the login from a connection, as WebHDFSHook reads it. Unlike there, certificates are checked by default."""
-    from airflow.sdk.configuration import conf
-    from airflow.sdk.log import mask_secret
-
     from airflow_kafka_offsets.adapters.stores.hdfs import HdfsLogin
+    from airflow_kafka_offsets.airflow_versions import conf, mask_secret
 
     extra = connection.extra_dejson
     headers, cookies = extra.get("headers") or {}, extra.get("cookies") or {}

@@ -9,7 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task
+from airflow.sdk import DAG, Asset, task
+from airflow.timetables.interval import CronDataIntervalTimetable
 
 from airflow_kafka_offsets import KafkaGroup
 from tests.acceptance.matrix import DAY, TOPIC, Cell, cells, stop_commit_half_way

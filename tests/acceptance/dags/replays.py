@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from airflow.providers.standard.operators.python import PythonOperator
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, task, task_group
+from airflow.sdk import DAG, Asset, task, task_group
+from airflow.timetables.interval import CronDataIntervalTimetable
 
 from airflow_kafka_offsets import (
     CommitWindowOperator,
