@@ -35,6 +35,7 @@ from airflow_kafka_offsets.core.lag.risk import told as told_of_risk
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
+from airflow_kafka_offsets.core.plan.matching import as_planned, topics_with
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, How, Owner, Position
 from airflow_kafka_offsets.core.plan.planning import (
     FUTURE,
@@ -66,6 +67,7 @@ from airflow_kafka_offsets.service.memory import Memory, NotKnownError
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.replay import Allocation, ReplayPlanner
 from airflow_kafka_offsets.service.reset import committed_windows, snapshot_of_all, work_out
+from airflow_kafka_offsets.service.topics import as_last_planned, topics_now, with_left
 
 logger = logging.getLogger(__name__)
 
@@ -138,8 +140,11 @@ class _Asking:
     this_try: Try
     at_most: int | None = None
 
+    def as_last_planned(self, ledger: Ledger, state: GroupState) -> _Asking:
+        return replace(self, group=as_last_planned(ledger, self.group, state.version))
+
     def check_replays(self, state: GroupState, held_windows: Sequence[Held]) -> None:
-        ownership.check_replays(self.group.name, self.group.topics, state, self.claim, held_windows)
+        ownership.check_replays(self.group.name, self.group.reads, state, self.claim, held_windows)
 
 
 class WindowService:
@@ -255,6 +260,7 @@ class WindowService:
     def _plan(self, memory: Memory, asking: _Asking, request: Request | None) -> list[Planned]:
         state = self._settled(asking.group.name, asking.claim)
         memory.position = state.position
+        asking = asking.as_last_planned(self._ledger, state)
         try:
             return self._plan_on(asking, request, state)
         except LogError:
@@ -299,7 +305,7 @@ class WindowService:
         holders = {held.holder for held in state.open}
         over = {holder for holder in holders if holder == asking.claim or asking.is_over(holder)}
         choice = ownership.choose(state, over, at_most=request.at_most, max_open=group.max_open_windows)
-        ownership.check_adopts(group.name, group.topics, choice.adopt)
+        ownership.check_adopts(group.name, group.reads, choice.adopt)
         plans = self._plans_behind(group, state, request, choice)
         # While windows are open, their commits may move the store at this very moment.
         if plans and not state.open:
@@ -345,7 +351,7 @@ class WindowService:
         if busy := next((held for held in foreign if held.holder in working), None):
             raise WindowBusyError(busy.window.id, busy.holder, is_rerun=busy.window.state is State.COMMITTED)
         if how is How.GIVEN:
-            ownership.check_given(asking.group.name, asking.group.topics, state, asking.claim, foreign)
+            ownership.check_given(asking.group.name, asking.group.reads, state, asking.claim, foreign)
         done = self._ledger.succeeded(asking.group.name, asking.claim, asking.this_try) if held_windows else {}
         # A window that is not run again may have expired.
         again = [held.window for held in held_windows if held.window.seq not in done]
@@ -357,7 +363,8 @@ class WindowService:
         take = ownership.to_hold(held_windows, asking.claim)
         added: Sequence[Held] = ()
         if drafts:
-            added = self._ledger.add_windows(asking.group, state.version, drafts, asking.claim, asking.now, take)
+            group = as_planned(asking.group, drafts)
+            added = self._ledger.add_windows(group, state.version, drafts, asking.claim, asking.now, take)
         elif held_windows:
             if take:
                 self._ledger.hold(take, asking.claim, asking.now)
@@ -391,7 +398,7 @@ class WindowService:
         assert registry is not None
         assert self._registry is not None, "whoever opened this service knew the group"
         filled = topics_of(window.ranges.without_empty())
-        names = schemas.wanted(registry, group.topics, filled)
+        names = schemas.wanted(registry, topics_with(group, window), filled)
         lacking = schemas.lacking(frozen, names)
         if not lacking:
             return window.schemas
@@ -431,6 +438,7 @@ class WindowService:
         if not held.window.state.owns:
             raise IllegalStepError(f"Window {window_id} was {held.window.state}, so it owns nothing now. Plan again")
         state = self._ledger.load(asking.group.name, asking.claim)
+        asking = asking.as_last_planned(self._ledger, state)
         [planned] = self._allocate(asking, state, Allocation([held]), how=How.GIVEN)
         return planned
 
@@ -550,7 +558,8 @@ class WindowService:
             LogError, KafkaAnswerError: as in `plan`.
         """
         until = request.until or self._clock()
-        snapshot = self._kafka.snapshot(group.topics, group.isolation_level)
+        topics = topics_now(self._kafka, group, position)
+        snapshot = self._kafka.snapshot(topics, group.isolation_level)
         ends = self._offsets_at(group, snapshot, request.ends_at)
         if position is None:
             first = self._first_offsets(group, snapshot)
@@ -560,7 +569,7 @@ class WindowService:
             doubtful = {tp: position.offsets[tp] for tp in suspects(position, snapshot)}
             recovered = self._look_again(doubtful, SECOND_LOOK_LEVEL)
             whole = plan_all(group, position, snapshot, until=until, recovered=recovered, ends=ends)
-            whole = self._checked(group, position, snapshot, whole)
+            whole = with_left(self._checked(group, position, snapshot, whole), group, position)
         if ends:
             beyond_now = self._offsets_at(group, snapshot, self._clock() + FUTURE)
             whole = with_held_back(whole, snapshot, ends, beyond_now)
@@ -806,7 +815,11 @@ class WindowService:
         check_no_open_window(group.name, state)
         check_reads(group, topics)
         target = self._written_target(group, state.position, to, to_window, topics)
-        moving = topics or group.topics if target is None else topics_of(target)
+        moving: Sequence[str] = topics
+        if target is not None:
+            moving = topics_of(target)
+        elif not topics:
+            moving = topics_now(self._kafka, group, state.position)
         snapshot = snapshot_of_all(self._kafka, group, moving)
         if target is None:
             target = self._looked_up_target(group, to, snapshot)
@@ -825,8 +838,9 @@ class WindowService:
                     f"Window {to_window} is a backfill window, and perhaps no live window starts where it does. "
                     f"Name the offsets: --to '{dump_offsets(window.ranges.starts)}'"
                 )
-            starts = window_starts(window, position, committed_windows(self._ledger, group.name), group.topics)
-            return {tp: start for tp, start in starts.items() if tp.topic in (topics or group.topics)}
+            starts = window_starts(window, position, committed_windows(self._ledger, group.name), group.reads)
+            moving = topics or group.reads
+            return {tp: start for tp, start in starts.items() if tp.topic in moving}
         if not to.lstrip().startswith("{"):
             return None
         target = load_offsets(to)
