@@ -300,7 +300,9 @@ def check_reads(group: KafkaGroup, topics: Iterable[str]) -> None:
     """
     reads = group.reads
     if others := sorted({topic for topic in topics if topic not in reads}):
-        raise BadInputError(f"Group {group.name} doesn't read {name_some(others, ', ')}; it reads {group.topics_in_words}")
+        raise BadInputError(
+            f"Group {group.name} doesn't read {name_some(others, ', ')}; it reads {group.topics_in_words}"
+        )
 
 
 def _set(group: KafkaGroup, name: str, value: object) -> None:

@@ -88,7 +88,11 @@ def _check_matches(group: KafkaGroup, known: Position, log: LogSnapshot) -> None
     reads = group.reads
     if any(topic in reads for topic in (*log.topic_ids, *known.topic_ids)):
         return
-    had = f" The group has read {name_some(sorted(known.topic_ids), ', ')}; all watermarks stay." if known.topic_ids else ""
+    had = (
+        f" The group has read {name_some(sorted(known.topic_ids), ', ')}; all watermarks stay."
+        if known.topic_ids
+        else ""
+    )
     raise MissingPartitionError(
         f"Kafka lists no topic whose whole name matches topics_pattern={group.topics_pattern!r}, so nothing is planned.{had} Correct "
         "the pattern, create such a topic, or grant this user the ACL Describe on the topics: without it, Kafka does not list them"
