@@ -62,6 +62,7 @@ def group_document(group: KafkaGroup, overview: Overview, lag: GroupLag | None) 
     return {
         "group": group.name,
         "topics": list(group.topics),
+        "topics_pattern": group.topics_pattern,
         "owner": state.owner,
         "kafka_conn_id": group.kafka_conn_id,
         "isolation_level": group.isolation_level.value,

@@ -41,6 +41,10 @@ class LogOffsets(Protocol):
         """Return ids and bounds of topics; one that does not exist is not in the answer."""
         ...
 
+    def topics(self) -> Collection[str]:
+        """Return the names of all topics that this user may describe, those of Kafka itself among them."""
+        ...
+
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
         """Return the ids of topics, without looking at their logs; one that does not exist is not in the answer."""
         ...

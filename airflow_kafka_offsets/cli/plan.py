@@ -19,6 +19,7 @@ from airflow_kafka_offsets.core.plan.request import REPLAY_KEYS, Replay, parse_r
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.documents import Document, range_document, ranges_document, window_document
 from airflow_kafka_offsets.ports import Ledger
+from airflow_kafka_offsets.service.topics import as_last_planned
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.wiring.absent import AbsentLedger
 
@@ -50,6 +51,7 @@ def _planned(args: Namespace, definition: Definition | None) -> Answer:
 
 def _next_window(args: Namespace, ledger: Ledger, group: KafkaGroup, definition: Definition | None) -> Answer:
     state = ledger.load(group.name)
+    group = as_last_planned(ledger, group, state.version)
     if definition:
         _check_owner(definition, state.owner)
     first = window_document(ledger.window(state.open[0].window.id)) if state.open else None

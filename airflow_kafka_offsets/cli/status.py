@@ -110,7 +110,9 @@ def _headroom(found: Document) -> str | None:
 
 
 def _one_text(group: Document) -> str:
-    lines = [f"group:          {group['group']}", f"topics:         {', '.join(group['topics'])}"]
+    lines = [f"group:          {group['group']}", f"topics:         {', '.join(group['topics']) or 'none yet'}"]
+    if group["topics_pattern"] is not None:
+        lines.append(f"that match:     {group['topics_pattern']}")
     lines.append(f"belongs to:     {group['owner'] or 'the first task that plans'}")
     if group["reason"]:
         lines.append(f"verdict:        {group['verdict'] or 'unknown'}: {group['reason']}")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import NoneType
@@ -28,11 +28,11 @@ from airflow_kafka_offsets.core.schemas import Registry, parse_registry
 from airflow_kafka_offsets.core.secrets import is_in_clear, options_in_clear
 from airflow_kafka_offsets.core.starting import Start, StartingOffsets, parse_starting_offsets
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
+from airflow_kafka_offsets.core.topics import Matched, Matching, check_pattern, checked_topics
 from airflow_kafka_offsets.spark.shared import FIXED_OPTIONS
 
-# The characters that a directory name, a Kafka group.id, a YARN tag and a topic all allow.
+# The characters that a directory name, a Kafka group.id and a YARN tag all allow.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 MAX_NAME = 200
 MAX_OPEN = 1000
 MAX_GRACE = timedelta(days=30)
@@ -93,7 +93,10 @@ class KafkaGroup:
 
     Args:
         name: the group's name in the ledger, and its ``group.id`` wherever offsets are published.
-        topics: the topics it reads, at least one.
+        topics: the topics it reads, at least one; or none, with a `topics_pattern`.
+        topics_pattern: instead of `topics`: a regular expression of Python. The group reads all topics whose whole names match it. Each
+            window is planned from the topics that are there at that moment. One that appears is read from its beginning offset. One that
+            was deleted stops the group with an error that names it.
         kafka_conn_id: Airflow connection of type ``kafka``.
         ledger_conn_id: Airflow connection to the ledger's PostgreSQL or MySQL; None: the one that the configuration names
             (``[kafka_offsets] ledger_conn_id``), or SQLite under AIRFLOW_HOME if it names none.
@@ -136,7 +139,8 @@ class KafkaGroup:
 
     name: str
     _: KW_ONLY
-    topics: Sequence[str]
+    topics: Sequence[str] = ()
+    topics_pattern: str | None = None
     kafka_conn_id: str = "kafka_default"
     ledger_conn_id: str | None = None
     starting_offsets: StartingOffsets = "earliest"
@@ -158,7 +162,8 @@ class KafkaGroup:
 
     def __post_init__(self) -> None:
         check_group_name(self.name)
-        _set(self, "topics", _checked_topics(self.topics))
+        check_pattern(self.topics_pattern)
+        _set(self, "topics", checked_topics(self.topics, self.topics_pattern))
         check_attributes(self, _KINDS)
         parse_starting_offsets(self.starting_offsets)
         for name, enum in _ENUMS.items():
@@ -176,6 +181,22 @@ class KafkaGroup:
     def start(self) -> Start:
         """`starting_offsets` in parsed form."""
         return parse_starting_offsets(self.starting_offsets)
+
+    @property
+    def reads(self) -> Container[str]:
+        """The topics that the group reads, to look whether one is among them. With a pattern, they need not exist."""
+        return frozenset(self.topics) if self.topics_pattern is None else Matching(self.topics_pattern)
+
+    @property
+    def topics_in_words(self) -> str:
+        """What the group reads, for a sentence."""
+        if self.topics_pattern is None:
+            return name_some(self.topics, ", ")
+        return f"the topics whose whole names match topics_pattern={self.topics_pattern!r}"
+
+    def having_matched(self, topics: Iterable[str]) -> KafkaGroup:
+        """Return a group that has a pattern as the ledger keeps it: with the topics that the pattern matched."""
+        return replace(self, topics=Matched(sorted(topics)))
 
     @property
     def schema_registry(self) -> Registry | None:
@@ -213,6 +234,8 @@ class KafkaGroup:
             KeyError, TypeError, ValueError: no version of this package stores such a document.
         """
         made: KafkaGroup = object.__new__(cls)
+        if "topics" not in document:  # only a DAG leaves them out
+            raise KeyError("topics")
         for f in fields(cls):
             if f.name in document:
                 value = _STORED[f.name](document[f.name])
@@ -223,6 +246,8 @@ class KafkaGroup:
             else:
                 raise KeyError(f.name)
             _set(made, f.name, value)
+        if made.topics_pattern is not None:
+            _set(made, "topics", Matched(made.topics))
         return made
 
 
@@ -273,21 +298,11 @@ def check_reads(group: KafkaGroup, topics: Iterable[str]) -> None:
     Raises:
         BadInputError: there are some.
     """
-    if others := sorted(set(topics) - set(group.topics)):
+    reads = group.reads
+    if others := sorted({topic for topic in topics if topic not in reads}):
         raise BadInputError(
-            f"Group {group.name} doesn't read {name_some(others, ', ')}; it reads {name_some(group.topics, ', ')}"
+            f"Group {group.name} doesn't read {name_some(others, ', ')}; it reads {group.topics_in_words}"
         )
-
-
-def _checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(topics, str) or not isinstance(topics, Sequence) or not topics:
-        raise BadInputError(f"topics must be a list of at least one topic name, got {short(topics)}")
-    for topic in topics:
-        if not isinstance(topic, str) or topic in (".", "..") or len(topic) > 249 or not _TOPIC.fullmatch(topic):
-            raise BadInputError(f"{short(topic)} in topics is not a Kafka topic name")
-    if len(set(topics)) < len(topics):
-        raise BadInputError(f"topics names a topic twice: {name_some(topics, ', ')}")
-    return tuple(topics)
 
 
 def _set(group: KafkaGroup, name: str, value: object) -> None:
@@ -324,6 +339,7 @@ _STORED: Mapping[str, Callable[[Any], Any]] = {
     **_ENUMS,
     "name": _of(str),
     "topics": _names,
+    "topics_pattern": _of(str, NoneType),
     "kafka_conn_id": _of(str),
     "ledger_conn_id": _of(str, NoneType),
     "starting_offsets": _start,

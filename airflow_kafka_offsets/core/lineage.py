@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,7 +84,7 @@ def namespace_of(bootstrap_servers: str) -> str:
     return f"kafka://{server}" if has_port else f"kafka://{server}:{_DEFAULT_PORT}"
 
 
-def _named(read: Sequence[ReadWindow], topics: Collection[str]) -> set[str]:
+def _named(read: Sequence[ReadWindow], topics: Container[str]) -> set[str]:
     """Return the topics that a task depends on.
 
     A window has an empty range of a topic of which nothing was new, and also of one that has left the group. Only the first one counts.
@@ -92,7 +92,7 @@ def _named(read: Sequence[ReadWindow], topics: Collection[str]) -> set[str]:
     return {tp.topic for one in read for tp, offsets in one.window.ranges.items() if offsets.span or tp.topic in topics}
 
 
-def read_topics(read: Sequence[ReadWindow], topics: Collection[str]) -> list[ReadTopic]:
+def read_topics(read: Sequence[ReadWindow], topics: Container[str]) -> list[ReadTopic]:
     """Return what a task read, by topic.
 
     Args:
@@ -133,7 +133,7 @@ def _records_of(topic: str, one: ReadWindow) -> int | None:
     return one.records if len(read_of) == 1 else None
 
 
-def facet_content(read: Sequence[ReadWindow], topics: Collection[str]) -> dict[str, Any]:
+def facet_content(read: Sequence[ReadWindow], topics: Container[str]) -> dict[str, Any]:
     """Return the content of the run facet ``kafkaOffsets_window``; its JSON schema is in `airflow_kafka_offsets.schemas`.
 
     Args:

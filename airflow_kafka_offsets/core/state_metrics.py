@@ -266,7 +266,7 @@ def _by_topic(now: GroupNow) -> _Parts:
     # A topic of which nothing is known has its series, too.
     parts: dict[tuple[str, ...], list[PartitionLag]] = {(name, topic): [] for topic in now.group.topics}
     for tp, one in _partitions(now).items():
-        parts[name, tp.topic].append(one)
+        parts.setdefault((name, tp.topic), []).append(one)  # a topic that its pattern matches only now
     return parts
 
 
@@ -277,7 +277,8 @@ def _by_partition(now: GroupNow) -> _Parts:
 
 def _partitions(now: GroupNow) -> Mapping[TopicPartition, PartitionLag]:
     """Return the partitions that the group reads. Those of topics that left it would be unknown for ever."""
-    return {tp: one for tp, one in now.lag.partitions.items() if tp.topic in now.group.topics}
+    reads = now.group.reads
+    return {tp: one for tp, one in now.lag.partitions.items() if tp.topic in reads}
 
 
 def _lag(found: Sequence[PartitionLag]) -> float:

@@ -20,6 +20,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionErro
 from airflow_kafka_offsets.core.launch.login import ReaderOptions, properties_file
 from airflow_kafka_offsets.core.launch.spark_conf import CONF_JOB, YARN_WAITS
 from airflow_kafka_offsets.core.offsets import topics_of
+from airflow_kafka_offsets.core.plan.matching import topics_with
 from airflow_kafka_offsets.core.schemas import described
 from airflow_kafka_offsets.core.spark_json import without_double_braces
 from airflow_kafka_offsets.core.window import Window
@@ -141,7 +142,7 @@ def handoff_of(planned: Planned, options: Mapping[str, str], group: KafkaGroup, 
 def _subjects(planned: Planned, group: KafkaGroup) -> list[Subject] | None:
     if group.schema_registry is None:
         return None
-    topics = {*group.topics, *topics_of(planned.window.ranges.without_empty())}
+    topics = topics_with(group, planned.window) | set(topics_of(planned.window.ranges.without_empty()))
     return [
         Subject(found.name, found.part.value, found.topics, found.subject.latest, found.subject.schemas)
         for found in described(group.schema_registry, topics, planned.frozen)

@@ -131,7 +131,7 @@ class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
             self._plan(context)
         # Around the session, too: Spark logs a lot when it starts and when it stops.
         ending = Ending(context, self._service, self._claim, self._planned, self._stop)
-        with self.traced(self._reader.servers, self.group.topics, ending):
+        with self.traced(self._reader.servers, self.group.reads, ending):
             self._work = partial(Work, context, self._service, self.group, self._claim, stop=self._stop, ending=ending)
             return super().execute(context)
 

@@ -175,7 +175,7 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
             can_reconnect=can_reconnect,
             spark_said=lambda: self._spark_said.error if self._spark_said else None,
         )
-        with self.traced(options.servers, self.group.topics, ending):
+        with self.traced(options.servers, self.group.reads, ending):
             work = Work(
                 *(context, service, self.group, claim),
                 run=lambda p: self._launch(context, p, options, service),

@@ -217,7 +217,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
         known = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None
         is_rerun = window.state is State.COMMITTED if known is None else bool(known)
         claim, planned = claim_of(context, Scope.RUN), Planned(window, is_rerun, How.GIVEN)
-        with self.traced(servers, group.topics, Ending(context, service, claim, [planned])) as ending:
+        with self.traced(servers, group.reads, Ending(context, service, claim, [planned])) as ending:
             report = self._report(window, group)
             ending.job_done(_evidence(window, report))
             patiently(lambda: service.check(window))

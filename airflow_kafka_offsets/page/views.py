@@ -54,6 +54,7 @@ class ListRow:
 
     name: str
     topics: Sequence[str]
+    topics_pattern: str | None
     open: int
     first_open: WindowLine | None
     holder: Person | None
@@ -70,6 +71,7 @@ def list_row(line: GroupLine, readable: Readable, now: datetime) -> ListRow:
     return ListRow(
         name=one.group,
         topics=line.group.topics,
+        topics_pattern=line.group.topics_pattern,
         open=sum(one.open.values()),
         first_open=first,
         holder=person(first.holder, readable) if first else None,

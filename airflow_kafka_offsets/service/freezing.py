@@ -11,6 +11,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import REFROZEN, Act, check_idle
 from airflow_kafka_offsets.core.offsets import topics_of
+from airflow_kafka_offsets.core.plan.matching import topics_with
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.schemas import Change, Frozen, Registry, Subject
 from airflow_kafka_offsets.core.window import Claim, Held, Window
@@ -122,5 +123,5 @@ class Freezing:
 
 
 def _names(group: KafkaGroup, registry: Registry, window: Window) -> Mapping[str, str]:
-    topics = schemas.topics_then(group.topics, topics_of(window.ranges))
+    topics = schemas.topics_then(topics_with(group, window), topics_of(window.ranges))
     return schemas.wanted(registry, topics, topics_of(window.ranges.without_empty()))

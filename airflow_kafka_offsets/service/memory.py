@@ -88,6 +88,10 @@ class Memory:
             self.forget()
         return self._ask(key, lambda: self._kafka.snapshot(topics, isolation_level))
 
+    def topics(self) -> Collection[str]:
+        """See `LogOffsets.topics`."""
+        return self._ask(("topics",), self._kafka.topics)
+
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
         """See `LogOffsets.topic_ids`."""
         return self._ask(("ids", tuple(topics)), lambda: self._kafka.topic_ids(topics))

@@ -26,6 +26,7 @@ from airflow_kafka_offsets.core.window import Held
 from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetSource, OffsetStore
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.reset import snapshot_of_all, work_out
+from airflow_kafka_offsets.service.topics import topics_now
 from airflow_kafka_offsets.service.windows import second_look, utc_now
 
 LOOKS = 5
@@ -295,8 +296,8 @@ class Moving:
         topics = sorted({tp.topic for tp in mark.offsets} | set(group.topics)) if mark else list(group.topics)
         stored = store.read(group.name, topics) if store is not None else None
         steps = Publisher(self._ledger, store, self._clock).path(group.name, state)
-        log = kafka.snapshot(group.topics, group.isolation_level)
-        return verifying.compare(state, group.topics, stored, log, steps, second_look(kafka, mark, log))
+        log = kafka.snapshot(topics_now(kafka, group, mark), group.isolation_level)
+        return verifying.compare(state, group.reads, stored, log, steps, second_look(kafka, mark, log))
 
 
 def _origin(asked: Asked) -> dict[str, str]:

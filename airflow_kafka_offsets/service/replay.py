@@ -24,6 +24,7 @@ from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window import OWNING, Excerpt, Held, Lane, State
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.service.topics import topics_now
 
 logger = logging.getLogger(__name__)
 
@@ -170,7 +171,7 @@ class ReplayPlanner:
         held_windows = [held for held in self._cut_in(group.name, span) if held.window.seq not in had]
         # After the search, as some may have left meanwhile.
         pruning.check_span(group.name, span.start, self._ledger.pruned(group.name))
-        seen = self._kafka.snapshot(group.topics, group.isolation_level)
+        seen = self._kafka.snapshot(topics_now(self._kafka, group, state.position), group.isolation_level)
         asked = self._between_times(group, span, seen)
         if own:
             asked = replay.below_watermark(asked, state)

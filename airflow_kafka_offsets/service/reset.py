@@ -30,7 +30,7 @@ def work_out(
     asked = doubtful(before.leader_epochs, before.topic_ids, log)
     epoch_ends = kafka.epoch_ends(asked)
     committed = committed_windows(ledger, group.name)
-    found = plan_reset(group.name, before, target, log, committed, backfill, epoch_ends=epoch_ends, reads=group.topics)
+    found = plan_reset(group.name, before, target, log, committed, backfill, epoch_ends=epoch_ends, reads=group.reads)
     # After the search for windows, as some may have left meanwhile.
     check_reset(group.name, target, ledger.pruned(group.name), log.topic_ids)
     return found

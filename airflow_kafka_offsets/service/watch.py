@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, cached_property, partial
@@ -30,6 +30,7 @@ from airflow_kafka_offsets.core.history import Frontier
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan import ownership
+from airflow_kafka_offsets.core.plan.matching import topics_to_ask_for
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.planning import SECOND_LOOK_LEVEL, suspects
 from airflow_kafka_offsets.core.plan.pruning import absent
@@ -111,6 +112,7 @@ class _Look:
     def __post_init__(self) -> None:
         self._frontiers: dict[str, Frontier | Exception] = {}
         self._windows: dict[str, Standing | Exception] = {}
+        self._listed: Collection[str] | Exception = ()
         self._logs: dict[IsolationLevel, dict[str, LogSnapshot | Exception]] = {}
         self._at: dict[tuple[IsolationLevel, datetime], OffsetsAt | Exception] = {}
         self._second: dict[IsolationLevel, dict[TopicPartition, Bounds | Exception]] = {}
@@ -147,11 +149,22 @@ class _Look:
 
     def look_at_kafka(self, conditions: Sequence[LogCondition]) -> None:
         """Ask Kafka what the conditions need."""
+        if any(c.group.topics_pattern is not None for c in conditions):
+            self._listed = _attempt(self._kafka.topics)
         for level in {c.group.isolation_level for c in conditions}:
             same = [c for c in conditions if c.group.isolation_level is level]
-            self._logs[level] = self._snapshots(sorted({t for c in same for t in c.group.topics}), level)
+            self._logs[level] = self._snapshots(sorted({topic for c in same for topic in self._known_topics(c)}), level)
             self._look_twice(same, level)
             self._look_up_times(same, level)
+
+    def _known_topics(self, condition: LogCondition) -> Sequence[str]:
+        found = _attempt(partial(self._topics, condition))
+        return () if isinstance(found, Exception) else found
+
+    def _topics(self, condition: LogCondition) -> Sequence[str]:
+        if condition.group.topics_pattern is None:  # also if the ledger gives no answer
+            return condition.group.topics
+        return topics_to_ask_for(condition.group, _value(self._listed), self._state(condition).position)
 
     def _snapshots(self, topics: Sequence[str], level: IsolationLevel) -> dict[str, LogSnapshot | Exception]:
         whole = _attempt(lambda: self._kafka.snapshot(topics, level))
@@ -233,7 +246,7 @@ class _Look:
         return _value(self.states[name]) if name else GroupState()
 
     def _log_of(self, condition: LogCondition) -> LogSnapshot:
-        parts = [_value(self._logs[condition.group.isolation_level][topic]) for topic in condition.group.topics]
+        parts = [_value(self._logs[condition.group.isolation_level][topic]) for topic in self._topics(condition)]
         ids = {topic: topic_id for part in parts for topic, topic_id in part.topic_ids.items()}
         return LogSnapshot(ids, {tp: bounds for part in parts for tp, bounds in part.bounds.items()})
 

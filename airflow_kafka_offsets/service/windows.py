@@ -35,6 +35,7 @@ from airflow_kafka_offsets.core.lag.risk import told as told_of_risk
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
+from airflow_kafka_offsets.core.plan.matching import as_planned, topics_with
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, How, Owner, Position
 from airflow_kafka_offsets.core.plan.planning import (
     FUTURE,
@@ -66,6 +67,7 @@ from airflow_kafka_offsets.service.memory import Memory, NotKnownError
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.replay import Allocation, ReplayPlanner
 from airflow_kafka_offsets.service.reset import committed_windows, snapshot_of_all, work_out
+from airflow_kafka_offsets.service.topics import as_last_planned, topics_now, with_left
 
 logger = logging.getLogger(__name__)
 
@@ -138,8 +140,11 @@ class _Asking:
     this_try: Try
     at_most: int | None = None
 
+    def as_last_planned(self, ledger: Ledger, state: GroupState) -> _Asking:
+        return replace(self, group=as_last_planned(ledger, self.group, state.version))
+
     def check_replays(self, state: GroupState, held_windows: Sequence[Held]) -> None:
-        ownership.check_replays(self.group.name, self.group.topics, state, self.claim, held_windows)
+        ownership.check_replays(self.group.name, self.group.reads, state, self.claim, held_windows)
 
 
 class WindowService:
@@ -255,6 +260,7 @@ class WindowService:
     def _plan(self, memory: Memory, asking: _Asking, request: Request | None) -> list[Planned]:
         state = self._settled(asking.group.name, asking.claim)
         memory.position = state.position
+        asking = asking.as_last_planned(self._ledger, state)
         try:
             return self._plan_on(asking, request, state)
         except LogError:
@@ -299,7 +305,7 @@ class WindowService:
         holders = {held.holder for held in state.open}
         over = {holder for holder in holders if holder == asking.claim or asking.is_over(holder)}
         choice = ownership.choose(state, over, at_most=request.at_most, max_open=group.max_open_windows)
-        ownership.check_adopts(group.name, group.topics, choice.adopt)
+        ownership.check_adopts(group.name, group.reads, choice.adopt)
         plans = self._plans_behind(group, state, request, choice)
         # While windows are open, their commits may move the store at this very moment.
         if plans and not state.open:
@@ -345,7 +351,7 @@ class WindowService:
         if busy := next((held for held in foreign if held.holder in working), None):
             raise WindowBusyError(busy.window.id, busy.holder, is_rerun=busy.window.state is State.COMMITTED)
         if how is How.GIVEN:
-            ownership.check_given(asking.group.name, asking.group.topics, state, asking.claim, foreign)
+            ownership.check_given(asking.group.name, asking.group.reads, state, asking.claim, foreign)
         done = self._ledger.succeeded(asking.group.name, asking.claim, asking.this_try) if held_windows else {}
         # A window that is not run again may have expired.
         again = [held.window for held in held_windows if held.window.seq not in done]
@@ -356,8 +362,8 @@ class WindowService:
         take = ownership.to_hold(held_windows, asking.claim)
         added: Sequence[Held] = ()
         if drafts:
-            version, now = state.version, asking.now
-            added = self._ledger.add_windows(asking.group, version, drafts, asking.claim, now, take, to_freeze)
+            group, version = as_planned(asking.group, drafts), state.version
+            added = self._ledger.add_windows(group, version, drafts, asking.claim, asking.now, take, to_freeze)
         elif held_windows:
             if take:
                 self._ledger.hold(take, asking.claim, asking.now, to_freeze.there)
@@ -378,11 +384,11 @@ class WindowService:
         """
         if group.schema_registry is None:
             return schemas.NOTHING
-        new = [self._frozen(group, draft, group.topics, {}) if draft.span else {} for draft in drafts]
+        new = [self._frozen(group, draft, topics_with(group, draft), {}) if draft.span else {} for draft in drafts]
         there = []
         for window in again:
             before = {} if window.schemas is None else self._ledger.schemas(window.schemas)
-            topics = schemas.topics_then(group.topics, topics_of(window.ranges))
+            topics = schemas.topics_then(topics_with(group, window), topics_of(window.ranges))
             after = self._frozen(group, window, topics, before) if window.span else before
             if after != before:
                 there.append((window, after))
@@ -434,6 +440,7 @@ class WindowService:
         if not held.window.state.owns:
             raise IllegalStepError(f"Window {window_id} was {held.window.state}, so it owns nothing now. Plan again")
         state = self._ledger.load(asking.group.name, asking.claim)
+        asking = asking.as_last_planned(self._ledger, state)
         [planned] = self._allocate(asking, state, Allocation([held]), how=How.GIVEN)
         return planned
 
@@ -553,7 +560,8 @@ class WindowService:
             LogError, KafkaAnswerError: as in `plan`.
         """
         until = request.until or self._clock()
-        snapshot = self._kafka.snapshot(group.topics, group.isolation_level)
+        topics = topics_now(self._kafka, group, position)
+        snapshot = self._kafka.snapshot(topics, group.isolation_level)
         ends = self._offsets_at(group, snapshot, request.ends_at)
         if position is None:
             first = self._first_offsets(group, snapshot)
@@ -563,7 +571,7 @@ class WindowService:
             doubtful = {tp: position.offsets[tp] for tp in suspects(position, snapshot)}
             recovered = self._look_again(doubtful, SECOND_LOOK_LEVEL)
             whole = plan_all(group, position, snapshot, until=until, recovered=recovered, ends=ends)
-            whole = self._checked(group, position, snapshot, whole)
+            whole = with_left(self._checked(group, position, snapshot, whole), group, position)
         if ends:
             beyond_now = self._offsets_at(group, snapshot, self._clock() + FUTURE)
             whole = with_held_back(whole, snapshot, ends, beyond_now)
@@ -809,7 +817,11 @@ class WindowService:
         check_no_open_window(group.name, state)
         check_reads(group, topics)
         target = self._written_target(group, state.position, to, to_window, topics)
-        moving = topics or group.topics if target is None else topics_of(target)
+        moving: Sequence[str] = topics
+        if target is not None:
+            moving = topics_of(target)
+        elif not topics:
+            moving = topics_now(self._kafka, group, state.position)
         snapshot = snapshot_of_all(self._kafka, group, moving)
         if target is None:
             target = self._looked_up_target(group, to, snapshot)
@@ -828,8 +840,9 @@ class WindowService:
                     f"Window {to_window} is a backfill window, and perhaps no live window starts where it does. "
                     f"Name the offsets: --to '{dump_offsets(window.ranges.starts)}'"
                 )
-            starts = window_starts(window, position, committed_windows(self._ledger, group.name), group.topics)
-            return {tp: start for tp, start in starts.items() if tp.topic in (topics or group.topics)}
+            starts = window_starts(window, position, committed_windows(self._ledger, group.name), group.reads)
+            moving = topics or group.reads
+            return {tp: start for tp, start in starts.items() if tp.topic in moving}
         if not to.lstrip().startswith("{"):
             return None
         target = load_offsets(to)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 class Lineage:
     """Lets OpenLineage know which windows a task read. As a base class, it comes before the classes of Airflow's operators."""
 
-    _traced: tuple[str, Collection[str], Ending] | None = None
+    _traced: tuple[str, Container[str], Ending] | None = None
 
-    def traced(self, servers: str, topics: Collection[str], ending: Ending) -> Ending:
+    def traced(self, servers: str, topics: Container[str], ending: Ending) -> Ending:
         """Remember where the windows of the task are noted, Kafka's bootstrap servers, and the topics that the group reads.
 
         The provider asks in a fork of the task's process. There, nothing should ask Airflow for a connection.

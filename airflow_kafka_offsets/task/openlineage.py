@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from airflow.providers.openlineage.extractors import OperatorLineage
@@ -39,7 +39,7 @@ def nothing_read() -> OperatorLineage[Any, Any]:
 
 
 def lineage_of(
-    operator: Any, task_instance: Any, servers: str, group_topics: Collection[str], read: Sequence[ReadWindow]
+    operator: Any, task_instance: Any, servers: str, group_topics: Container[str], read: Sequence[ReadWindow]
 ) -> OperatorLineage[Any, Any]:
     """Return what a task read and wrote: its windows, and what its inlets and outlets name.
 

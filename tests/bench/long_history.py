@@ -66,6 +66,10 @@ class EvenLog:
         history = self._histories[tp.topic]
         return Bounds(0, 2 * history.windows * history.span)
 
+    def topics(self) -> Collection[str]:
+        """Return the topics of all histories."""
+        return self._histories.keys()
+
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
         """Return the ids of topics."""
         return {topic: self._histories[topic].topic_ids[topic] for topic in topics}

@@ -142,6 +142,11 @@ class MemoryLog:
         """Commit offsets of a consumer group."""
         self._committed |= {(group_id, tp): offset for tp, offset in offsets.items()}
 
+    def topics(self) -> frozenset[str]:
+        """Return the names of all topics."""
+        self.calls.append("topics")
+        return frozenset(self._ids)
+
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """Return the ids of topics that exist."""
         self.calls.append("topic_ids")

@@ -10,6 +10,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -71,6 +72,10 @@ class KafkaLog:
     def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
         """Return ids and bounds of topics, without those that do not exist."""
         return self._ask(lambda lookup: lookup.snapshot(topics, isolation_level)) if topics else LogSnapshot({}, {})
+
+    def topics(self) -> Collection[str]:
+        """Return the names of all topics that this user may describe, those of Kafka itself among them: one request."""
+        return self._ask(lambda lookup: lookup.topics())
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
         """Return the ids of topics, without those that do not exist. Their offsets are not looked up."""
@@ -151,6 +156,11 @@ class _Lookup:
         leaders = _leaders(described)
         self._kafka.fail_for(_leaderless(leaders))
         return LogSnapshot(_topic_ids(described), self._bounds(list(leaders), isolation_level))
+
+    def topics(self) -> frozenset[str]:
+        [listed] = self._kafka.ask(lambda admin, seconds: {"": _listing(admin, seconds)}).values()
+        self._kafka.fail_for({"the list of topics": reason_of(listed)} if isinstance(listed, KafkaError) else {})
+        return frozenset(listed.topics)
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         return _topic_ids(self._describe_twice(topics))
@@ -345,6 +355,18 @@ class _Lookup:
             return dict(enumerate(futures[tp] for call, futures in zip(calls, sent, strict=True) for tp in call))
 
         return list(self._kafka.ask(request).values())
+
+
+def _listing(admin: Any, seconds: float) -> Future[Any]:
+    """Return the cluster's metadata as the other requests return theirs: this one is the only one that blocks."""
+    answer: Future[Any] = Future()
+    try:
+        answer.set_result(admin.list_topics(timeout=seconds))
+    except KafkaException as exc:
+        # librdkafka reports only here that a login was refused.
+        admin.poll(0)
+        answer.set_exception(exc)
+    return answer
 
 
 def epoch_milliseconds(moment: datetime) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
@@ -43,7 +43,7 @@ _FINE = frozenset({Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdi
 
 def compare(
     state: GroupState,
-    topics: Iterable[str],
+    topics: Container[str],
     stored: Offsets | None,
     log: LogSnapshot,
     steps: Sequence[Offsets] = (),
@@ -60,12 +60,12 @@ def compare(
         recovered: the bounds that a second look found for logs that seem to end before the watermark, see `core.plan.planning`.
     """
     mark = watermark(state) or NOWHERE
-    reads, right = set(topics), [published(state), *steps]
+    right = [published(state), *steps]
     differences = []
     for tp in sorted(mark.offsets.keys() | (stored or {}).keys()):
         stands = mark.offsets.get(tp), (stored or {}).get(tp)
         in_store = () if stored is None else _in_store(*stands, {step[tp] for step in right if tp in step})
-        in_kafka = _in_kafka(tp, mark, log, (recovered or {}).get(tp)) if tp.topic in reads else ()
+        in_kafka = _in_kafka(tp, mark, log, (recovered or {}).get(tp)) if tp.topic in topics else ()
         if in_store or in_kafka:
             differences.append(Difference(tp, *stands, log.bounds.get(tp), in_store, in_kafka))
     return differences

@@ -8,7 +8,7 @@ that a separate DAG can replay for the same output. If a DAG or task was renamed
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -188,7 +188,9 @@ def other_name(group: KafkaGroup, owner: Owner, owned: Sequence[KafkaGroup]) -> 
     Returns:
         A sentence; None: there is no such group.
     """
-    same = [other.name for other in owned if other.name != group.name and set(other.topics) & set(group.topics)]
+    reads = group.reads
+    others = (other for other in owned if other.name != group.name)
+    same = [other.name for other in others if any(topic in reads for topic in other.topics)]
     if not same:
         return None
     return (
@@ -225,7 +227,7 @@ def reset_command(group: str, to: Offsets) -> str:
     return f"kafka-offsets reset {group} --to '{offsets}' --why '...'"
 
 
-def check_adopts(group: str, topics: Collection[str], held_windows: Iterable[Held]) -> None:
+def check_adopts(group: str, topics: Container[str], held_windows: Iterable[Held]) -> None:
     """Refuse to adopt a window with records of a topic that the group's definition does not read.
 
     Args:
@@ -248,7 +250,7 @@ def check_adopts(group: str, topics: Collection[str], held_windows: Iterable[Hel
 
 
 def check_replays(
-    group: str, topics: Collection[str], state: GroupState, claim: Claim, held_windows: Iterable[Held]
+    group: str, topics: Container[str], state: GroupState, claim: Claim, held_windows: Iterable[Held]
 ) -> None:
     """Refuse a replay by a DAG or task that does not own the group, if a window has records of a topic that it does not read.
 
@@ -269,7 +271,7 @@ def check_replays(
 
 
 def check_given(
-    group: str, topics: Collection[str], state: GroupState, claim: Claim, held_windows: Iterable[Held]
+    group: str, topics: Container[str], state: GroupState, claim: Claim, held_windows: Iterable[Held]
 ) -> None:
     """Refuse windows by name to a claim that could neither adopt nor replay them.
 
@@ -297,7 +299,7 @@ def check_given(
         check_replays(group, topics, state, claim, of_others)
 
 
-def _unread(window: Window, topics: Collection[str]) -> list[str]:
+def _unread(window: Window, topics: Container[str]) -> list[str]:
     return [topic for topic in topics_of(window.ranges.without_empty()) if topic not in topics]
 
 

@@ -17,8 +17,9 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.cap import cap, left_over
+from airflow_kafka_offsets.core.plan.matching import check_there, way_out_of_missing
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE, Position, reset_command
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Draft
@@ -97,18 +98,16 @@ def judge_all(
         recovered: what a second look said of the `suspects`, up to their high watermarks.
 
     Raises:
-        MissingPartitionError: a topic of the group does not exist, and the group never had a watermark for it.
+        MissingPartitionError: a topic of the group does not exist, and the group never had a watermark for it; or no topic at all
+            matches its pattern.
     """
     known, again = position or NOWHERE, recovered or {}
-    absent = [t for t in group.topics if t not in log.topic_ids and t not in known.topic_ids]
-    if absent:
-        raise MissingPartitionError(
-            f"Kafka has no topic {name_some(absent, ', ')}: create it, or correct the group's topics"
-        )
-    read = set(group.topics)
+    check_there(group, known, log)
+    partitions = sorted({**known.offsets, **log.bounds})  # almost sorted already: a set would lose that
+    reads = group.reads
+    read = {topic for topic in topics_of(partitions) if topic in reads}
     return {
-        tp: judge(tp, position, log, again.get(tp)) if tp.topic in read else Verdict.LEFT_GROUP
-        for tp in sorted({**known.offsets, **log.bounds})  # almost sorted already: a set would lose that
+        tp: judge(tp, position, log, again.get(tp)) if tp.topic in read else Verdict.LEFT_GROUP for tp in partitions
     }
 
 
@@ -285,7 +284,7 @@ def _refuse(
     if gone := by_verdict.get(Verdict.MISSING):
         raise MissingPartitionError.naming(
             {tp: f"{tp}: gone from Kafka (watermark {position.offsets[tp]})" for tp in gone},
-            "If it was deleted on purpose, remove the topic from the group's topics",
+            way_out_of_missing(group, topics_of(gone)),
         )
     if gone := by_verdict.get(Verdict.TRUNCATED):
         ends = {tp: recovered.get(tp, log.bounds[tp]).end for tp in gone}

@@ -31,7 +31,8 @@ def check_same_topics(window: Window, topic_ids: Mapping[str, str]) -> None:
     wanted = list(window.ranges.without_empty())
     gone = {tp: f"{tp}: topic {tp.topic} is gone from Kafka" for tp in wanted if tp.topic not in topic_ids}
     if gone:
-        raise MissingPartitionError.naming(gone, _unreadable(window, "remove the topic from the group's topics"))
+        leave_out = "remove the topic from the group's topics, or leave it out of its topics_pattern"
+        raise MissingPartitionError.naming(gone, _unreadable(window, leave_out))
     changed = {
         tp: f"{tp}: topic {tp.topic} was recreated (id {window.topic_ids[tp.topic]}, now {topic_ids[tp.topic]})"
         for tp in wanted

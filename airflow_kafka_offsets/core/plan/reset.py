@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, takewhile
 
@@ -75,7 +75,7 @@ def plan_reset(
     committed: Iterable[Window],
     backfill: Iterable[Window] = (),
     epoch_ends: EpochEnds | None = None,
-    reads: Collection[str] | None = None,
+    reads: Container[str] | None = None,
 ) -> Reset:
     """Work out a reset.
 
@@ -139,7 +139,7 @@ def _of_today(window: Window, position: Position) -> OffsetRanges:
     return OffsetRanges((tp, offsets) for tp, offsets in window.ranges.items() if tp.topic in same)
 
 
-def _unread(window: Window, position: Position, reads: Collection[str] | None) -> OffsetRanges:
+def _unread(window: Window, position: Position, reads: Container[str] | None) -> OffsetRanges:
     same = _of_today(window, position)
     left = {tp for tp in window.ranges if tp not in same or (reads is not None and tp.topic not in reads)}
     return OffsetRanges((tp, owned) for tp, owned in window.ranges.without_empty().items() if tp in left)
@@ -223,7 +223,7 @@ def _refuse_to_cut(window: Window, position: Position, way_out: str, unread: Col
 
 
 def window_starts(
-    window: Window, position: Position, committed: Iterable[Window], reads: Collection[str] | None = None
+    window: Window, position: Position, committed: Iterable[Window], reads: Container[str] | None = None
 ) -> dict[TopicPartition, int]:
     """Return the target of a reset to where a window starts.
 

@@ -183,6 +183,13 @@ class LogContract:
         assert topics.log.topic_ids([topic, f"{topic}-absent"]) == {topic: found.topic_ids[topic]}
         assert topics.log.bounds([TopicPartition(topic, 1)], COMMITTED) == {TopicPartition(topic, 1): Bounds(0, 7)}
 
+    def test_the_list_of_topics_has_each_that_is_there_now(self, topics: Topics, topic: str) -> None:
+        topics.create(topic, 2)
+        topics.create(f"{topic}-other")
+        assert {topic, f"{topic}-other"} <= set(topics.log.topics())
+        topics.delete(topic)
+        assert topic not in topics.log.topics()
+
     def test_a_topic_that_does_not_exist_is_not_in_the_answer(self, topics: Topics, topic: str) -> None:
         assert topics.log.snapshot([topic], COMMITTED) == LogSnapshot({}, {})
         assert topics.log.topic_ids([topic]) == {}

@@ -1,0 +1,109 @@
+"""A group whose topics a pattern chooses: of which topics Kafka is asked, and what is said of those that come and go.
+
+A topic that appears is a partition that appears. One that was deleted is missing, by its name: a pattern does not forget what its
+group has read. One that the pattern no longer matches has left the group. It keeps its watermark, and continues there when a pattern
+matches it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from airflow_kafka_offsets.core.errors import MAX_NAMED, MissingPartitionError, name_some
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.topics import leaving_out
+from airflow_kafka_offsets.core.window import Draft, Lane
+
+
+def topics_to_ask_for(group: KafkaGroup, listed: Iterable[str], position: Position | None) -> tuple[str, ...]:
+    """Return the topics of a group, of which Kafka is asked.
+
+    Args:
+        group: the group.
+        listed: the topics that Kafka lists; they matter only to a pattern.
+        position: where the next live window starts; None: there was none. With a pattern, its topics are asked for as well: Kafka then says
+            whether one that it does not list was deleted, or may no longer be seen by this user.
+    """
+    if group.topics_pattern is None:
+        return tuple(group.topics)
+    known, reads = position.topic_ids if position else {}, group.reads
+    return tuple(sorted({topic for topic in (*listed, *known) if topic in reads}))
+
+
+def topics_with(group: KafkaGroup, window: Draft) -> set[str]:
+    """Return the topics that a group reads, as far as it or one of its windows names them. Those of which nothing is new are there, too."""
+    reads = group.reads
+    return {topic for topic in (*group.topics, *window.topic_ids) if topic in reads}
+
+
+def as_planned(group: KafkaGroup, drafts: Sequence[Draft]) -> KafkaGroup:
+    """Return a group as the ledger keeps it with new windows: a pattern with the topics that the newest live window was planned from."""
+    live = [draft for draft in drafts if draft.lane is Lane.LIVE]
+    if group.topics_pattern is None or not live:
+        return group
+    reads = group.reads
+    return group.having_matched(topic for topic in live[-1].topic_ids if topic in reads)
+
+
+def left_warning(group: KafkaGroup, position: Position) -> str | None:
+    """Return the warning about topics that the pattern no longer matches.
+
+    Args:
+        group: a group as it last planned; see `KafkaGroup.having_matched`.
+        position: where the next live window starts.
+
+    Returns:
+        A sentence; None: no topic has left since.
+    """
+    reads = group.reads
+    left = {topic for topic in group.topics if topic not in reads and topic in position.topic_ids}
+    if not left:
+        return None
+    stays = [f"{tp} at {offset}" for tp, offset in sorted(position.offsets.items()) if tp.topic in left]
+    return (
+        f"topics_pattern={group.topics_pattern!r} no longer matches {name_some(sorted(left), ', ')}: from now on, no window reads "
+        f"what comes there. The watermarks stay ({name_some(stays, ', ')}), and when the pattern matches again, the group continues "
+        "there. If that is a mistake, correct the pattern before retention removes the records"
+    )
+
+
+def check_there(group: KafkaGroup, known: Position, log: LogSnapshot) -> None:
+    """Refuse a group with a topic that does not exist and never did; or with a pattern that matches nothing.
+
+    Raises:
+        MissingPartitionError: with what can be done.
+    """
+    if group.topics_pattern is not None:
+        _check_matches(group, known, log)
+    elif absent := [t for t in group.topics if t not in log.topic_ids and t not in known.topic_ids]:
+        raise MissingPartitionError(
+            f"Kafka has no topic {name_some(absent, ', ')}: create it, or correct the group's topics"
+        )
+
+
+def _check_matches(group: KafkaGroup, known: Position, log: LogSnapshot) -> None:
+    # One that was listed, and deleted before it was looked at, was never the group's.
+    reads = group.reads
+    if any(topic in reads for topic in (*log.topic_ids, *known.topic_ids)):
+        return
+    had = (
+        f" The group has read {name_some(sorted(known.topic_ids), ', ')}; all watermarks stay."
+        if known.topic_ids
+        else ""
+    )
+    raise MissingPartitionError(
+        f"Kafka lists no topic whose whole name matches topics_pattern={group.topics_pattern!r}, so nothing is planned.{had} Correct "
+        "the pattern, create such a topic, or grant this user the ACL Describe on the topics: without it, Kafka does not list them"
+    )
+
+
+def way_out_of_missing(group: KafkaGroup, topics: Sequence[str]) -> str:
+    """Return what to do about topics that were deleted on purpose."""
+    if group.topics_pattern is None:
+        return "If it was deleted on purpose, remove the topic from the group's topics"
+    if len(topics) > MAX_NAMED:
+        return "If they were deleted on purpose, change topics_pattern so that it no longer matches their names"
+    without = leaving_out(group.topics_pattern, topics)
+    return f"If it was deleted on purpose, leave it out of the pattern: topics_pattern={without!r}"

@@ -1,0 +1,41 @@
+"""Which topics a group reads at this moment. Only a group with a pattern has to ask."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.plan.matching import left_warning, topics_to_ask_for
+from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.plan.planning import Plan
+from airflow_kafka_offsets.ports import Ledger, LogOffsets
+
+
+def topics_now(kafka: LogOffsets, group: KafkaGroup, position: Position | None) -> tuple[str, ...]:
+    """Return the topics of a group, of which Kafka is asked.
+
+    Args:
+        kafka: its Kafka.
+        group: the group.
+        position: where the next live window starts; None: there was none.
+    """
+    return topics_to_ask_for(group, kafka.topics() if group.topics_pattern is not None else (), position)
+
+
+def as_last_planned(ledger: Ledger, group: KafkaGroup, version: int) -> KafkaGroup:
+    """Return a group with the topics that it read when it last planned. A list of topics stays as it is.
+
+    Args:
+        ledger: the ledger.
+        group: the group, as a DAG defines it.
+        version: of the group in the ledger; 0: it is not there.
+    """
+    if group.topics_pattern is None or not version:
+        return group
+    return group.having_matched(ledger.group(group.name).topics)
+
+
+def with_left(plan: Plan, group: KafkaGroup, position: Position) -> Plan:
+    """Return a plan that warns of the topics that the group's pattern no longer matches."""
+    told = left_warning(group, position) if group.topics_pattern is not None else None
+    return replace(plan, warnings=(*plan.warnings, told)) if told else plan

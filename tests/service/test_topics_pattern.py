@@ -1,0 +1,234 @@
+"""Topics by pattern: they come, are deleted, leave and come back, and every offset has one owner."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from airflow_kafka_offsets.core.conditions import LagAtMost, TimePassed
+from airflow_kafka_offsets.core.errors import MissingPartitionError, TopicRecreatedError, UnreadTopicError
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.lag.lag import GroupVerdict
+from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
+from airflow_kafka_offsets.core.plan.planning import Verdict
+from airflow_kafka_offsets.core.plan.request import Windows
+from airflow_kafka_offsets.core.window import State, Window
+from airflow_kafka_offsets.service import freshness, watch
+from tests.core.examples import claim, tp
+from tests.lab.memory import IN_MEMORY
+from tests.service.world import World
+
+EU, US, CLICKS = tp(0, "orders-eu"), tp(0, "orders-us"), tp(0, "clicks")
+
+
+@pytest.fixture
+def by_pattern(world: World) -> World:
+    """Let the group read `orders-eu` and `orders-us` by a pattern."""
+    for p in (EU, US, CLICKS):
+        world.kafka.create(p.topic)
+        world.kafka.produce(p, 5)
+    configure(world, "orders-.*")
+    return world
+
+
+def configure(world: World, pattern: str, **more: Any) -> None:
+    world.group = KafkaGroup("lake", topics_pattern=pattern, **more)
+
+
+def read(window: Window) -> dict[str, tuple[int, int]]:
+    """What a window reads, by topic; each has one partition."""
+    return {p.topic: (r.start, r.end) for p, r in window.ranges.without_empty().items()}
+
+
+def test_all_topics_whose_whole_names_match_are_read_and_one_that_appears_from_its_beginning(by_pattern: World) -> None:
+    configure(by_pattern, "orders-.*", starting_offsets="latest")
+    assert read(by_pattern.run(claim("r1"))) == {}
+    by_pattern.kafka.create("orders-asia")
+    by_pattern.kafka.produce(tp(0, "orders-asia"), 3)
+    by_pattern.kafka.produce(EU, 2)
+    planned = by_pattern.service.preview(by_pattern.group, by_pattern.ledger.load("lake").position)[0]
+    assert planned.verdicts[tp(0, "orders-asia")] is Verdict.NEW_PARTITION
+    assert read(by_pattern.run(claim("r2"))) == {"orders-asia": (0, 3), "orders-eu": (5, 7)}
+    assert by_pattern.ledger.group("lake").topics == ("orders-asia", "orders-eu", "orders-us")
+
+
+def test_the_list_of_a_window_is_fixed(by_pattern: World) -> None:
+    planned = by_pattern.plan(claim("r1")).window
+    by_pattern.kafka.create("orders-asia")
+    by_pattern.kafka.produce(tp(0, "orders-asia"), 3)
+    again = by_pattern.plan(claim("r1")).window
+    assert again == planned
+    assert topics_of(again.ranges) == ["orders-eu", "orders-us"]
+
+
+def test_a_topic_that_was_deleted_is_named_with_the_pattern_that_leaves_it_out(by_pattern: World) -> None:
+    by_pattern.run(claim("r1"))
+    by_pattern.kafka.delete("orders-us")
+    by_pattern.kafka.produce(EU, 2)
+    with pytest.raises(MissingPartitionError, match=r"orders-us-0: gone from Kafka \(watermark 5\)") as raised:
+        by_pattern.plan(claim("r2"))
+    pattern = "(?!(?:orders-us)$)(?:orders-.*)"
+    assert f"leave it out of the pattern: topics_pattern={pattern!r}" in str(raised.value)
+    configure(by_pattern, pattern)
+    assert read(by_pattern.run(claim("r3"))) == {"orders-eu": (5, 7)}
+
+
+def test_a_topic_that_leaves_by_the_pattern_is_named_once_and_continues_from_its_own_watermark(
+    by_pattern: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    by_pattern.run(claim("r1"))
+    by_pattern.kafka.produce(US, 4)
+    configure(by_pattern, "orders-eu")
+    with caplog.at_level(logging.WARNING):
+        by_pattern.run(claim("r2"))
+    assert "no longer matches orders-us" in caplog.text
+    assert "orders-us-0 at 5" in caplog.text
+    caplog.clear()
+    by_pattern.run(claim("r3"))
+    assert "no longer matches" not in caplog.text
+    by_pattern.kafka.produce(US, 1)
+    configure(by_pattern, "orders-.*")
+    assert read(by_pattern.run(claim("r4"))) == {"orders-us": (5, 10)}
+
+
+def test_a_typo_that_matches_nothing_is_an_error_and_no_watermark_changes(by_pattern: World) -> None:
+    by_pattern.run(claim("r1"))
+    before = by_pattern.ledger.load("lake").position
+    configure(by_pattern, "odrers-.*")
+    with pytest.raises(MissingPartitionError, match=r"odrers-\.\*.*has read orders-eu, orders-us; all watermarks stay"):
+        by_pattern.plan(claim("r2"))
+    assert by_pattern.ledger.load("lake").position == before
+    assert by_pattern.ledger.group("lake").topics == ("orders-eu", "orders-us")
+    by_pattern.kafka.produce(US, 1)
+    configure(by_pattern, "orders-.*")
+    assert read(by_pattern.run(claim("r3"))) == {"orders-us": (5, 6)}
+
+
+def test_a_first_run_whose_pattern_matches_nothing_is_refused(world: World) -> None:
+    configure(world, "nothing-.*")
+    with pytest.raises(MissingPartitionError, match="lists no topic whose whole name matches topics_pattern='nothing-"):
+        world.plan(claim("r1"))
+    assert world.ledger.load("lake").version == 0
+
+
+def test_a_topic_that_is_deleted_and_made_again_is_another_topic(by_pattern: World) -> None:
+    by_pattern.run(claim("r1"))
+    by_pattern.kafka.recreate("orders-us")
+    by_pattern.kafka.produce(US, 9)
+    with pytest.raises(TopicRecreatedError, match="kafka-offsets reset lake --topic orders-us --to earliest"):
+        by_pattern.plan(claim("r2"))
+    stored = by_pattern.ledger.group("lake")
+    by_pattern.service.reset(stored, "earliest", "ada", "why", topics=["orders-us"])
+    assert read(by_pattern.run(claim("r3"))) == {"orders-us": (0, 9)}
+
+
+def test_a_window_of_a_topic_that_left_is_replayed_and_not_adopted(by_pattern: World) -> None:
+    first = by_pattern.run(claim("r1"))
+    by_pattern.kafka.produce(US, 1)
+    by_pattern.plan(claim("r2"))
+    by_pattern.die(claim("r2"))
+    configure(by_pattern, "orders-eu")
+    with pytest.raises(UnreadTopicError, match="records of orders-us"):
+        by_pattern.plan(claim("r3"))
+    assert by_pattern.plan(claim("replay"), Windows((1,))).window.ranges == first.ranges
+
+
+def test_commands_and_sensors_look_at_the_topics_of_the_moment(by_pattern: World) -> None:
+    by_pattern.run(claim("r1"))
+    by_pattern.kafka.create("orders-asia")
+    by_pattern.kafka.produce(tp(0, "orders-asia"), 3)
+    asked = [LagAtMost(by_pattern.group, 2), TimePassed(replace(by_pattern.group), by_pattern.now)]
+    lag, _ = watch.ask(asked, lambda: by_pattern.ledger, lambda: by_pattern.kafka, now=by_pattern.now)
+    assert not isinstance(lag, Exception)
+    assert lag.facts["lag"] == 3
+    stored = by_pattern.ledger.group("lake")
+    found = freshness.look([stored], by_pattern.ledger, lambda _: by_pattern.kafka, by_pattern.now)["lake"]
+    assert found.lag == 3
+    by_pattern.kafka.delete("orders-us")
+    found = freshness.look([stored], by_pattern.ledger, lambda _: by_pattern.kafka, by_pattern.now)["lake"]
+    assert found.partitions[US].verdict is Verdict.MISSING
+    assert found.verdict is GroupVerdict.LOST
+
+
+class Lake(RuleBasedStateMachine):
+    """Topics that come, go and are made again, and a person who edits the pattern."""
+
+    TOPICS = ("a1", "a2", "b1", "__own")
+    PATTERNS = (".*", "a.*", "b.*", "a1|b1", "nothing")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = TemporaryDirectory(dir=IN_MEMORY)
+        self.world = World(Path(self.folder.name))
+        self.world.keep_connection()
+        self.world.kafka.delete("orders")
+        configure(self.world, ".*", max_offsets=7)
+        self.numbers = count(1)
+        self.seen: dict[str, Window] = {}
+
+    def teardown(self) -> None:
+        self.world.close()
+        self.folder.cleanup()
+
+    @rule(topic=st.sampled_from(TOPICS), number=st.integers(0, 6))
+    def appear(self, topic: str, number: int) -> None:
+        if topic not in self.world.kafka.topic_ids([topic]):
+            self.world.kafka.create(topic)
+        self.world.kafka.produce(tp(0, topic), number)
+
+    @rule(topic=st.sampled_from(TOPICS))
+    def vanish(self, topic: str) -> None:
+        if topic in self.world.kafka.topic_ids([topic]):
+            self.world.kafka.delete(topic)
+
+    @rule(pattern=st.sampled_from(PATTERNS))
+    def edit(self, pattern: str) -> None:
+        configure(self.world, pattern, max_offsets=7)
+
+    @rule(is_good=st.booleans())
+    def run(self, is_good: bool) -> None:
+        run = claim(f"run-{next(self.numbers)}")
+        before = self.world.ledger.load("lake").position
+        try:
+            window = self.world.plan(run).window
+        except (MissingPartitionError, TopicRecreatedError, UnreadTopicError):
+            assert self.world.ledger.load("lake").position == before, "a refused plan moved something"
+        else:
+            known = self.seen.setdefault(window.id, window)
+            assert window.ranges == known.ranges
+            if is_good:
+                self.world.do(window, run)
+        self.world.die(run)
+
+    @invariant()
+    def every_offset_has_one_owner_and_none_is_skipped(self) -> None:
+        windows = [row.held.window for row in reversed(self.world.ledger.windows("lake", limit=1000))]
+        owners: Counter[tuple[str, TopicPartition, int]] = Counter()
+        at: dict[tuple[str, TopicPartition], int] = {}
+        for window in windows:
+            for p, r in window.ranges.items():
+                topic = window.topic_ids[p.topic]
+                owners.update((topic, p, offset) for offset in range(r.start, r.end))
+                assert r.start == at.get((topic, p), 0), f"{window.id} does not start where the one before ends"
+                at[topic, p] = r.end
+            assert "__own" not in topics_of(window.ranges)
+        assert set(owners.values()) <= {1}
+        assert sum(w.state is State.PLANNED for w in windows) <= 1
+
+
+TestLake = Lake.TestCase
+TestLake.settings = settings(
+    max_examples=min(20, settings.default.max_examples),
+    stateful_step_count=min(25, settings.default.stateful_step_count),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
