@@ -219,9 +219,8 @@ def of_the_docs(browser: WebDriver, server: PageServer) -> None:
     _theme(browser, server, "dark")
     _shown(browser, server, STATES["group"], 1000)
     _select(browser, 14, 16)
-    ActionChains(browser).move_to_element(
-        browser.find_element(By.CSS_SELECTOR, "h1")
-    ).perform()  # no hint over the form
+    title = browser.find_element(By.CSS_SELECTOR, "h1")
+    ActionChains(browser).move_to_element(title).perform()  # no hint over the form
     browser.save_screenshot(str(IMAGES / "page-group.png"))
 
 
