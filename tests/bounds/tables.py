@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +23,34 @@ DISTRIBUTIONS = {
 """The distributions whose versions the page shows, and its words for them."""
 
 
-def tables(results: Mapping[str, Any]) -> Iterator[str]:
-    """Return the lines of the tables: one of environments, one of Pythons."""
-    environments: Mapping[str, Any] = results["environments"]
-    cases = list(dict.fromkeys(case for noted in environments.values() for case in noted.get("cases", {})))
+NOT_RUN = "not run"
+
+
+def tables(
+    results: Mapping[str, Any], environments: Iterable[str], cases: Sequence[str], pythons: Iterable[str]
+) -> Iterator[str]:
+    """Return the lines of the tables: one of environments, one of Pythons. What is not among the results was not run."""
     yield from _table(
         ["", *DISTRIBUTIONS.values(), QUICK_TESTS, *cases],
-        (
-            [name, *(noted["versions"][of] for of in DISTRIBUTIONS), noted.get("quick", "not run")]
-            + [noted.get("cases", {}).get(case, "not run") for case in cases]
-            for name, noted in environments.items()
-        ),
+        (_of_environment(name, results["environments"].get(name, {}), cases) for name in environments),
     )
     yield ""
-    pythons: Mapping[str, Mapping[str, str]] = results["pythons"]
-    seen = list(dict.fromkeys([name for noted in pythons.values() for name in noted if name != QUICK_TESTS]))
+    seen = ("lowest versions", "newest versions", QUICK_TESTS)
+    of_pythons = results["pythons"]
     yield from _table(
-        ["Python", *seen, QUICK_TESTS],
-        ([python, *(noted.get(name, "not run") for name in [*seen, QUICK_TESTS])] for python, noted in pythons.items()),
+        ["Python", *seen],
+        ([python, *(of_pythons.get(python, {}).get(name, NOT_RUN) for name in seen)] for python in pythons),
     )
+
+
+def _of_environment(name: str, noted: Mapping[str, Any], cases: Sequence[str]) -> list[str]:
+    versions, of_cases = noted.get("versions", {}), noted.get("cases", {})
+    return [
+        name,
+        *(versions.get(distribution, "") for distribution in DISTRIBUTIONS),
+        noted.get("quick", NOT_RUN),
+        *(of_cases.get(case, NOT_RUN) for case in cases),
+    ]
 
 
 def _table(head: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
