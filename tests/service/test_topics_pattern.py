@@ -175,6 +175,8 @@ class Lake(RuleBasedStateMachine):
         configure(self.world, ".*", max_offsets=7)
         self.numbers = count(1)
         self.seen: dict[str, Window] = {}
+        for topic in self.TOPICS:
+            self.appear(topic, 3)
 
     def teardown(self) -> None:
         self.world.close()
@@ -194,6 +196,7 @@ class Lake(RuleBasedStateMachine):
     @rule(pattern=st.sampled_from(PATTERNS))
     def edit(self, pattern: str) -> None:
         configure(self.world, pattern, max_offsets=7)
+        self.run(True)
 
     @rule(is_good=st.booleans())
     def run(self, is_good: bool) -> None:
