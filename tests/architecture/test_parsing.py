@@ -30,6 +30,7 @@ GROUP = {
     "core.spark_json",
     "core.starting",
     "core.store_address",
+    "core.topics",
     "spark",
     "spark.shared",
 }

@@ -145,11 +145,11 @@ def test_whoever_loses_a_race_near_the_end_of_retention_looks_again(world: World
     world.configure(max_open_windows=2, max_offsets=100)
     add, others = world.ledger.add_windows, [claim("other")]
 
-    def beaten(group: Any, version: int, drafts: Sequence[Draft], by: Any, now: Any, take: Any = ()) -> Any:
+    def beaten(group: Any, version: int, drafts: Sequence[Draft], by: Any, now: Any, *more: Any) -> Any:
         if others:
             # Another run is faster, with the same look at Kafka.
             add(group, version, drafts, others.pop(), now)
-        return add(group, version, drafts, by, now, take)
+        return add(group, version, drafts, by, now, *more)
 
     world.ledger.add_windows = beaten  # type: ignore[method-assign]
     planned = world.plan(claim("second"))
@@ -163,10 +163,10 @@ def test_whoever_loses_a_race_far_from_it_asks_kafka_nothing_more(world: World) 
     world.configure(max_open_windows=2, max_offsets=100)
     add, others = world.ledger.add_windows, [claim("other")]
 
-    def beaten(group: Any, version: int, drafts: Sequence[Draft], by: Any, now: Any, take: Any = ()) -> Any:
+    def beaten(group: Any, version: int, drafts: Sequence[Draft], by: Any, now: Any, *more: Any) -> Any:
         if others:
             add(group, version, drafts, others.pop(), now)
-        return add(group, version, drafts, by, now, take)
+        return add(group, version, drafts, by, now, *more)
 
     world.ledger.add_windows = beaten  # type: ignore[method-assign]
     assert world.plan(claim("second")).window.seq == 3
