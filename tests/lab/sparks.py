@@ -11,7 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.lab.cache import CACHE, one_at_a_time, workshop
-from tests.lab.jars import DELTA_3, ICEBERG_3, JarError, fetch
+from tests.lab.jars import (
+    DELTA,
+    DELTA_3,
+    DELTA_3_SCALA_13,
+    DELTA_41,
+    DELTA_42,
+    ICEBERG,
+    ICEBERG_3,
+    ICEBERG_3_SCALA_13,
+    ICEBERG_41,
+    SPARK_3_SCALA_13,
+    JarError,
+    fetch,
+)
 from tests.lab.java import pyspark_home
 from tests.lab.start import connector_files
 
@@ -19,6 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.lab.jars import JarSet
+
+_OF_CLIENTS = "zstandard==0.25.0"
+"""What clients of Spark Connect need since Spark 4.1."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +70,14 @@ class OtherSpark:
         """The folder with PySpark, for the path of a Python; installed when someone asks for the first time."""
         if self.version == version("pyspark"):
             return pyspark_home().parent
-        return _kept(f"pyspark-{self.version}", lambda folder: _install(self.version, folder))
+        return _kept(f"pyspark-{self.version}", lambda folder: _install(f"pyspark=={self.version}", folder))
+
+    @property
+    def python_of_clients(self) -> list[Path]:
+        """The folders with PySpark, and with what its client of Spark Connect needs and that of the installed PySpark does not."""
+        # The name has the version of Python: this package is compiled.
+        name = f"{_OF_CLIENTS.replace('==', '-')}-{sys.implementation.cache_tag}"
+        return [self.python, _kept(name, lambda folder: _install(_OF_CLIENTS, folder))]
 
     @property
     def home(self) -> Path:
@@ -85,7 +108,13 @@ class OtherSpark:
 
 
 SPARK_3 = OtherSpark("3.5.7", "2.12", DELTA_3, ICEBERG_3)
-SPARKS = (SPARK_3,)
+SPARKS = (
+    SPARK_3,
+    OtherSpark("3.5.4", "2.13", DELTA_3_SCALA_13, ICEBERG_3_SCALA_13, build=SPARK_3_SCALA_13),
+    OtherSpark(version("pyspark"), "2.13", DELTA, ICEBERG),
+    OtherSpark("4.1.1", "2.13", DELTA_41, ICEBERG_41),
+    OtherSpark("4.2.0", "2.13", DELTA_42, None),
+)
 
 
 def _kept(name: str, make: Callable[[Path], None]) -> Path:
@@ -101,13 +130,13 @@ def _kept(name: str, make: Callable[[Path], None]) -> Path:
     return folder
 
 
-def _install(version: str, folder: Path) -> None:
+def _install(package: str, folder: Path) -> None:
     # Without dependencies: Spark brings Py4J itself. And without a cache: it would keep the same gigabyte in three forms.
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-cache-dir", "--no-compile"]
-    command += ["--target", str(folder), f"pyspark=={version}"]
+    command += ["--target", str(folder), package]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
-        raise JarError(f"could not install PySpark {version}:\n{done.stdout}")
+        raise JarError(f"could not install {package}:\n{done.stdout}")
 
 
 def _put_together(folder: Path, pyspark: Path, jars: list[Path]) -> None:

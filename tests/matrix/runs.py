@@ -77,7 +77,7 @@ def run_over_connect(spark: OtherSpark, kafka: KafkaBroker, postgres: Postgres, 
     """Run the job as a client of a Spark Connect server of a Spark; see `run_job`."""
     told = _told(kafka, postgres, folder, has=[CONNECT, *spark.tables])
     with SparkConnect(folder / "server", spark=spark, conf=FEW_RECORDS) as server:
-        path = f"{write_zip(folder)}:{spark.python}"
+        path = ":".join(map(str, [write_zip(folder), *spark.python_of_clients]))
         return _run([sys.executable], {**told, "remote": server.url}, folder, {"PYTHONPATH": path})
 
 
@@ -111,11 +111,13 @@ def _told(kafka: KafkaBroker, postgres: Postgres, folder: Path, *, has: list[str
         report=str(folder / "report.json"),
     )
     database = Database(postgres.url)
+    lake = folder / "lake"
+    lake.mkdir()
     return {
         "has": has,
         "window": window.to_json(),
         "topics": topics,
-        "folder": str(folder / "lake"),
+        "folder": str(lake),
         "outcomes": str(folder / "outcomes.json"),
         "database": {
             "url": database.jdbc,
