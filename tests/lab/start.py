@@ -21,7 +21,7 @@ from airflow_kafka_offsets.core.launch.start import (
 )
 from airflow_kafka_offsets.spark.connector import folder_name, spark_build
 from tests.lab.cache import PROVIDER_CACHE, one_at_a_time
-from tests.lab.jars import connector_for_launches, jars_for_launches
+from tests.lab.jars import jars_for_launches
 from tests.lab.java import java, pyspark_home
 
 PROGRAM = Path(sys.executable).parent / "kafka-offsets"
@@ -110,38 +110,29 @@ def quick_jvms(*, archive: bool) -> dict[str, str]:
     )
 
 
-def java_command(*jars: Path, home: Path | None = None) -> list[str]:
-    """Return how a JVM is started with the jars of a Spark, and others after them, from the archive of its drivers, if there is one.
+def java_command(*jars: Path) -> list[str]:
+    """Return how a JVM is started with the jars of PySpark, and others after them, from the archive of the drivers.
 
     Java takes an archive where the class path begins with the one that it was made with, which is that of Spark's scripts; else it
     goes on without.
-
-    Args:
-        jars: Those that the Spark lacks.
-        home: Of the Spark; None: the installed PySpark.
     """
-    spark = _spark(home)
+    spark = _spark()
     first = ["hive-jackson/*", str(spark.settings), *map(str, sorted((spark.home / "jars").glob("slf4j-api-*.jar")))]
     path = [*first, f"{spark.home}/jars/*", *map(str, jars)]
     return [java(), *start_options(spark, PROVIDER_CACHE), *_SERVER, "-cp", ":".join(path)]
 
 
-def connector_files(home: Path | None = None) -> str:
-    """Return the jars that the operators give to spark-submit, as a list with commas.
-
-    Args:
-        home: Of the Spark; None: the installed PySpark.
-    """
-    folder = connector_for_launches(home) if home else jars_for_launches()
-    build = spark_build(jar_names(home or pyspark_home()))
+def connector_files() -> str:
+    """Return the jars that the operators give to spark-submit, as a list with commas."""
+    build = spark_build(jar_names(pyspark_home()))
     assert build is not None
-    jars = kept_jars(folder / "jars" / folder_name(build.connector))
+    jars = kept_jars(jars_for_launches() / "jars" / folder_name(build.connector))
     assert jars is not None
     return ",".join(str(jar) for jar in jars if build.lacks(jar.name))
 
 
-def _spark(home: Path | None = None) -> Spark:
-    found = spark_at(home or pyspark_home(), ours())
+def _spark() -> Spark:
+    found = spark_at(pyspark_home(), ours())
     assert found is not None
     return found
 
