@@ -90,7 +90,7 @@ AVRO = JarSet(
 # For Spark 3.5 with Scala 2.12, which is what PySpark 3.5 brings.
 DELTA_3 = JarSet("delta-3", ("io.delta:delta-spark_2.12:3.3.2",), without=("org.scala-lang:*", "org.antlr:*"))
 ICEBERG_3 = JarSet("iceberg-3", ("org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.10.1",))
-# The matrix alone needs the rest: `make test-matrix`. Since 4.1, Delta names what Spark has as well.
+# Since 4.1, Delta names what Spark has as well.
 _OF_SPARK = (
     "org.scala-lang:*",
     "org.antlr:*",
@@ -115,10 +115,10 @@ ICEBERG_3_SCALA_13 = JarSet("iceberg-3-scala-13", ("org.apache.iceberg:iceberg-s
 DELTA_41 = JarSet("delta-4.1", ("io.delta:delta-spark_4.1_2.13:4.2.0",), without=_OF_SPARK)
 ICEBERG_41 = JarSet("iceberg-4.1", ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",))
 DELTA_42 = JarSet("delta-4.2", ("io.delta:delta-spark_4.2_2.13:4.4.0",), without=_OF_SPARK)
-SETS = (
-    *(KAFKA, KAFKA_TOOLS, ZOOKEEPER, HBASE, HDFS, YARN, JDBC, DELTA, ICEBERG, AVRO, DELTA_3, ICEBERG_3),
-    *(SPARK_3_SCALA_13, DELTA_3_SCALA_13, ICEBERG_3_SCALA_13, DELTA_41, ICEBERG_41, DELTA_42),
-)
+SETS = (KAFKA, KAFKA_TOOLS, ZOOKEEPER, HBASE, HDFS, YARN, JDBC, DELTA, ICEBERG, AVRO, DELTA_3, ICEBERG_3)
+"""What `make test` needs."""
+SETS_OF_MATRIX = (SPARK_3_SCALA_13, DELTA_3_SCALA_13, ICEBERG_3_SCALA_13, DELTA_41, ICEBERG_41, DELTA_42)
+"""What only `make test-matrix` needs."""
 
 # A server without a log binding dies without a word.
 _LOG_SETTINGS = """\
