@@ -9,7 +9,7 @@ export UV_SYSTEM_CERTS := 1
 # Images for containers like to set it, and then each Python compiles all of Airflow again: 5 CPU seconds instead of 2.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup lock lock-jars lint test test-unit test-bounds test-schedulers fetch bench demo docs docs-serve dist
+.PHONY: help setup lock lock-jars lint test test-unit test-matrix test-bounds test-schedulers fetch bench demo docs docs-serve dist
 
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -46,6 +46,9 @@ PROCESSES ?= 5
 test: setup fetch ## all tests, PROCESSES=5 at a time; ORDER=random shuffles them
 	@$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 --durations=20 \
 	  $(if $(filter random,$(ORDER)),--random-order-bucket=package --random-order-seed=$(or $(SEED),$(shell date +%s)))
+
+test-matrix: setup ## one job on each Spark that docs/compatibility.md names (it fetches them: gigabytes); WRITE=1 writes the page
+	@$(BIN)/python -m tests.matrix $(if $(WRITE),--write)
 
 # The environments are made once, in the cache of the lab; NOTE=1 keeps what was seen, for docs/compatibility.md.
 NOTED := $(if $(NOTE),--note)

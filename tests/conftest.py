@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tests.lab.s3 import S3
     from tests.lab.spark_connect import SparkConnect
     from tests.lab.spark_standalone import SparkStandalone
+    from tests.lab.sparks import OtherSpark
     from tests.lab.start import StartArchive
     from tests.lab.yarn import Yarn
     from tests.lab.zookeeper import ZooKeeperServer
@@ -54,6 +55,7 @@ _MARKER_OF_FIXTURE = {
     "folder_for_launches": "spark",
     "spark_connect": "spark",
     "table_jars": "spark",
+    "spark_3": "spark",
     "spark_standalone": "spark",
     "start_archive": "spark",
     "yarn": "yarn",
@@ -61,6 +63,7 @@ _MARKER_OF_FIXTURE = {
 _LONGEST_FIRST = (
     "acceptance/test_matrix.py",
     "spark",
+    "matrix",
     "acceptance",  # beside the matrix: their servers stop when no file needs them for a while
     "operators",
     "docs/test_tutorial.py",
@@ -291,6 +294,15 @@ def table_jars() -> list[Path]:
     from tests.lab.jars import table_jars
 
     return table_jars()
+
+
+@pytest.fixture(scope="session")
+def spark_3() -> OtherSpark:
+    """Return Spark 3.5, with its Kafka connector, Delta and Iceberg."""
+    from tests.lab.sparks import SPARK_3
+
+    assert SPARK_3.jars()
+    return SPARK_3
 
 
 @pytest.fixture(scope="session")

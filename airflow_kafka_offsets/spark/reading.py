@@ -56,7 +56,10 @@ _AFTER_A_SKIP = 5.0
 
 UNPUBLISHED = "nothing was published"
 
-_LOST_RANGE = re.compile(r"Could not read records in offset \[\d+, \d+\) for topic partition \S+")
+_LOST_RANGE = re.compile(
+    r"Could not read records in offset \[\d+, \d+\) for topic partition \S+"
+    r"|Cannot fetch [^(]+\(GroupId: [^,]+, TopicPartition: [^)]+\)"  # Spark 3
+)
 
 
 class WindowReading:

@@ -86,6 +86,17 @@ def test_sparks_avro_is_fetched_by_the_same_command(
     assert jars(capsys, "--avro").out == f"Spark 3.5.6 in {home} has its Avro: nothing has to be fetched.\n"
 
 
+def test_the_jars_are_for_the_scala_of_the_spark(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "jars" / "spark-core_2.12-3.5.6.jar").rename(home / "jars" / "spark-core_2.13-3.5.6.jar")
+    for artifact, options in (("spark-sql-kafka-0-10", []), ("spark-avro", ["--avro"])):
+        kept = keep(tmp_path / "cache", f"{artifact}_2.13-3.5.6")
+        document = jars(capsys, *options, "--to", f"{tmp_path}/cache", "-o", "json").json
+        assert document["coordinates"] == f"org.apache.spark:{artifact}_2.13:3.5.6"
+        assert document["folder"] == str(kept)
+
+
 def test_another_spark_and_another_folder(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = keep(tmp_path / "image")
     home.rename(tmp_path / "moved")

@@ -17,7 +17,7 @@ import pytest
 from tests.lab import jars
 from tests.lab.airflow import empty_metadata
 from tests.lab.cache import CACHE, cache_folder
-from tests.lab.jars import DELTA, ICEBERG, JDBC, SETS, ZOOKEEPER, JarError, JarSet, fetch, listed
+from tests.lab.jars import DELTA, ICEBERG, JDBC, SETS, SETS_OF_MATRIX, ZOOKEEPER, JarError, JarSet, fetch, listed
 from tests.lab.lock_jars import entry
 from tests.lab.patience import output_of
 from tests.lab.processes import wait_until
@@ -87,7 +87,7 @@ def test_the_cache_is_one_folder_of_the_machine_or_the_one_that_is_named(
     assert cache_folder(environment) == expected
 
 
-@pytest.mark.parametrize("jar_set", SETS, ids=lambda jar_set: jar_set.name)
+@pytest.mark.parametrize("jar_set", [*SETS, *SETS_OF_MATRIX], ids=lambda jar_set: jar_set.name)
 def test_the_list_has_the_jars_of_each_set(jar_set: JarSet) -> None:
     assert set(jar_set.roots) <= set(listed(jar_set))
 
@@ -170,7 +170,10 @@ jars.odd = jars.JarSet("odd", ("org.example:nothing:1",))
 
 
 @pytest.mark.server
-def test_the_lab_fetches_the_rest_and_fails_with_what_failed(tmp_path: Path, spark_connector: list[Path]) -> None:
+def test_the_lab_fetches_the_rest_and_fails_with_what_failed(
+    tmp_path: Path, spark_connector: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")  # for pip, too, no one answers
     for jar_set in SETS:
         fetch(jar_set)
     (tmp_path / "jars").mkdir()
@@ -183,6 +186,7 @@ def test_the_lab_fetches_the_rest_and_fails_with_what_failed(tmp_path: Path, spa
     assert f"==> yarn: {len(listed(jars.YARN))} jars\n" in out
     assert f"==> Spark's Kafka source: {len(spark_connector)} jars\n" in out
     assert "could not fetch 1 of the 1 jars that jdbc lacked: org.postgresql:postgresql:42.7.5\n" in err
+    assert "could not install pyspark==3.5.7:\n" in err
     assert "Traceback" not in err
 
 

@@ -36,6 +36,7 @@ from tests.lab.java import JavaError, java
 from tests.lab.kafka import make_kafka_archive
 from tests.lab.prometheus import prometheus_program
 from tests.lab.redis import redis_program
+from tests.lab.sparks import SPARK_3
 from tests.lab.start import folder_for_launches
 
 if TYPE_CHECKING:
@@ -88,6 +89,11 @@ def prepare_launches() -> None:
     _say(f"==> Spark's connector and start archive for launches: {folder_for_launches()}")
 
 
+def fetch_spark_3() -> None:
+    """Get another Spark than the installed one, and the jars that it needs."""
+    _say(f"==> Spark {SPARK_3.version} in {SPARK_3.home}, and for it: {len(SPARK_3.jars())} jars")
+
+
 def prepare_brokers() -> None:
     """Get what makes the start of a broker cheap."""
     _say(f"==> Start archive for Kafka's brokers: {make_kafka_archive() or 'none, they start without'}")
@@ -105,6 +111,7 @@ def main() -> None:
         prepare_launches,
         prepare_brokers,
         fetch_registry,
+        fetch_spark_3,
         *(partial(fetch_jars, *jar_sets) for jar_sets in _JARS),
     ]
     with ThreadPoolExecutor(len(jobs)) as pool:

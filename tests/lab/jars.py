@@ -87,7 +87,38 @@ AVRO = JarSet(
     ("org.apache.spark:spark-avro_2.13:4.0.0",),
     without=("org.apache.spark:spark-tags_2.13", "org.scala-lang:*", "org.scala-lang.modules:*", "org.tukaani:*"),
 )
-SETS = (KAFKA, KAFKA_TOOLS, ZOOKEEPER, HBASE, HDFS, YARN, JDBC, DELTA, ICEBERG, AVRO)
+# For Spark 3.5 with Scala 2.12, which is what PySpark 3.5 brings.
+DELTA_3 = JarSet("delta-3", ("io.delta:delta-spark_2.12:3.3.2",), without=("org.scala-lang:*", "org.antlr:*"))
+ICEBERG_3 = JarSet("iceberg-3", ("org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.10.1",))
+# Since 4.1, Delta names what Spark has as well.
+_OF_SPARK = (
+    "org.scala-lang:*",
+    "org.antlr:*",
+    "com.fasterxml.jackson.core:*",
+    "com.fasterxml.jackson.datatype:*",
+    "com.github.luben:*",
+    "commons-logging:*",
+    "commons-pool:*",
+    "io.airlift:*",
+    "org.apache.hadoop:*",
+    "org.apache.logging.log4j:*",
+    "org.apache.parquet:*",
+    "org.roaringbitmap:*",
+    "org.slf4j:*",
+    "org.xerial.snappy:*",
+)
+SPARK_3_SCALA_13 = JarSet("spark-3-scala-13", ("org.apache.spark:spark-sql_2.13:3.5.4",))
+DELTA_3_SCALA_13 = JarSet(
+    "delta-3-scala-13", ("io.delta:delta-spark_2.13:3.3.2",), without=("org.scala-lang:*", "org.antlr:*")
+)
+ICEBERG_3_SCALA_13 = JarSet("iceberg-3-scala-13", ("org.apache.iceberg:iceberg-spark-runtime-3.5_2.13:1.10.1",))
+DELTA_41 = JarSet("delta-4.1", ("io.delta:delta-spark_4.1_2.13:4.2.0",), without=_OF_SPARK)
+ICEBERG_41 = JarSet("iceberg-4.1", ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",))
+DELTA_42 = JarSet("delta-4.2", ("io.delta:delta-spark_4.2_2.13:4.4.0",), without=_OF_SPARK)
+SETS = (KAFKA, KAFKA_TOOLS, ZOOKEEPER, HBASE, HDFS, YARN, JDBC, DELTA, ICEBERG, AVRO, DELTA_3, ICEBERG_3)
+"""What `make test` needs."""
+SETS_OF_MATRIX = (SPARK_3_SCALA_13, DELTA_3_SCALA_13, ICEBERG_3_SCALA_13, DELTA_41, ICEBERG_41, DELTA_42)
+"""What only `make test-matrix` needs."""
 
 # A server without a log binding dies without a word.
 _LOG_SETTINGS = """\
@@ -114,17 +145,26 @@ def hbase_classpath() -> str:
 
 def jars_for_launches() -> Path:
     """Return the cache folder of the operators, with the jars of the connector and of Spark's Avro: no launch has to fetch them."""
+    folder = connector_for_launches(pyspark_home())
+    if not (folder / "jars" / f"spark-avro_2.13-{version('pyspark')}" / "jars.json").exists():
+        connector_for_launches(pyspark_home(), "--avro")
+    return folder
+
+
+def connector_for_launches(home: Path, *more: str) -> Path:
+    """Return the cache folder of the operators, with the jars of a Spark's connector in it.
+
+    Args:
+        home: Of the Spark.
+        more: Options of `kafka-offsets jars`.
+    """
     folder = PROVIDER_CACHE
     folder.mkdir(parents=True, exist_ok=True)
     program = str(Path(sys.executable).parent / "kafka-offsets")
-    command = [program, "jars", "--spark-home", str(pyspark_home()), "--to", str(folder)]
-    has_avro = (folder / "jars" / f"spark-avro_2.13-{version('pyspark')}" / "jars.json").exists()
-    for more in ([], *([] if has_avro else [["--avro"]])):
-        done = subprocess.run(
-            [*command, *more], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-        )
-        if done.returncode != 0:
-            raise JarError(done.stdout)
+    command = [program, "jars", "--spark-home", str(home), "--to", str(folder), *more]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        raise JarError(done.stdout)
     return folder
 
 

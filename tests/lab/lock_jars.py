@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab import ivy
-from tests.lab.jars import LIST, SETS, JarSet
+from tests.lab.jars import LIST, SETS, SETS_OF_MATRIX, JarSet
 
 
 def entry(jar_set: JarSet) -> dict[str, Any]:
@@ -21,8 +21,9 @@ def entry(jar_set: JarSet) -> dict[str, Any]:
 
 def main() -> None:
     """Write the list."""
+    jar_sets = (*SETS, *SETS_OF_MATRIX)
     with ThreadPoolExecutor(3) as pool:
-        entries = dict(zip((jar_set.name for jar_set in SETS), pool.map(entry, SETS), strict=True))
+        entries = dict(zip((jar_set.name for jar_set in jar_sets), pool.map(entry, jar_sets), strict=True))
     LIST.write_text(json.dumps(entries, indent=1) + "\n")
 
 

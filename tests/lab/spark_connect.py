@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from tests.lab.sparks import OtherSpark
+
 # What Spark's own scripts open (org.apache.spark.launcher.JavaModuleOptions), without them Arrow dies at the first result.
 _OPENED = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio"),
@@ -35,10 +37,12 @@ class SparkConnect(OneServer):
     Args:
         folder: Where it runs, so where it leaves what Spark leaves in a working directory, and its log.
         conf: Spark settings that win over those of this module.
+        spark: Another Spark than the installed PySpark.
     """
 
-    def __init__(self, folder: Path, *, conf: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, *, conf: Mapping[str, str] | None = None, spark: OtherSpark | None = None) -> None:
         self.folder = folder
+        self._spark = spark
         self.port = free_port()
         self._ui_port = free_port()
         self._conf = dict(conf or {})
@@ -100,9 +104,10 @@ class SparkConnect(OneServer):
     def _command(self) -> list[str]:
         settings = [f"-D{name}={value}" for name, value in self._settings().items()]
         # Spark's jars first: where both bring a library, Spark's version is the one that it was built with.
-        jars = [*spark_connector_jars(), *table_jars(), *jdbc_jars(), *avro_jars()]
+        jars = self._spark.jars() if self._spark else [*spark_connector_jars(), *table_jars(), *avro_jars()]
+        home = self._spark.home if self._spark else None
         main = "org.apache.spark.sql.connect.service.SparkConnectServer"
-        return [*java_command(*jars), "-Xmx2g", *OPENS, *settings, main]
+        return [*java_command(*jars, *jdbc_jars(), home=home), "-Xmx2g", *OPENS, *settings, main]
 
     def _settings(self) -> dict[str, str]:
         return {

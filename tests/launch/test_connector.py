@@ -179,6 +179,24 @@ def test_a_group_with_a_registry_gets_sparks_avro_in_the_same_way(
     assert session(monkeypatch, **decoding) == {"spark.jars": files}
 
 
+def test_the_scala_of_the_spark_that_is_there_decides(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "jars" / "spark-core_2.12-3.5.6.jar").rename(home / "jars" / "spark-core_2.13-3.5.6.jar")
+    fits, its_avro = FITS.replace("_2.12", "_2.13"), AVRO.replace("_2.12", "_2.13")
+    expected = []
+    for package in (fits, its_avro):
+        kept = home.parent / "cache" / "jars" / folder_name(package)
+        kept.mkdir()
+        (kept / "of-scala-13.jar").write_bytes(b"a")
+        (kept / "jars.json").write_text('{"jars": {"of-scala-13.jar": 1}}')
+        expected.append(str(kept / "of-scala-13.jar"))
+    decoding: dict[str, Any] = {"group": KafkaGroup("g", topics=["orders"], registry="registry")}
+    assert told(tmp_path, **decoding) == (None, ",".join(expected))
+    assert told(tmp_path, conn_id="far", **decoding) == (f"{fits},{its_avro}", None)
+    assert session(monkeypatch, **decoding) == {"spark.jars": ",".join(expected)}
+
+
 # Nothing listens on port 9: neither Ivy nor anything else of a JVM reaches a repository.
 _CLOSED = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=9" for scheme in ("http", "https"))
 

@@ -32,6 +32,7 @@ def test_the_connector_is_of_the_version_of_pyspark() -> None:
     [
         ("spark-core_2.13-4.1.1.jar", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1"),
         ("spark-core_2.12-3.5.6.jar", "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.6"),
+        ("spark-core_2.13-3.5.6.jar", "org.apache.spark:spark-sql-kafka-0-10_2.13:3.5.6"),
         ("spark-core_2.12-3.5.4-amzn-0.jar", "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.4-amzn-0"),
         ("spark-core_2.13-4.2.0-preview1.jar", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0-preview1"),
     ],

@@ -1,0 +1,1 @@
+"""One job, run by a real spark-submit on each version of Spark: `make test-matrix`."""
