@@ -37,7 +37,7 @@ from tests.lab.kafka import make_kafka_archive
 from tests.lab.prometheus import prometheus_program
 from tests.lab.redis import redis_program
 from tests.lab.sparks import SPARK_3
-from tests.lab.start import folder_for_launches
+from tests.lab.start import folder_for_launches, start_archive_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,9 +89,12 @@ def prepare_launches() -> None:
     _say(f"==> Spark's connector and start archive for launches: {folder_for_launches()}")
 
 
-def fetch_spark_3() -> None:
-    """Get another Spark than the installed one, and the jars that it needs."""
-    _say(f"==> Spark {SPARK_3.version} in {SPARK_3.home}, and for it: {len(SPARK_3.jars())} jars")
+def prepare_spark_3() -> None:
+    """Get another Spark than the installed one, and all that its jobs and cheap launches of them need."""
+    jars = [*SPARK_3.launch_jars(), *SPARK_3.table_jars()]
+    _say(
+        f"==> Spark {SPARK_3.version} with {len(jars)} more jars, and its start archive: {start_archive_of(SPARK_3.home)}"
+    )
 
 
 def prepare_brokers() -> None:
@@ -111,7 +114,7 @@ def main() -> None:
         prepare_launches,
         prepare_brokers,
         fetch_registry,
-        fetch_spark_3,
+        prepare_spark_3,
         *(partial(fetch_jars, *jar_sets) for jar_sets in _JARS),
     ]
     with ThreadPoolExecutor(len(jobs)) as pool:

@@ -145,18 +145,18 @@ def hbase_classpath() -> str:
 
 def jars_for_launches() -> Path:
     """Return the cache folder of the operators, with the jars of the connector and of Spark's Avro: no launch has to fetch them."""
-    folder = connector_for_launches(pyspark_home())
+    folder = fetch_for_launches(pyspark_home())
     if not (folder / "jars" / f"spark-avro_2.13-{version('pyspark')}" / "jars.json").exists():
-        connector_for_launches(pyspark_home(), "--avro")
+        fetch_for_launches(pyspark_home(), "--avro")
     return folder
 
 
-def connector_for_launches(home: Path, *more: str) -> Path:
-    """Return the cache folder of the operators, with the jars of a Spark's connector in it.
+def fetch_for_launches(home: Path, *more: str) -> Path:
+    """Let `kafka-offsets jars` fetch what launches of a Spark need, and return the cache folder of the operators.
 
     Args:
         home: Of the Spark.
-        more: Options of `kafka-offsets jars`.
+        more: Options; without any, it is the Kafka connector.
     """
     folder = PROVIDER_CACHE
     folder.mkdir(parents=True, exist_ok=True)

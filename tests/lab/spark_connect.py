@@ -104,8 +104,13 @@ class SparkConnect(OneServer):
     def _command(self) -> list[str]:
         settings = [f"-D{name}={value}" for name, value in self._settings().items()]
         # Spark's jars first: where both bring a library, Spark's version is the one that it was built with.
-        jars = self._spark.jars() if self._spark else [*spark_connector_jars(), *table_jars(), *avro_jars()]
-        home = self._spark.home if self._spark else None
+        spark = self._spark
+        jars = (
+            [*spark.launch_jars(), *spark.table_jars()]
+            if spark
+            else [*spark_connector_jars(), *table_jars(), *avro_jars()]
+        )
+        home = spark.home if spark else None
         main = "org.apache.spark.sql.connect.service.SparkConnectServer"
         return [*java_command(*jars, *jdbc_jars(), home=home), "-Xmx2g", *OPENS, *settings, main]
 

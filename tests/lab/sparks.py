@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from tests.lab.jars import (
     fetch,
 )
 from tests.lab.java import pyspark_home
-from tests.lab.start import connector_files
+from tests.lab.start import fetched_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +48,7 @@ class OtherSpark:
         delta: The jars of Delta; None: there are none yet.
         iceberg: The jar of Iceberg; None: there is none yet.
         build: All its own jars, if they are not those of PySpark.
+        driver: The name of the Python that runs its drivers; None: the one that runs this.
     """
 
     version: str
@@ -54,16 +56,27 @@ class OtherSpark:
     delta: JarSet | None
     iceberg: JarSet | None
     build: JarSet | None = None
+    driver: str | None = None
 
     @property
     def name(self) -> str:
         """How it is called."""
-        return f"{self.version}-scala-{self.scala}"
+        return "-".join([self.version, "scala", self.scala, *([self.driver] if self.driver else [])])
 
     @property
     def has_connect(self) -> bool:
         """Whether this package supports its Spark Connect."""
         return not self.version.startswith("3.")
+
+    @property
+    def program_of_drivers(self) -> str:
+        """The path of the Python that runs its drivers."""
+        if self.driver is None:
+            return sys.executable
+        found = shutil.which(self.driver)
+        if found is None:
+            raise JarError(f"there is no {self.driver} on the PATH, which the drivers of {self.name} have to run on")
+        return found
 
     @property
     def python(self) -> Path:
@@ -93,23 +106,25 @@ class OtherSpark:
         sets = {"delta": self.delta, "iceberg": self.iceberg}
         return {name: jar_set.roots[0] for name, jar_set in sets.items() if jar_set is not None}
 
-    def connector(self) -> list[Path]:
-        """Return the jars of its Kafka connector that it lacks, as `kafka-offsets jars` fetches them."""
-        return [Path(jar) for jar in connector_files(self.home).split(",")]
+    def launch_jars(self) -> list[Path]:
+        """Return the jars of its Kafka connector and its Avro that it lacks, as `kafka-offsets jars` fetches them."""
+        return fetched_for(self.home)
 
-    def jars(self) -> list[Path]:
-        """Return the jars that it lacks: of its Kafka connector, Delta and Iceberg."""
-        return [*self.connector(), *(jar for tables in (self.delta, self.iceberg) if tables for jar in fetch(tables))]
+    def table_jars(self) -> list[Path]:
+        """Return the jars of Delta and Iceberg that were built for it."""
+        return [jar for tables in (self.delta, self.iceberg) if tables for jar in fetch(tables)]
 
     def facts(self) -> dict[str, str]:
         """Return the versions and coordinates of what belongs together."""
-        [kafka] = [found[1] for jar in self.connector() if (found := re.search(r"kafka-clients-(.*)\.jar", jar.name))]
+        names = [jar.name for jar in self.launch_jars()]
+        [kafka] = [found[1] for name in names if (found := re.search(r"kafka-clients-(.*)\.jar", name))]
         return {"spark": self.version, "scala": self.scala, "kafka": kafka, **self.tables}
 
 
 SPARK_3 = OtherSpark("3.5.7", "2.12", DELTA_3, ICEBERG_3)
 SPARKS = (
     SPARK_3,
+    OtherSpark("3.5.7", "2.12", DELTA_3, ICEBERG_3, driver="python3.8"),
     OtherSpark("3.5.4", "2.13", DELTA_3_SCALA_13, ICEBERG_3_SCALA_13, build=SPARK_3_SCALA_13),
     OtherSpark(version("pyspark"), "2.13", DELTA, ICEBERG),
     OtherSpark("4.1.1", "2.13", DELTA_41, ICEBERG_41),

@@ -8,8 +8,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_kafka_offsets.adapters.machine.archives import start_options
-from airflow_kafka_offsets.adapters.machine.connector_jars import kept_jars
+from airflow_kafka_offsets.adapters.machine.archives import find_archive, start_options
+from airflow_kafka_offsets.adapters.machine.connector_jars import LIST, kept_jars
 from airflow_kafka_offsets.adapters.machine.programs import Spark, spark_at
 from airflow_kafka_offsets.adapters.machine.spark_home import jar_names
 from airflow_kafka_offsets.core.launch.start import (
@@ -19,9 +19,9 @@ from airflow_kafka_offsets.core.launch.start import (
     quick_launcher,
     with_options,
 )
-from airflow_kafka_offsets.spark.connector import folder_name, spark_build
+from airflow_kafka_offsets.spark.connector import avro_of, folder_name, spark_build
 from tests.lab.cache import PROVIDER_CACHE, one_at_a_time
-from tests.lab.jars import jars_for_launches
+from tests.lab.jars import fetch_for_launches, jars_for_launches
 from tests.lab.java import java, pyspark_home
 
 PROGRAM = Path(sys.executable).parent / "kafka-offsets"
@@ -76,15 +76,28 @@ def make_by_two(folder: Path) -> StartArchive:
 def folder_for_launches() -> Path:
     """Return the cache folder of the operators, with all that makes launches cheap: the connector's jars and a start archive."""
     folder = jars_for_launches()
+    _make_archive()
+    return folder
+
+
+def start_archive_of(home: Path) -> Path:
+    """Return the start archive of a Spark in the cache folder of the operators; it is made if there is none."""
+    found = find_archive(_spark(home), PROVIDER_CACHE)
+    if found is None:
+        _make_archive("--spark-home", str(home))
+        found = find_archive(_spark(home), PROVIDER_CACHE)
+    assert found is not None
+    return found
+
+
+def _make_archive(*arguments: str) -> None:
     # Spark's scripts look for `python3` on PATH, and there want the one that has PySpark.
     path = f"{PROGRAM.parent}:{os.environ['PATH']}"
+    command = [PROGRAM, "archive", "--to", PROVIDER_CACHE, *arguments]
     with one_at_a_time("start archive"):
-        done = subprocess.run(
-            [PROGRAM, "archive", "--to", folder], env=ours(PATH=path), capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, env=ours(PATH=path), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr)
-    return folder
 
 
 def start_variables(span: int) -> dict[str, str]:
@@ -110,13 +123,17 @@ def quick_jvms(*, archive: bool) -> dict[str, str]:
     )
 
 
-def java_command(*jars: Path) -> list[str]:
-    """Return how a JVM is started with the jars of PySpark, and others after them, from the archive of the drivers.
+def java_command(*jars: Path, home: Path | None = None) -> list[str]:
+    """Return how a JVM is started with the jars of a Spark, and others after them, from the archive of its drivers, if there is one.
 
     Java takes an archive where the class path begins with the one that it was made with, which is that of Spark's scripts; else it
     goes on without.
+
+    Args:
+        jars: Those that the Spark lacks.
+        home: Of the Spark; None: the installed PySpark.
     """
-    spark = _spark()
+    spark = _spark(home)
     first = ["hive-jackson/*", str(spark.settings), *map(str, sorted((spark.home / "jars").glob("slf4j-api-*.jar")))]
     path = [*first, f"{spark.home}/jars/*", *map(str, jars)]
     return [java(), *start_options(spark, PROVIDER_CACHE), *_SERVER, "-cp", ":".join(path)]
@@ -131,8 +148,23 @@ def connector_files() -> str:
     return ",".join(str(jar) for jar in jars if build.lacks(jar.name))
 
 
-def _spark() -> Spark:
-    found = spark_at(pyspark_home(), ours())
+def fetched_for(home: Path) -> list[Path]:
+    """Return the jars that the operators give to the spark-submit of a Spark: of its Kafka connector, and of its Avro."""
+    build = spark_build(jar_names(home))
+    assert build is not None
+    found: list[Path] = []
+    for coordinates, options in ((build.connector, []), (avro_of(build.connector), ["--avro"])):
+        folder = PROVIDER_CACHE / "jars" / folder_name(coordinates)
+        if not (folder / LIST).exists():
+            fetch_for_launches(home, *options)
+        jars = kept_jars(folder)
+        assert jars is not None
+        found += [jar for jar in jars if build.lacks(jar.name)]
+    return found
+
+
+def _spark(home: Path | None = None) -> Spark:
+    found = spark_at(home or pyspark_home(), ours())
     assert found is not None
     return found
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -17,19 +16,27 @@ from tests.lab.databases import Postgres
 from tests.lab.jars import JarError
 from tests.lab.kafka import KafkaBroker
 from tests.lab.sparks import SPARKS
-from tests.lab.start import start_variables
+from tests.matrix.job import CONNECT, SUBMIT
 from tests.matrix.runs import MatrixError, run_job, run_over_connect
-from tests.matrix.table import RESULTS, failures, on_page, results, tables, write_page
+from tests.matrix.table import RESULTS, failures, job_now, on_page, results, tables, write_page
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tests.lab.sparks import OtherSpark
 
 
-def result_of(spark: OtherSpark, kafka: KafkaBroker, postgres: Postgres, folder: Path, python: str) -> dict[str, Any]:
+def result_of(spark: OtherSpark, kafka: KafkaBroker, postgres: Postgres, folder: Path) -> dict[str, Any]:
     """Run the job on one Spark."""
-    outcomes = run_job(spark, kafka, postgres, _new(folder / "job"), python)
-    connect = run_over_connect(spark, kafka, postgres, _new(folder / "connect")) if spark.has_connect else {}
-    return {**spark.facts(), "outcomes": outcomes, "connect": connect}
+    submitted = run_job(spark, kafka, postgres, _new(folder / "submitted"))
+    remote = run_over_connect(spark, kafka, postgres, _new(folder / "connect")) if spark.has_connect else None
+    return {
+        **spark.facts(),
+        **{name: submitted[name] for name in ("python", "java")},
+        "job": job_now(),
+        SUBMIT: submitted["outcomes"],
+        CONNECT: remote["outcomes"] if remote else {},
+    }
 
 
 def _new(folder: Path) -> Path:
@@ -37,11 +44,16 @@ def _new(folder: Path) -> Path:
     return folder
 
 
-def write(found: dict[str, dict[str, Any]]) -> None:
-    """Put what was found into results.json and the page; a Spark that was not run keeps what it has."""
+def write(found: dict[str, dict[str, Any]], broken: Collection[str]) -> None:
+    """Put what was found into results.json and the page.
+
+    Args:
+        found: By the names of Sparks; one that was not run keeps what it has.
+        broken: The names of those without a result; they keep nothing.
+    """
     known = {**(results() if RESULTS.exists() else {}), **found}
-    kept = {spark.name: known[spark.name] for spark in SPARKS if spark.name in known}
-    RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
+    kept = {spark.name: known[spark.name] for spark in SPARKS if spark.name in known.keys() - set(broken)}
+    RESULTS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     write_page(tables(kept))
 
 
@@ -50,23 +62,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument("--only", nargs="*", metavar="SPARK", help=f"of {', '.join(spark.name for spark in SPARKS)}")
     parser.add_argument("--write", action="store_true", help="put what was found into the page and results.json")
-    parser.add_argument("--python", default=sys.executable, help="the program that runs the drivers")
     asked = parser.parse_args()
     chosen = [spark for spark in SPARKS if asked.only is None or spark.name in asked.only]
-    os.environ.update(start_variables(span=0))
     found: dict[str, dict[str, Any]] = {}
-    broken = []
+    broken: dict[str, Exception] = {}
     with tempfile.TemporaryDirectory() as work, KafkaBroker(Path(work, "kafka")) as kafka, Postgres() as postgres:
         for spark in chosen:
             print(f"==> Spark {spark.name}", flush=True)
             try:
-                found[spark.name] = result_of(spark, kafka, postgres, Path(work, spark.name), asked.python)
+                found[spark.name] = result_of(spark, kafka, postgres, Path(work, spark.name))
             except (JarError, MatrixError) as failure:
-                broken.append(f"{spark.name}: {failure}")
+                broken[spark.name] = failure
             if asked.write:
-                write(found)
+                write(found, broken)
     print(tables(found))
-    failed = [*broken, *failures(found)]
+    failed = [*(f"{name}: {failure}" for name, failure in broken.items()), *failures(found)]
     if not {*tables(found).splitlines()} <= {*on_page().splitlines()}:
         failed.append("docs/compatibility.md has other tables: make test-matrix WRITE=1")
     sys.exit("\n".join(failed) or None)

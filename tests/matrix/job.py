@@ -7,11 +7,12 @@ takes Python 3.8.
 from __future__ import annotations
 
 import json
+import platform
 import sys
 import traceback
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
@@ -19,34 +20,69 @@ from pyspark.sql import DataFrame, SparkSession
 import airflow_kafka_offsets
 from airflow_kafka_offsets.spark import KafkaWindow, current_window, islands, options
 from airflow_kafka_offsets.spark.errors import (
+    BadRecordError,
     DataLossError,
     IncompleteReadError,
     KafkaWindowError,
     OtherWindowError,
+    TargetError,
     WriteOptionError,
 )
-from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, Handoff
+from airflow_kafka_offsets.spark.handoff import CONF_WINDOW
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
-    Step = Callable[["Job"], None]
+    Take = Callable[["Job"], None]
     Write = Callable[[KafkaWindow, DataFrame], Any]
 
 PASSED = "passed"
-FILES, JDBC, DELTA, ICEBERG, CONNECT = "files", "jdbc", "delta", "iceberg", "connect"
-STEPS: dict[str, tuple[str, Step]] = {}
-"""What is done, in this order: name -> what it is about, and the function. What is about nothing in particular, each Spark must do."""
+LAUNCH, READ, VALUES, FILES, JDBC, STAGED, DELTA, ICEBERG = (
+    *("launch", "read", "values", "files", "jdbc", "staged"),
+    *("delta", "iceberg"),
+)
+"""What a step is about."""
+SUBMIT, CONNECT = "spark-submit", "Spark Connect"
+"""How the job gets its Spark."""
 
 
-def step(name: str, about: str = "") -> Callable[[Step], Step]:
-    """Add a step."""
+class Step(NamedTuple):
+    """One thing that is done.
 
-    def add(function: Step) -> Step:
-        STEPS[name] = (about, function)
+    Attributes:
+        about: What it is about; a step about Delta or Iceberg is for a Spark that has it.
+        ways: How the job may get its Spark.
+        take: Does it.
+    """
+
+    about: str
+    ways: tuple[str, ...]
+    take: Take
+
+
+STEPS: dict[str, Step] = {}
+"""What is done, in this order."""
+
+
+def step(name: str, about: str, *ways: str) -> Callable[[Take], Take]:
+    """Add a step; without `ways`, it is taken in each."""
+
+    def add(function: Take) -> Take:
+        STEPS[name] = Step(about, ways or (SUBMIT, CONNECT), function)
         return function
 
     return add
+
+
+def steps_of(way: str, tables: Collection[str]) -> list[str]:
+    """Return the names of the steps that a Spark has to take.
+
+    Args:
+        way: How the job gets it.
+        tables: The table formats that there are for it.
+    """
+    lacking = {DELTA, ICEBERG}.difference(tables)
+    return [name for name, one in STEPS.items() if way in one.ways and one.about not in lacking]
 
 
 class Job:
@@ -59,15 +95,21 @@ class Job:
 
     def __init__(self, spark: SparkSession, told: dict[str, Any]) -> None:
         self.spark = spark
+        self.told = told
         self.folder: str = told["folder"]
         self.topics: dict[str, dict[str, Any]] = told["topics"]
         self.database: dict[str, Any] = told["database"]
-        self.handoff = Handoff.from_json(told["window"])
+        self.handoff = current_window(spark)._handoff
+        self.is_3 = spark.version.startswith("3.")
         self._seq = self.handoff.seq
+
+    def name(self, topic: str) -> str:
+        """Return the real name of a topic."""
+        return str(self.topics[topic]["name"])
 
     def ranges(self, *topics: str) -> dict[str, Any]:
         """Return all offsets of some topics."""
-        return {self.topics[topic]["name"]: self.topics[topic]["ranges"] for topic in topics}
+        return {self.name(topic): self.topics[topic]["ranges"] for topic in topics}
 
     def window(self, topic: str = "plain", **values: Any) -> KafkaWindow:
         """Return a window with an id of its own, of all offsets of a topic; `values` replace what it has."""
@@ -78,6 +120,11 @@ class Job:
     def again(self, window: KafkaWindow, **values: Any) -> KafkaWindow:
         """Return the same window, as its rerun gets it."""
         return KafkaWindow(self.spark, replace(window._handoff, **values))
+
+    def rows(self, table: str) -> DataFrame:
+        """Return what a table of the database has."""
+        reader = self.spark.read.format("jdbc").options(url=self.database["url"], dbtable=table)
+        return reader.options(driver="org.postgresql.Driver", **self.database["properties"]).load()
 
 
 def numbers(frame: DataFrame) -> DataFrame:
@@ -120,24 +167,35 @@ def replaced(job: Job, write: Write, rows: Callable[[str], list[int]]) -> None:
     same(rows(other.id), list(range(10)))
 
 
-@step("the Python files of the Spark, and those that were shipped")
+@step("the Python files of the Spark, and those that were shipped", READ)
 def _(job: Job) -> None:
     same(pyspark.__version__, job.spark.version)
     assert ".zip/" in airflow_kafka_offsets.__file__, airflow_kafka_offsets.__file__
 
 
-@step("current_window(), read(), write_parquet(), report", FILES)
+@step("connector, Avro and start archive of this Spark and its Scala", LAUNCH, SUBMIT)
+def _(job: Job) -> None:
+    jvm: Any = job.spark.sparkContext._jvm
+    scala = job.told["scala"]
+    assert jvm.scala.util.Properties.versionNumberString().startswith(f"{scala}."), scala
+    jars = job.spark.sparkContext.getConf().get("spark.jars") or ""
+    for artifact in ("spark-sql-kafka-0-10", "spark-avro"):
+        assert f"{artifact}_{scala}-{job.spark.version}.jar" in jars, jars
+    mapped = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text()
+    assert Path(job.told["archive"]).name in mapped, "the driver was started without its archive"
+
+
+@step("current_window(), read(), check(), report", READ)
 def _(job: Job) -> None:
     window = current_window(job.spark)
     assert window is current_window(job.spark)
-    path = window.write_parquet(numbers(window.read()), f"{job.folder}/current")
-    same(path, f"{job.folder}/current/window_id={window.id}")
-    same(found(job.spark.read.parquet(path)), list(range(10)))
+    window.read().select("offset").collect()
+    window.check()
     report = json.loads(Path(str(job.handoff.report)).read_text())
-    same(report["counts"], {job.topics["plain"]["name"]: {"0": 6, "1": 4}})
+    same(report["counts"], {job.name("plain"): {"0": 6, "1": 4}, job.name("avro"): {"0": 5}})
 
 
-@step("read(), check()")
+@step("read(), check()", READ)
 def _(job: Job) -> None:
     window = job.window()
     same(found(numbers(window.read())), list(range(10)))
@@ -145,7 +203,7 @@ def _(job: Job) -> None:
     same((window.records, window.gaps), (10, 0))
 
 
-@step("limit(5) is refused; check(recount=True)")
+@step("limit(5) is refused; check(recount=True)", READ)
 def _(job: Job) -> None:
     window = job.window()
     window.read().limit(5).collect()
@@ -155,7 +213,7 @@ def _(job: Job) -> None:
     same(window.records, 10)
 
 
-@step("a frame that was never run is refused")
+@step("a frame that was never run is refused", READ)
 def _(job: Job) -> None:
     window = job.window()
     window.read()
@@ -163,7 +221,7 @@ def _(job: Job) -> None:
     assert "was not run" in said, said
 
 
-@step("persisted()")
+@step("persisted()", READ)
 def _(job: Job) -> None:
     window = job.window()
     with window.persisted() as frame:
@@ -172,7 +230,7 @@ def _(job: Job) -> None:
         same(found(numbers(frame)), list(range(10)))
 
 
-@step("both versions of Spark's Kafka source; headers")
+@step("both versions of Spark's Kafka source; headers", READ)
 def _(job: Job) -> None:
     for version in (1, 2):
         window = job.window()
@@ -180,17 +238,17 @@ def _(job: Job) -> None:
         window.check()
 
 
-@step("several topics, counted by partition")
+@step("several topics, counted by partition", READ)
 def _(job: Job) -> None:
     report = f"{job.folder}/several.json"
     window = job.window(topics=job.ranges("plain", "large"), report=report)
     window.read().select("offset").collect()
     window.check()
-    counts = {job.topics["plain"]["name"]: {"0": 6, "1": 4}, job.topics["large"]["name"]: {"0": 900}}
+    counts = {job.name("plain"): {"0": 6, "1": 4}, job.name("large"): {"0": 900}}
     same(json.loads(Path(report).read_text())["counts"], counts)
 
 
-@step("transactions: gaps are counted, or refused")
+@step("transactions: gaps are counted, or refused", READ)
 def _(job: Job) -> None:
     window = job.window("gaps", expect_gaps=True)
     same(found(numbers(window.read())), [0, 1, 2])
@@ -202,14 +260,16 @@ def _(job: Job) -> None:
     assert "3 of 7 planned offsets were read" in said, said
 
 
-@step("offsets that Kafka no longer has are named")
+@step("offsets that Kafka no longer has are named", READ)
 def _(job: Job) -> None:
     window = job.window("lost")
     said = refused(DataLossError, lambda: window.write(window.read(), lambda rows, _: rows.collect()))
-    assert f"{job.topics['lost']['name']}-0" in said, said
+    assert f"{job.name('lost')}-0" in said, said
+    # Spark 3 names the first of them only.
+    assert ("Cannot fetch offset 0 (" if job.is_3 else "Could not read records in offset [0, ") in said, said
 
 
-@step("a large range is cut", FILES)
+@step("a large range is cut; options that cut", READ, SUBMIT)
 def _(job: Job) -> None:
     before = options.MIN_SLICE, options.RANGE_COST
     options.MIN_SLICE, options.RANGE_COST = 100, 1
@@ -221,17 +281,21 @@ def _(job: Job) -> None:
     same(frame.rdd.getNumPartitions(), 8)
     same(found(numbers(frame)), list(range(900)))
     window.check()
+    # Spark 3 has the first of these options only.
+    same(job.window("large").read(minPartitions=5).rdd.getNumPartitions(), 5)
+    by_records = job.window("large").read(maxRecordsPerPartition=100).rdd.getNumPartitions()
+    same(by_records, 1 if job.is_3 else 9)
 
 
-@step("an empty window")
+@step("an empty window", READ)
 def _(job: Job) -> None:
-    window = job.window(topics={job.topics["plain"]["name"]: {"0": (4, 4)}})
+    window = job.window(topics={job.name("plain"): {"0": (4, 4)}})
     same(window.read().collect(), [])
     window.check()
     same(window.records, 0)
 
 
-@step("islands()")
+@step("islands()", READ)
 def _(job: Job) -> None:
     window = job.window()
     with window.persisted() as frame:
@@ -239,10 +303,56 @@ def _(job: Job) -> None:
     same(rows, [(0, 0, 5, 1), (1, 0, 3, 1)])
 
 
-@step("write(): a function")
+@step("write(): a function", READ)
 def _(job: Job) -> None:
     window = job.window()
     same(window.write(numbers(window.read()), lambda rows, of: (of.id, found(rows))), (window.id, list(range(10))))
+
+
+NO_SCHEMA = "its value can't be decoded: no schema with id 999 "
+
+
+@step("value='avro', key='avro': two versions of a schema, a tombstone", VALUES)
+def _(job: Job) -> None:
+    window = job.window(topics={job.name("avro"): {"0": (0, 4)}})
+    rows = window.read(value="avro", key="avro").select("offset", "key", "value.id", "value.city").collect()
+    expected = [(0, 42, 0, "?"), (1, 42, 1, "?"), (2, 42, 2, "Köln"), (3, 42, None, None)]
+    same(sorted((tuple(row) for row in rows), key=lambda row: row[0]), expected)
+    window.check()
+
+
+@step("a bad record ends the job, and is named", VALUES)
+def _(job: Job) -> None:
+    window = job.window("avro")
+    said = refused(BadRecordError, lambda: window.write(window.read(value="avro"), lambda rows, _: rows.collect()))
+    assert f"Kafka record {job.name('avro')}-0 offset 4: {NO_SCHEMA}" in said, said
+
+
+@step("bad records become NULL, and are counted", VALUES)
+def _(job: Job) -> None:
+    window = job.window("avro")
+    rows = window.read(value="avro", on_bad="null").selectExpr("value.id as n").filter("n is not null")
+    same(window.write(rows, lambda rows, _: found(rows)), [0, 1, 2])
+    same((window.records, window.bad), (5, 1))
+
+
+@step("bad records go aside", VALUES)
+def _(job: Job) -> None:
+    window = job.window("avro")
+    aside: list[Any] = []
+    with window.persisted(value="avro", on_bad="side", side=lambda bad, _: aside.extend(bad.collect())) as frame:
+        same(sorted(row.offset for row in frame.select("offset").collect()), [0, 1, 2, 3])
+    same([(row.offset, row.reason.startswith(NO_SCHEMA)) for row in aside], [(4, True)])
+
+
+@step("value='json', with and without a registry's header; value='string'", VALUES)
+def _(job: Job) -> None:
+    window = job.window("json")
+    same(found(window.read(value="json", schema="id bigint").selectExpr("value.id as n")), [7, 8])
+    window.check()
+    window = job.window()
+    same(found(window.read(value="string").selectExpr("cast(value as int) as n")), list(range(10)))
+    window.check()
 
 
 def _files(job: Job, kind: str) -> None:
@@ -255,25 +365,57 @@ def _files(job: Job, kind: str) -> None:
 
 
 for _kind in ("parquet", "orc", "json"):
-    step(f"write_{_kind}(), reruns", FILES)(lambda job, kind=_kind: _files(job, kind))
+    step(f"write_{_kind}(), reruns", FILES, SUBMIT)(lambda job, kind=_kind: _files(job, kind))
 
 
-@step("files over Spark Connect are refused", CONNECT)
+@step("files over Spark Connect are refused", FILES, CONNECT)
 def _(job: Job) -> None:
-    window = job.window()
-    said = refused(KafkaWindowError, lambda: window.write_parquet(window.read(), f"{job.folder}/parquet"))
-    assert "not possible over Spark Connect" in said, said
+    def refuse(kind: str) -> str:
+        window = job.window()
+        return refused(
+            KafkaWindowError, lambda: getattr(window, f"write_{kind}")(window.read(), f"{job.folder}/{kind}")
+        )
+
+    for said in map(refuse, ("parquet", "orc", "json")):
+        assert "not possible over Spark Connect" in said, said
 
 
-@step("write_jdbc(), reruns", JDBC)
+@step("write_jdbc(), reruns", JDBC, SUBMIT)
 def _(job: Job) -> None:
-    url, properties, table = job.database["url"], job.database["properties"], job.database["table"]
+    url, properties, table = job.database["url"], job.database["properties"], "replaced"
 
     def rows(window_id: str) -> list[int]:
-        reader = job.spark.read.format("jdbc").options(url=url, dbtable=table, driver="org.postgresql.Driver")
-        return found(reader.options(**properties).load().filter(f"window_id = '{window_id}'"))
+        return found(job.rows(table).filter(f"window_id = '{window_id}'"))
 
     replaced(job, lambda window, frame: window.write_jdbc(frame, url, table, properties, create=True), rows)
+
+
+@step("write_jdbc() over Spark Connect is refused", JDBC, CONNECT)
+def _(job: Job) -> None:
+    window, url, properties = job.window(), job.database["url"], job.database["properties"]
+    said = refused(TargetError, lambda: window.write_jdbc(numbers(window.read()), url, "replaced", properties))
+    assert "use stage_jdbc()" in said, said
+
+
+@step("stage_jdbc(), a rerun; another table, and less than all, are refused", STAGED)
+def _(job: Job) -> None:
+    window, url, properties, table = job.window(), job.database["url"], job.database["properties"], "staged"
+
+    def stage(run: KafkaWindow, frame: DataFrame, where: str = table) -> int:
+        return run.stage_jdbc(frame, url, where, properties)
+
+    for condition, expected in (("n < 7", 7), ("n < 0", 0)):
+        run = job.again(window)
+        same(stage(run, numbers(run.read()).filter(condition)), expected)
+        same(run.records, 10)
+    entries = job.rows("kafka_offsets_staged").filter(f"window_id = '{window.id}'").collect()
+    same(sorted((row.target, row.row_count) for row in entries), [(table, 0), (table, 7)])
+    same(sorted(len(found(job.rows(row.staging))) for row in entries), [0, 7])
+    run = job.window()
+    said = refused(TargetError, lambda: stage(run, numbers(run.read()), "elsewhere"))
+    assert "No one would publish what is staged for elsewhere" in said, said
+    short = job.window()
+    refused(IncompleteReadError, lambda: stage(short, numbers(short.read()).limit(3)))
 
 
 @step("write_delta(), reruns", DELTA)
@@ -322,7 +464,7 @@ def _(job: Job) -> None:
     assert "order_by: it orders rows with one key" in said, said
 
 
-def outcome(take: Step, job: Job) -> str:
+def outcome(take: Take, job: Job) -> str:
     """Take a step, and return what came of it."""
     try:
         take(job)
@@ -332,16 +474,23 @@ def outcome(take: Step, job: Job) -> str:
     return PASSED
 
 
+def java_version(spark: SparkSession) -> str:
+    """Return the version of the driver's Java."""
+    jvm: Any = spark.sparkContext._jvm
+    return str(jvm.java.lang.System.getProperty("java.version"))
+
+
 def main(told: dict[str, Any]) -> None:
-    """Take the steps that this Spark can take, and forget a check."""
-    remote = told.get("remote")
+    """Take the steps that this Spark can take, note what came of them, and forget a check."""
+    way, remote = told["way"], told.get("remote")
     builder = SparkSession.builder.remote(remote) if remote else SparkSession.builder
     spark = builder.getOrCreate()
     if remote:
         spark.conf.set(CONF_WINDOW, told["window"])
     job = Job(spark, told)
-    outcomes = {name: outcome(take, job) for name, (about, take) in STEPS.items() if not about or about in told["has"]}
-    Path(told["outcomes"]).write_text(json.dumps(outcomes))
+    outcomes = {name: outcome(STEPS[name].take, job) for name in steps_of(way, told["tables"])}
+    noted = {"python": platform.python_version(), "java": None if remote else java_version(spark), "outcomes": outcomes}
+    Path(told["outcomes"]).write_text(json.dumps(noted))
     current_window(spark).read().limit(5).collect()
 
 

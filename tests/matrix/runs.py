@@ -7,135 +7,272 @@ import os
 import sys
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.spark.handoff import CONF_WINDOW
+import pytest
+from sqlalchemy.engine import make_url
+
+import airflow_kafka_offsets
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
+from airflow_kafka_offsets.adapters.ledger import schema
+from airflow_kafka_offsets.adapters.ledger.engine import open_engine
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.window import Outcome, State
+from airflow_kafka_offsets.spark.handoff import Subject
 from airflow_kafka_offsets.spark.shipping import write_zip
+from tests.lab.cache import PROVIDER_CACHE
 from tests.lab.jars import jdbc_jars
 from tests.lab.patience import run_to_end
 from tests.lab.processes import LOOPBACK
+from tests.lab.registry import Registry
 from tests.lab.spark_connect import SparkConnect
+from tests.lab.start import MUCH_CODE, SHORT_LIFE, start_archive_of
 from tests.lab.tables import FEW_RECORDS, table_settings
-from tests.lab.topics import abort_transaction, commit_transaction, create_topic, delete_records, produce
-from tests.matrix.job import CONNECT, FILES, JDBC
+from tests.lab.topics import (
+    abort_transaction,
+    commit_transaction,
+    create_topic,
+    delete_records,
+    produce,
+    produce_bytes,
+)
+from tests.matrix.job import CONNECT, SUBMIT
+from tests.spark.avro import encoded, framed, record
 from tests.spark.conftest import handoff
 from tests.spark.jdbc import Database
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from tests.lab.databases import Postgres
     from tests.lab.kafka import KafkaBroker
     from tests.lab.sparks import OtherSpark
 
 JOB = Path(__file__).with_name("job.py")
 FORGOTTEN = "the job ends with exit code 1, so that its window is not committed: its window is not finished: IncompleteReadError"
-"""What the guard says of the check that the job forgets; spark-submit puts it into stdout."""
+"""What the guard says of the check that the job forgets."""
+STAGED = "staged"
+"""The table that the commit of a window would fill."""
+UNKNOWN = 999
+"""The id of a schema that the registry does not have."""
+READER = {"kafkaConsumer.pollTimeoutMs": "5000"}
 
 
 class MatrixError(Exception):
-    """The job did not come to its end; the message is the end of what it said."""
+    """The job did not come to its end, or what launched it made something else of that end."""
 
 
-def run_job(
-    spark: OtherSpark, kafka: KafkaBroker, postgres: Postgres, folder: Path, python: str = sys.executable
-) -> dict[str, str]:
-    """Run the job by the spark-submit of a Spark.
+class World:
+    """What the job works on: topics, the schemas of one of them, and a database with a ledger.
+
+    Args:
+        kafka: The broker.
+        postgres: The server of the database.
+        folder: An empty one, where the job writes.
+        registry: Gets the schemas.
+    """
+
+    def __init__(self, kafka: KafkaBroker, postgres: Postgres, folder: Path, registry: Registry) -> None:
+        self.group = f"matrix-{uuid.uuid4().hex[:12]}"
+        self.kafka, self.folder, self.registry = kafka, folder, registry
+        self.database = Database(postgres.create_database(self.group.replace("-", "_")))
+        schema.upgrade(open_engine(self.database.url))
+        self.database.create(STAGED)
+        self.topics = _topics(kafka, self.group)
+        self.schemas = _schemas(kafka, registry, self.topics["avro"]["name"])
+        (folder / "lake").mkdir()
+
+    def ranges(self, *topics: str) -> dict[str, dict[int, tuple[int, int]]]:
+        """Return all offsets of some topics."""
+        return {self.topics[topic]["name"]: self.topics[topic]["ranges"] for topic in topics}
+
+    def told(self, way: str, spark: OtherSpark, properties: dict[str, str], **more: str) -> Path:
+        """Write what the job is told into a file."""
+        document = {
+            "way": way,
+            "tables": [*spark.tables],
+            "scala": spark.scala,
+            "topics": self.topics,
+            "folder": str(self.folder / "lake"),
+            "outcomes": str(self._outcomes),
+            "database": {"url": self.database.jdbc, "properties": properties},
+            **more,
+        }
+        file = self.folder / "told.json"
+        file.write_text(json.dumps(document))
+        return file
+
+    def outcomes(self, said: str) -> dict[str, Any]:
+        """Return what the job noted.
+
+        Args:
+            said: What it wrote.
+        """
+        if not self._outcomes.exists() or FORGOTTEN not in said:
+            raise MatrixError(f"the job did not come to its end:\n{said[-8000:]}")
+        noted: dict[str, Any] = json.loads(self._outcomes.read_text())
+        return noted
+
+    @property
+    def _outcomes(self) -> Path:
+        return self.folder / "outcomes.json"
+
+
+class Listening(KafkaSparkSubmitOperator):
+    """The operator; it also keeps what spark-submit writes."""
+
+    said: list[str]
+
+    def _hear(self, line: str) -> None:
+        self.said.append(line)
+        super()._hear(line)
+
+
+def run_job(spark: OtherSpark, kafka: KafkaBroker, postgres: Postgres, folder: Path) -> dict[str, Any]:
+    """Let the operator plan a window and run the job on it, by the spark-submit of a Spark.
 
     Args:
         spark: The Spark.
         kafka: The broker; the job gets topics of its own.
-        postgres: The database; the job gets a table of its own.
+        postgres: The server; the job gets a database of its own.
         folder: An empty one.
-        python: The program that runs the driver.
 
     Returns:
-        For each step that this Spark takes, `PASSED` or what went wrong.
+        `python` and `java`, the versions of the driver's, and `outcomes`: for each step `PASSED` or what went wrong.
     """
-    told = _told(kafka, postgres, folder, has=[FILES, JDBC, *spark.tables])
+    with Registry() as registry, pytest.MonkeyPatch.context() as patch:
+        world = World(kafka, postgres, folder, registry)
+        for name, value in _variables(world).items():
+            patch.setenv(name, value)
+        archive = str(start_archive_of(spark.home))
+        told = world.told(SUBMIT, spark, world.database.properties, archive=archive)
+        operator = _operator(world, spark, told)
+        try:
+            operator.execute(_context(operator))
+        except Exception as failure:
+            found = world.outcomes("\n".join([*operator.said, str(failure)]))
+        else:
+            raise MatrixError("the task succeeded with a job that forgot its check")
+    _check_ledger(world)
+    return found
+
+
+def run_over_connect(spark: OtherSpark, kafka: KafkaBroker, postgres: Postgres, folder: Path) -> dict[str, Any]:
+    """Run the job as a client of a Spark Connect server of a Spark; see `run_job`."""
+    with Registry() as registry, pytest.MonkeyPatch.context() as patch:
+        world = World(kafka, postgres, folder, registry)
+        window = handoff(
+            world.ranges("plain", "avro"),
+            options={"kafka.bootstrap.servers": kafka.bootstrap_servers, **READER},
+            report=str(folder / "report.json"),
+            output_tables=[STAGED],
+            schemas=world.schemas,
+        )
+        # Over Connect, the password is the server's.
+        patch.setenv("PGPASSFILE", str(_password_file(world)))
+        with SparkConnect(folder / "server", spark=spark, conf=FEW_RECORDS) as server:
+            login = {"user": world.database.properties["user"]}
+            told = world.told(CONNECT, spark, login, remote=server.url, window=window.to_json())
+            path = ":".join(map(str, [write_zip(folder), *spark.python_of_clients]))
+            command, environment = [sys.executable, JOB, told], {**os.environ, "PYTHONPATH": path}
+            done = run_to_end(command, cwd=folder, env=environment, timeout=480)
+    if done.returncode != 1:
+        raise MatrixError(f"it ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}")
+    return world.outcomes(done.stdout + done.stderr)
+
+
+def _operator(world: World, spark: OtherSpark, told: Path) -> Listening:
+    group = KafkaGroup(
+        world.group,
+        topics=[world.topics[topic]["name"] for topic in ("plain", "avro")],
+        kafka_conn_id="matrix_kafka",
+        ledger_conn_id="matrix_ledger",
+        registry=airflow_kafka_offsets.Registry("matrix_registry", subjects={world.topics["plain"]["name"]: []}),
+        output_tables=STAGED,
+        spark_options=READER,
+    )
     conf = {
-        CONF_WINDOW: told["window"],
-        "spark.jars": ",".join(map(str, [*spark.jars(), *jdbc_jars()])),
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
         "spark.sql.shuffle.partitions": "2",
-        **table_settings(folder / "iceberg"),
+        "spark.sql.warehouse.dir": str(world.folder / "warehouse"),
+        **table_settings(world.folder / "iceberg"),
         **FEW_RECORDS,
     }
-    command = [
-        spark.home / "bin" / "spark-submit",
-        *("--master", "local[2]"),
-        *(part for name, value in conf.items() for part in ("--conf", f"{name}={value}")),
-        *("--py-files", write_zip(folder)),
-    ]
-    return _run(command, told, folder, {"SPARK_HOME": str(spark.home), "PYSPARK_PYTHON": python})
-
-
-def run_over_connect(spark: OtherSpark, kafka: KafkaBroker, postgres: Postgres, folder: Path) -> dict[str, str]:
-    """Run the job as a client of a Spark Connect server of a Spark; see `run_job`."""
-    told = _told(kafka, postgres, folder, has=[CONNECT, *spark.tables])
-    with SparkConnect(folder / "server", spark=spark, conf=FEW_RECORDS) as server:
-        path = ":".join(map(str, [write_zip(folder), *spark.python_of_clients]))
-        return _run([sys.executable], {**told, "remote": server.url}, folder, {"PYTHONPATH": path})
-
-
-def _run(
-    command: Sequence[Any], told: Mapping[str, Any], folder: Path, environment: Mapping[str, str]
-) -> dict[str, str]:
-    """Run the job, and return what came of its steps."""
-    (folder / "told.json").write_text(json.dumps(told))
-    done = run_to_end([*command, JOB, folder / "told.json"], cwd=folder, env={**os.environ, **environment}, timeout=480)
-    outcomes = Path(told["outcomes"])
-    if not outcomes.exists() or done.returncode != 1 or FORGOTTEN not in done.stdout + done.stderr:
-        raise MatrixError(f"it ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}")
-    found: dict[str, str] = json.loads(outcomes.read_text())
-    return found
-
-
-def _told(kafka: KafkaBroker, postgres: Postgres, folder: Path, *, has: list[str]) -> dict[str, Any]:
-    """Fill topics, and return what the job is told.
-
-    Args:
-        kafka: The broker.
-        postgres: The database.
-        folder: Where the job writes.
-        has: What there is, so that the steps about it are taken.
-    """
-    topics = _topics(kafka)
-    plain = topics["plain"]
-    window = handoff(
-        {plain["name"]: plain["ranges"]},
-        options={"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafkaConsumer.pollTimeoutMs": "5000"},
-        report=str(folder / "report.json"),
-    )
-    database = Database(postgres.url)
-    lake = folder / "lake"
-    lake.mkdir()
-    return {
-        "has": has,
-        "window": window.to_json(),
-        "topics": topics,
-        "folder": str(lake),
-        "outcomes": str(folder / "outcomes.json"),
-        "database": {
-            "url": database.jdbc,
-            "properties": database.properties,
-            "table": f"matrix_{uuid.uuid4().hex[:12]}",
+    operator = Listening(
+        task_id="load",
+        group=group,
+        application=str(JOB),
+        application_args=[str(told)],
+        conn_id="matrix_spark",
+        spark_binary=str(spark.home / "bin" / "spark-submit"),
+        start_archive="use",
+        jars=",".join(map(str, [*spark.table_jars(), *jdbc_jars()])),
+        conf=conf,
+        env_vars={
+            "SPARK_HOME": str(spark.home),
+            "PYSPARK_PYTHON": spark.program_of_drivers,
+            # Or those of the tests, which have an archive of another Spark.
+            "SPARK_SUBMIT_OPTS": f"{SHORT_LIFE} {MUCH_CODE}",
         },
+    )
+    operator.said = []
+    return operator
+
+
+def _context(operator: Listening) -> Any:
+    ti = SimpleNamespace(dag_id="matrix", run_id="run", task_id="load", map_index=-1, try_number=1, max_tries=0)
+    run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
+    return {"ti": ti, "task": operator, "dag_run": run, "params": {}, "outlet_events": {}}
+
+
+def _variables(world: World) -> dict[str, str]:
+    """Return the environment of the task."""
+    url = make_url(world.database.url)
+    ledger = {"host": url.host, "port": url.port, "login": url.username, "password": url.password}
+    connections = {
+        "KAFKA": {"conn_type": "kafka", "extra": world.kafka.client_config()},
+        "SPARK": {"conn_type": "spark", "host": "local[2]"},
+        "LEDGER": {"conn_type": "postgres", "schema": url.database, **ledger},
+    }
+    return {
+        "AIRFLOW_HOME": str(world.folder),
+        "AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER": str(PROVIDER_CACHE),
+        "AIRFLOW_CONN_MATRIX_REGISTRY": world.registry.connection(),
+        **{f"AIRFLOW_CONN_MATRIX_{name}": json.dumps(fields) for name, fields in connections.items()},
     }
 
 
-def _topics(kafka: KafkaBroker) -> dict[str, dict[str, Any]]:
-    names = {what: f"matrix-{what}-{uuid.uuid4().hex[:12]}" for what in ("plain", "large", "gaps", "lost")}
+def _check_ledger(world: World) -> None:
+    """Make sure that the forgotten check kept the window from its commit."""
+    ledger = SqlLedger(world.database.url)
+    [row] = ledger.windows(world.group)
+    [attempt] = ledger.attempts(row.held.window.id)
+    ended = row.held.window.state, attempt.outcome
+    if ended != (State.PLANNED, Outcome.FAILED):
+        raise MatrixError(f"the window is {ended[0]}, and the job has {ended[1]}")
+
+
+def _password_file(world: World) -> Path:
+    url = make_url(world.database.url)
+    file = world.folder / "pgpass"
+    file.write_text(f"{url.host}:{url.port}:{url.database}:{url.username}:{url.password}\n")
+    file.chmod(0o600)
+    return file
+
+
+def _topics(kafka: KafkaBroker, prefix: str) -> dict[str, dict[str, Any]]:
     ranges = {
         "plain": {0: (0, 6), 1: (0, 4)},
         "large": {0: (0, 900)},
         # Three records, a marker, two records that are aborted, a marker.
         "gaps": {0: (0, 7)},
         "lost": {0: (0, 6)},
+        "avro": {0: (0, 5)},
+        "json": {0: (0, 2)},
     }
+    names = {what: f"{prefix}-{what}" for what in ranges}
     for what, name in names.items():
         create_topic(kafka, name, len(ranges[what]))
     produce(kafka, names["plain"], 6)
@@ -145,4 +282,25 @@ def _topics(kafka: KafkaBroker) -> dict[str, dict[str, Any]]:
     abort_transaction(kafka, names["gaps"], 2)
     produce(kafka, names["lost"], 6)
     delete_records(kafka, names["lost"], before=3)
+    produce_bytes(kafka, names["json"], [b'{"id": 7}', framed(1, b'{"id": 8}')])
     return {what: {"name": name, "ranges": ranges[what]} for what, name in names.items()}
+
+
+def _schemas(kafka: KafkaBroker, registry: Registry, topic: str) -> list[Subject]:
+    """Register schemas, write records of them (and one of another), and return what a window of the topic freezes."""
+    first = record("Order", ("id", "long"))
+    second = record("Order", ("id", "long"), ("city", "string", "?"))
+    keys = registry.register(f"{topic}-key", '"long"')
+    one, two = (registry.register(f"{topic}-value", text) for text in (first, second))
+    bodies = [
+        framed(one, encoded(0)),
+        framed(one, encoded(1)),
+        framed(two, encoded(2, "Köln")),
+        None,
+        framed(UNKNOWN, encoded(4)),
+    ]
+    produce_bytes(kafka, topic, bodies, key=framed(keys, encoded(42)))
+    return [
+        Subject(f"{topic}-key", "key", [topic], keys, {keys: '"long"'}),
+        Subject(f"{topic}-value", "value", [topic], two, {one: json.dumps(first), two: json.dumps(second)}),
+    ]

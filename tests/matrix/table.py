@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.matrix.job import CONNECT, DELTA, FILES, ICEBERG, JDBC, PASSED, STEPS
+from tests.matrix import job
+from tests.matrix.job import (
+    CONNECT,
+    DELTA,
+    FILES,
+    ICEBERG,
+    JDBC,
+    LAUNCH,
+    PASSED,
+    READ,
+    STAGED,
+    STEPS,
+    SUBMIT,
+    VALUES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 RESULTS = Path(__file__).with_name("results.json")
-"""For each Spark, what it is, what came of the steps of its job, and of those over Spark Connect: `outcomes`, `connect`."""
+"""For each Spark, what it is, what job it ran, and what came of the steps of that job, for each way to get a Spark."""
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 
 _BEGIN, _END = "<!-- make test-matrix -->\n", "<!-- end -->\n"
 _COLUMNS = {
-    "read, counts, `check()`": "",
+    "launch": LAUNCH,
+    "read, counts, `check()`": READ,
+    "values decoded": VALUES,
     "Parquet, ORC, JSON": FILES,
-    "JDBC": JDBC,
+    "`write_jdbc`": JDBC,
+    "`stage_jdbc`": STAGED,
     "Delta": DELTA,
     "Iceberg": ICEBERG,
-    "Spark Connect": CONNECT,
 }
-_NOTHING = "-"
+_NOTHING, _REFUSED = "-", "refused"
+_REFUSED_THERE = {(CONNECT, FILES), (CONNECT, JDBC)}
+"""What the steps make sure of is that these are refused."""
 
 
 def results() -> dict[str, dict[str, Any]]:
@@ -33,37 +52,35 @@ def results() -> dict[str, dict[str, Any]]:
     return found
 
 
+def job_now() -> str:
+    """Return what tells the job of today from that of another day."""
+    return hashlib.sha256(Path(job.__file__).read_bytes()).hexdigest()[:16]
+
+
 def failures(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return a line for each step that went wrong."""
     return [
-        f"{name}: {where}{step}: {outcome}"
+        f"{name}: {way}: {step}: {outcome}"
         for name, result in found.items()
-        for where, outcomes in (
-            ("", result["outcomes"]),
-            ("Spark Connect: ", result["connect"]),
-        )
-        for step, outcome in outcomes.items()
+        for way in (SUBMIT, CONNECT)
+        for step, outcome in result[way].items()
         if outcome != PASSED
     ]
 
 
 def tables(found: Mapping[str, Mapping[str, Any]]) -> str:
     """Return in Markdown what came of the steps, and the coordinates of the table formats."""
-    outcomes = [_row(result) for result in found.values()]
-    formats = [
-        [*_spark(result), *(f"`{result[name]}`" if name in result else _NOTHING for name in (DELTA, ICEBERG))]
+    outcomes = [_row(result, way) for result in found.values() for way in (SUBMIT, CONNECT) if result[way]]
+    formats = dict.fromkeys(
+        (*_spark(result), *(f"`{result[name]}`" if name in result else _NOTHING for name in (DELTA, ICEBERG)))
         for result in found.values()
-    ]
+    )
     return "\n".join(
         [
-            _table(["Spark", "Scala", "Kafka client", *_COLUMNS], outcomes),
-            _table(["Spark", "Scala", "Delta", "Iceberg"], formats),
+            _table(["Spark", "Scala", "Python, Java", "Kafka client", "session", *_COLUMNS], outcomes),
+            _table(["Spark", "Scala", "Delta", "Iceberg"], list(map(list, formats))),
         ]
     )
-
-
-def _table(heads: list[str], rows: list[list[str]]) -> str:
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in (heads, ["---"] * len(heads), *rows))
 
 
 def on_page() -> str:
@@ -77,26 +94,35 @@ def write_page(text: str) -> None:
     PAGE.write_text(before + _BEGIN + text + _END + rest.partition(_END)[2])
 
 
-def _row(result: Mapping[str, Any]) -> list[str]:
-    return [*_spark(result), result["kafka"], *(_cell(result, about) for about in _COLUMNS.values())]
+def _table(heads: list[str], rows: list[list[str]]) -> str:
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (heads, ["---"] * len(heads), *rows))
+
+
+def _row(result: Mapping[str, Any], way: str) -> list[str]:
+    driver = f"{_minor(result['python'])}, {_major(result['java'])}"
+    cells = [_cell(result, way, about) for about in _COLUMNS.values()]
+    return [*_spark(result), driver, result["kafka"], way, *cells]
 
 
 def _spark(result: Mapping[str, Any]) -> list[str]:
     return [result["spark"], result["scala"]]
 
 
-def _cell(result: Mapping[str, Any], about: str) -> str:
-    outcomes = _outcomes(result, about)
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _major(version: str) -> str:
+    return version.partition(".")[0]
+
+
+def _cell(result: Mapping[str, Any], way: str, about: str) -> str:
+    outcomes = [outcome for name, outcome in result[way].items() if STEPS[name].about == about]
     if not outcomes:
         return _NOTHING
-    passed = sum(outcome == PASSED for outcome in outcomes.values())
+    passed = outcomes.count(PASSED)
     if passed < len(outcomes):
         return f"{passed} of {len(outcomes)} steps"
+    if (way, about) in _REFUSED_THERE:
+        return _REFUSED
     return str(result[about]).rpartition(":")[2] if about in (DELTA, ICEBERG) else "yes"
-
-
-def _outcomes(result: Mapping[str, Any], about: str) -> Mapping[str, str]:
-    if about == CONNECT:
-        found: Mapping[str, str] = result["connect"]
-        return found
-    return {name: outcome for name, outcome in result["outcomes"].items() if STEPS[name][0] == about}
