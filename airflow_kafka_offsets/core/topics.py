@@ -97,8 +97,8 @@ def check_pattern(pattern: object) -> None:
         ) from exc
 
 
-def leaving_out(pattern: str, topics: Iterable[str]) -> str:
-    r"""Return a pattern that matches the same names without these.
+def leaving_out(pattern: str, topics: Iterable[str]) -> str | None:
+    r"""Return a pattern that matches the same names without these; None: for one of internal topics there is none.
 
     >>> leaving_out("orders-.*", ["orders-eu", "orders-1.2"])
     '(?!(?:orders-1\\.2|orders-eu)$)(?:orders-.*)'
@@ -108,5 +108,7 @@ def leaving_out(pattern: str, topics: Iterable[str]) -> str:
     # Python takes flags for the whole expression only at its beginning.
     leading = _LEADING_FLAGS.match(pattern)
     flags = leading.group() if leading else ""
+    if pattern.startswith(_INTERNAL):  # only one that begins so matches names that begin so
+        return None
     names = "|".join(topic.replace(".", r"\.") for topic in sorted(topics))
     return f"{flags}(?!(?:{names})$)(?:{pattern.removeprefix(flags)})"

@@ -142,7 +142,9 @@ def handoff_of(planned: Planned, options: Mapping[str, str], group: KafkaGroup, 
 def _subjects(planned: Planned, group: KafkaGroup) -> list[Subject] | None:
     if group.schema_registry is None:
         return None
-    topics = topics_with(group, planned.window) | set(topics_of(planned.window.ranges.without_empty()))
+    # Also those of which this window has nothing, so that all windows of a group decode alike.
+    read = {topic for topic in planned.topics if topic in group.reads}
+    topics = read | topics_with(group, planned.window) | set(topics_of(planned.window.ranges.without_empty()))
     return [
         Subject(found.name, found.part.value, found.topics, found.subject.latest, found.subject.schemas)
         for found in described(group.schema_registry, topics, planned.frozen)

@@ -83,7 +83,7 @@ class Freezing:
         for held in self._windows(group.name, seqs):
             window = held.window
             before = {} if window.schemas is None else self._ledger.schemas(window.schemas)
-            names = _names(group, registry, window)
+            names = _names(group, registry, window, before)
             for name in sorted({*before, *names} - answers.keys()):
                 answers[name] = self._registry.subject(name)
             after = schemas.refrozen(before, names, answers, registry.conn_id, drop=drop)
@@ -122,6 +122,8 @@ class Freezing:
         return Refreeze(held, is_over, after, changes)
 
 
-def _names(group: KafkaGroup, registry: Registry, window: Window) -> Mapping[str, str]:
-    topics = schemas.topics_then(topics_with(group, window), topics_of(window.ranges))
+def _names(group: KafkaGroup, registry: Registry, window: Window, before: Frozen) -> Mapping[str, str]:
+    # A backfill window has no ranges of quiet topics, and is decoded with their subjects, too.
+    quiet = {t for t in group.topics if any(name in before for part in schemas.Part for name in registry.of(part, t))}
+    topics = schemas.topics_then(topics_with(group, window), quiet.union(topics_of(window.ranges)))
     return schemas.wanted(registry, topics, topics_of(window.ranges.without_empty()))

@@ -171,13 +171,15 @@ class Moving:
         group, state = self.known(name), self._ledger.load(name)
         if group is not None:
             _check_known(group, state, asked.topics, kafka_conn_id)
-        found = asked.read(group.topics if group else ())
+        # A pattern may match topics that the group has not planned yet.
+        kafka = open_log(group) if group is not None else None
+        found = asked.read(topics_now(kafka, group, state.position) if group and kafka else ())
         topics = sorted({tp.topic for tp in found.offsets} | set(asked.topics))
         if group is not None:
             check_reads(group, topics)
         else:
             group = KafkaGroup(name, topics=topics, kafka_conn_id=kafka_conn_id or "kafka_default")
-        kafka = open_log(group)
+        kafka = kafka or open_log(group)
         snapshot = snapshot_of_all(kafka, group, topics)
         imported = importing.to_import(asked.source.name, found, asked.meaning, snapshot, skip_lost=skip_lost)
         reset = (

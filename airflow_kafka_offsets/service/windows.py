@@ -113,6 +113,7 @@ class Planned:
         warnings: what a person should know about a new window, or about a run that was deleted and made again.
         read_before: how many records the newest successful attempt with a count has read; None: there is no such attempt.
         frozen: the schemas that are frozen with the window, once its job is about to run.
+        topics: those that the group read when it last planned, quiet ones included, once its job is about to run.
     """
 
     window: Window
@@ -122,6 +123,7 @@ class Planned:
     warnings: tuple[str, ...] = ()
     read_before: int | None = None
     frozen: schemas.Frozen = field(default_factory=dict)
+    topics: tuple[str, ...] = ()
 
     @property
     def needs_job(self) -> bool:
@@ -406,6 +408,10 @@ class WindowService:
         lacking = schemas.lacking(before, names)
         answers = {name: self._registry.subject(name) for name in lacking}
         return schemas.completed(before, names, answers, registry.conn_id)
+
+    def topics_of_group(self, group: KafkaGroup) -> tuple[str, ...]:
+        """Return the topics that a group read when it last planned; it has planned. A list of topics stays as it is."""
+        return tuple(as_last_planned(self._ledger, group, 1).topics)
 
     def frozen(self, window_id: str) -> schemas.Frozen:
         """Return the schemas that are frozen with a window.

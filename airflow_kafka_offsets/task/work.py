@@ -122,8 +122,10 @@ def record(service: WindowService, window: Window, claim: Claim, context: Contex
 def ready(service: WindowService, group: KafkaGroup, planned: Planned) -> Planned:
     """Return a window with all that its job needs to know."""
     window_id = planned.window.id
-    frozen = service.frozen(window_id) if group.registry is not None else {}
-    return replace(planned, read_before=service.read_before(window_id), frozen=frozen)
+    known = replace(planned, read_before=service.read_before(window_id))
+    if group.registry is None:
+        return known
+    return replace(known, frozen=service.frozen(window_id), topics=service.topics_of_group(group))
 
 
 def commit(

@@ -76,6 +76,14 @@ def test_a_job_gets_the_frozen_schemas_and_nothing_of_the_registry() -> None:
     assert job_files.handoff_of(planned, {}, KafkaGroup("g", topics=["orders"]), None).schemas is None
 
 
+def test_a_job_of_a_pattern_gets_the_schemas_of_quiet_topics_too() -> None:
+    frozen = {f"{topic}-value": AvroSubject("AVRO", 7, {7: '"long"'}) for topic in ("orders", "orders-quiet")}
+    planned = Planned(window_of(3), True, "again", frozen=frozen, topics=("left", "orders", "orders-quiet"))
+    told = job_files.handoff_of(planned, {}, KafkaGroup("g", topics_pattern="orders.*", registry="registry"), None)
+    assert told.schemas is not None
+    assert [subject.topics for subject in told.schemas] == [("orders",), ("orders-quiet",)]
+
+
 def test_a_window_travels_in_spark_conf_and_a_large_one_as_a_file(tmp_path: Path) -> None:
     small = handoff_of(10)
     assert window_conf(small, tmp_path) == ({CONF_WINDOW: small.to_json()}, [])

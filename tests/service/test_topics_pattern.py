@@ -235,3 +235,11 @@ TestLake.settings = settings(
     stateful_step_count=min(25, settings.default.stateful_step_count),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+
+
+def test_a_rerun_that_began_before_a_topic_appeared_does_not_forget_it(by_pattern: World) -> None:
+    by_pattern.run(claim("r1"))
+    stale = by_pattern.group.having_matched(["orders-eu"])
+    by_pattern.ledger.define(replace(stale, expect_gaps=True), claim("r1"))
+    stored = by_pattern.ledger.group("lake")
+    assert (stored.topics, stored.expect_gaps) == (("orders-eu", "orders-us"), True)

@@ -264,9 +264,11 @@ class SqlLedger:
 
     def define(self, group: KafkaGroup, claim: Claim) -> None:
         """Store the definition of an existing group, unless the group belongs to another task."""
-        definition = json.dumps(group.to_json())
         with self._reading() as connection:
             row = _group(connection, group.name, groups.c.definition, *_OWNER)
+        if group.topics_pattern is not None:  # what it matched, only a plan of new windows says
+            group = group.having_matched(_definition(group.name, row.definition).topics)
+        definition = json.dumps(group.to_json())
         is_new = row.definition != definition  # an unchanged definition takes no lock
         if is_new and is_owner(_owner(row), claim):
             with self._writing() as connection:
