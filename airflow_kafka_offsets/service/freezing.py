@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,11 +10,10 @@ from airflow_kafka_offsets.core import schemas
 from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import REFROZEN, Act, check_idle
-from airflow_kafka_offsets.core.offsets import topics_of
-from airflow_kafka_offsets.core.plan.matching import topics_with
+from airflow_kafka_offsets.core.plan.matching import subjects_of
 from airflow_kafka_offsets.core.plan.pruning import absent
-from airflow_kafka_offsets.core.schemas import Change, Frozen, Registry, Subject
-from airflow_kafka_offsets.core.window import Claim, Held, Window
+from airflow_kafka_offsets.core.schemas import Change, Frozen, Subject
+from airflow_kafka_offsets.core.window import Claim, Held
 from airflow_kafka_offsets.ports import Ledger, SchemaRegistry
 from airflow_kafka_offsets.service.windows import utc_now
 
@@ -83,7 +82,7 @@ class Freezing:
         for held in self._windows(group.name, seqs):
             window = held.window
             before = {} if window.schemas is None else self._ledger.schemas(window.schemas)
-            names = _names(group, registry, window, before)
+            names = subjects_of(registry, group, window, before)
             for name in sorted({*before, *names} - answers.keys()):
                 answers[name] = self._registry.subject(name)
             after = schemas.refrozen(before, names, answers, registry.conn_id, drop=drop)
@@ -120,10 +119,3 @@ class Freezing:
         is_over = self._is_over(held.holder)
         check_idle(held, self._ledger.attempts(held.window.id), is_over)
         return Refreeze(held, is_over, after, changes)
-
-
-def _names(group: KafkaGroup, registry: Registry, window: Window, before: Frozen) -> Mapping[str, str]:
-    # A backfill window has no ranges of quiet topics, and is decoded with their subjects, too.
-    quiet = {t for t in group.topics if any(name in before for part in schemas.Part for name in registry.of(part, t))}
-    topics = schemas.topics_then(topics_with(group, window), quiet.union(topics_of(window.ranges)))
-    return schemas.wanted(registry, topics, topics_of(window.ranges.without_empty()))

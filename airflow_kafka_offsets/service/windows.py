@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ from airflow_kafka_offsets.core.lag.risk import told as told_of_risk
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
-from airflow_kafka_offsets.core.plan.matching import as_planned, topics_with
+from airflow_kafka_offsets.core.plan.matching import as_planned, subjects_of, subjects_of_new
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, How, Owner, Position
 from airflow_kafka_offsets.core.plan.planning import (
     FUTURE,
@@ -59,7 +59,7 @@ from airflow_kafka_offsets.core.spark_json import dump_offsets, load_offsets
 from airflow_kafka_offsets.core.starting import AtCommitted, first_offsets, lookup_time, parse_reset_target
 from airflow_kafka_offsets.core.store import advance
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import OWNING, Claim, Draft, Held, Lane, Outcome, State, Window
+from airflow_kafka_offsets.core.window import OWNING, Claim, Held, Lane, Outcome, State, Window
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetStore, SchemaRegistry
 from airflow_kafka_offsets.service.guard import Guard
@@ -384,27 +384,23 @@ class WindowService:
 
         A window that has nothing to read gets none: it has no job.
         """
-        if group.schema_registry is None:
+        registry = group.schema_registry
+        if registry is None:
             return schemas.NOTHING
-        new = [self._frozen(group, draft, topics_with(group, draft), {}) if draft.span else {} for draft in drafts]
+        new = [self._frozen(registry, subjects_of_new(registry, group, d), {}) if d.span else {} for d in drafts]
         there = []
         for window in again:
+            if not window.span:
+                continue
             before = {} if window.schemas is None else self._ledger.schemas(window.schemas)
-            topics = schemas.topics_then(topics_with(group, window), topics_of(window.ranges))
-            after = self._frozen(group, window, topics, before) if window.span else before
+            after = self._frozen(registry, subjects_of(registry, group, window, before), before)
             if after != before:
                 there.append((window, after))
         return schemas.ToFreeze(new, there)
 
-    def _frozen(
-        self, group: KafkaGroup, window: Draft, topics: Collection[str], before: schemas.Frozen
-    ) -> schemas.Frozen:
+    def _frozen(self, registry: schemas.Registry, names: Mapping[str, str], before: schemas.Frozen) -> schemas.Frozen:
         """Return what is to be frozen with a window; the registry is asked only for what is not frozen yet."""
-        registry = group.schema_registry
-        assert registry is not None
         assert self._registry is not None, "whoever opened this service knew the group"
-        filled = topics_of(window.ranges.without_empty())
-        names = schemas.wanted(registry, topics, filled)
         lacking = schemas.lacking(before, names)
         answers = {name: self._registry.subject(name) for name in lacking}
         return schemas.completed(before, names, answers, registry.conn_id)

@@ -12,7 +12,9 @@ from collections.abc import Collection, Iterable, Sequence
 from airflow_kafka_offsets.core.errors import MAX_NAMED, BadInputError, MissingPartitionError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.schemas import Frozen, Part, Registry, topics_then, wanted
 from airflow_kafka_offsets.core.topics import Matching, check_pattern, leaving_out
 from airflow_kafka_offsets.core.window import Draft, Lane
 
@@ -36,6 +38,28 @@ def topics_with(group: KafkaGroup, window: Draft) -> set[str]:
     """Return the topics that a group reads, as far as it or one of its windows names them. Those of which nothing is new are there, too."""
     reads = group.reads
     return {topic for topic in (*group.topics, *window.topic_ids) if topic in reads}
+
+
+def subjects_of_new(registry: Registry, group: KafkaGroup, draft: Draft) -> dict[str, str]:
+    """Return the subjects to freeze with a new window, see `wanted`."""
+    return wanted(registry, topics_with(group, draft), topics_of(draft.ranges.without_empty()))
+
+
+def subjects_of(registry: Registry, group: KafkaGroup, window: Draft, before: Frozen) -> dict[str, str]:
+    """Return the subjects to freeze with a window of an earlier plan, see `wanted`.
+
+    Args:
+        registry: of the group.
+        group: as it last planned; see `KafkaGroup.having_matched`.
+        window: the window.
+        before: what is frozen with it.
+    """
+    # A backfill window has no ranges of quiet topics, and is decoded with their subjects, too.
+    quiet = {
+        topic for topic in group.topics if any(name in before for part in Part for name in registry.of(part, topic))
+    }
+    topics = topics_then(topics_with(group, window), quiet.union(topics_of(window.ranges)))
+    return wanted(registry, topics, topics_of(window.ranges.without_empty()))
 
 
 def as_planned(group: KafkaGroup, drafts: Sequence[Draft]) -> KafkaGroup:
