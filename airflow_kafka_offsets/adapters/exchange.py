@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_kafka_offsets.core.errors import ExchangeError
+from airflow_kafka_offsets.core.errors import ExchangeError, error_in_short
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -58,8 +58,7 @@ class FolderExchange:
         try:
             return step()
         except Exception as exc:  # each kind of storage has its own errors
-            said = " ".join(str(exc).splitlines()[:2])
             raise ExchangeError(
-                f"Airflow can't {verb} the exchange {self._address} ({type(exc).__name__}: {said}): correct the address, the rights of the "
+                f"Airflow can't {verb} the exchange {self._address} ({error_in_short(exc)}): correct the address, the rights of the "
                 "worker there, or exchange_conn_id"
             ) from exc

@@ -68,6 +68,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from airflow_kafka_offsets.spark.shared import MAX_NAMED as MAX_NAMED
 from airflow_kafka_offsets.spark.shared import MAX_VALUE as MAX_VALUE
 from airflow_kafka_offsets.spark.shared import counted as counted
+from airflow_kafka_offsets.spark.shared import error_in_short as error_in_short
 from airflow_kafka_offsets.spark.shared import short as short
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from airflow_kafka_offsets.spark.options import (
 )
 from airflow_kafka_offsets.spark.progress import Progress
 from airflow_kafka_offsets.spark.reports import Reports
-from airflow_kafka_offsets.spark.shared import counted
+from airflow_kafka_offsets.spark.shared import counted, error_in_short
 from airflow_kafka_offsets.spark.source import empty_frame, is_stopped, load, parallelism
 
 if TYPE_CHECKING:
@@ -350,9 +350,8 @@ class WindowReading:
             PublishError: a write failed, and the job continued without it.
         """
         for write, exc in self._progress.failures.values():
-            reason = " ".join(str(exc).splitlines()[:2])  # of a Java exception the first says nothing
             raise PublishError(
-                f"Window {self.id}: {write} failed, and the job continued without it ({type(exc).__name__}: {reason}). Let the error "
+                f"Window {self.id}: {write} failed, and the job continued without it ({error_in_short(exc)}). Let the error "
                 "end the job. Or call the method again, with a frame of persisted(). Or, if the job wrote the window by other "
                 "means, call check(recount=True)"
             ) from exc

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark.errors import HandoffError, ReportError
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_URI, WINDOW_FILE, Handoff
+from airflow_kafka_offsets.spark.shared import error_in_short
 from airflow_kafka_offsets.spark.source import application_id, is_stopped
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Reports:
         except Exception as exc:
             raise ReportError(
                 f"Window {self._window_id}: the job can't report what it read to {folder}, so nothing would be committed "
-                f"({type(exc).__name__}: {' '.join(str(exc).splitlines()[:2])}). Give Spark the right to write there, and run the "
+                f"({error_in_short(exc)}). Give Spark the right to write there, and run the "
                 "window again"
             ) from exc
 
@@ -125,7 +126,7 @@ def handed_over(spark: SparkSession, uri: str) -> str:
         found = spark.read.text(path, wholetext=True).select("value").first()
     except Exception as exc:
         raise HandoffError(
-            f"The window can't be read from {path} ({type(exc).__name__}: {' '.join(str(exc).splitlines()[:2])}). The address is what the "
+            f"The window can't be read from {path} ({error_in_short(exc)}). The address is what the "
             f"plan task returned as 'exchange': hand it to current_window(spark, ...), or set {CONF_WINDOW_URI}; and Spark needs the right "
             "to read and write there"
         ) from exc

@@ -56,6 +56,15 @@ def short(value: object) -> str:
     return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 3] + "..."
 
 
+def error_in_short(exc: BaseException) -> str:
+    r"""Return the kind of an exception, and the first two lines of what it says: of one of Java, the first says nothing.
+
+    >>> error_in_short(ValueError("An error occurred\nNo such file\n\tat Main.java"))
+    'ValueError: An error occurred No such file'
+    """
+    return f"{type(exc).__name__}: {' '.join(str(exc).splitlines()[:2])}"
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from airflow_kafka_offsets.airflow_versions import NO_TASK_STATE
@@ -30,15 +32,21 @@ def said(lab: Lab, dag_id: str) -> str:
     return "".join(path.read_text() for path in lab.airflow.home.glob(f"logs/dag_id={dag_id}/*/task_id=load/*.log"))
 
 
+def new_drivers(cluster: SparkStandalone) -> Callable[[], dict[str, str]]:
+    """Return what tells the drivers that are launched from now on, and their states."""
+    before = set(cluster.drivers())
+    return lambda: {name: state for name, state in cluster.drivers().items() if name not in before}
+
+
 def reconnects(lab: Lab, cluster: SparkStandalone) -> None:
     """Check that the retry reconnects to the driver that Airflow noted, and that a stopped worker leaves it."""
     dag = "on_cluster"
-    before = set(cluster.drivers())
+    drivers = new_drivers(cluster)
     lab.topic(dag)
     run = lab.api.trigger(dag)
     with lab.hold(dag) as hold:
         hold.wait()
-        (driver,) = set(cluster.drivers()) - before
+        (driver,) = drivers()
         wait_until(
             lambda: "Polling driver" in said(lab, dag), timeout=120, what="the driver is noted, and watched", interval=1
         )
@@ -60,7 +68,7 @@ def reconnects(lab: Lab, cluster: SparkStandalone) -> None:
         )
         assert cluster.alive() == [driver]
     lab.api.wait_for_run(dag, run, "success", timeout=240)
-    assert set(cluster.drivers()) - before == {driver}
+    assert set(drivers()) == {driver}
     (row,) = lab.windows(dag)
     assert row.held.window.state is State.COMMITTED
     assert ran(lab, dag) == [row.held.window.id]
@@ -69,13 +77,9 @@ def reconnects(lab: Lab, cluster: SparkStandalone) -> None:
 def starts_again(lab: Lab, cluster: SparkStandalone) -> None:
     """Check that the retry stops the driver of the try before it and starts another, also after its worker was asked to stop."""
     dag = "on_cluster"
-    before = set(cluster.drivers())
+    drivers = new_drivers(cluster)
     lab.topic(dag)
     run = lab.api.trigger(dag)
-
-    def drivers() -> dict[str, str]:
-        return {name: state for name, state in cluster.drivers().items() if name not in before}
-
     with lab.hold(dag) as hold:
         hold.wait()
         wait_until(lambda: "Polling driver" in said(lab, dag), timeout=120, what="the driver is watched", interval=1)
@@ -112,13 +116,9 @@ def test_a_clear_while_it_runs_stops_the_driver_first_and_a_mark_stops_it_for_go
     lab: Lab, cluster: SparkStandalone
 ) -> None:
     dag = "cleared_on_cluster"
-    before = set(cluster.drivers())
+    drivers = new_drivers(cluster)
     lab.topic(dag)
     run = lab.api.trigger(dag)
-
-    def drivers() -> dict[str, str]:
-        return {name: state for name, state in cluster.drivers().items() if name not in before}
-
     with lab.hold(dag) as hold:
         hold.wait()
         lab.api.clear(dag, run, ["load"])
@@ -147,13 +147,13 @@ def test_a_clear_while_it_runs_stops_the_driver_first_and_a_mark_stops_it_for_go
 
 def test_a_time_out_stops_the_driver_and_the_retry_launches_another(lab: Lab, cluster: SparkStandalone) -> None:
     dag = "slow_on_cluster"
-    before = set(cluster.drivers())
+    drivers = new_drivers(cluster)
     lab.topic(dag)
     run = lab.api.trigger(dag)
     with lab.hold(dag) as hold:
         hold.wait()
         # On a busy machine, time was over for the tries before, too.
-        slow = max(set(cluster.drivers()) - before)
+        slow = max(drivers())
         wait_until(
             lambda: cluster.drivers()[slow] == "KILLED", timeout=400, what="the time-out stops the driver", interval=0.5
         )
