@@ -15,6 +15,9 @@ _T = TypeVar("_T")
 _PART = "part-"
 """How the names of the files begin into which Spark writes rows."""
 
+_MARK = "_$folder$"
+"""How the name of the empty file ends that Hadoop's file systems for S3, such as EMR's, leave beside a folder."""
+
 
 class FolderExchange:
     """A folder.
@@ -46,6 +49,7 @@ class FolderExchange:
             texts: dict[str, str] = {}
             for path in sorted(map(str, self._storage.find(f"{self._address}/{folder}"))):
                 report, _, file = path.rpartition(f"/{folder}/")[2].partition("/")
+                report = report.removesuffix(_MARK)
                 # A report without a file of rows is one that its job did not finish. Deeper files are those of a write that is under way.
                 texts.setdefault(report, "")
                 if file.startswith(_PART):
