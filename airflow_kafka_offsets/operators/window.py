@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.fields import CONN_ID, FLAG, check_attributes, or_none
 from airflow_kafka_offsets.task.assets import emit_events
 from airflow_kafka_offsets.task.definition import PLANNING, check_event, failing_at_once
@@ -171,7 +172,8 @@ class CommitWindowOperator(Lineage, BaseOperator):
     took the window last counts, and only what it reported since the plan task ran. Otherwise the only evidence of the job's success is that
     this task runs. So let it run only after the launcher's success. It also runs if a person marks the launcher green.
 
-    :param window: what the plan task returned (``plan.output``, or one of its items), or a window id. (templated)
+    :param window: what the plan task returned (``plan.output``, or one of its items), or a window id. If that task has an `exchange`: what it returned, unless
+        `green_is_enough`. (templated)
     :param ledger_conn_id: the ledger, if `window` is only an id; None: the configured one.
     :param green_is_enough: True: commit without a report of the job, also if the plan task has an `exchange`.
     """
@@ -229,12 +231,33 @@ class CommitWindowOperator(Lineage, BaseOperator):
         return {"window_id": window_id, "is_rerun": is_rerun, "records": result["records"]}
 
     def _report(self, window: Window, group: KafkaGroup) -> Report | None:
-        """Return what the job reported; None: a green task is enough."""
-        if self.green_is_enough or not isinstance(self.window, Mapping) or self.window.get("exchange") is None:
-            return None
-        from airflow_kafka_offsets.task.exchange import reported
+        """Return what the job reported; None: a green task is enough.
 
-        return reported(window, group, self.window)
+        Raises:
+            BadInputError: the plan task before this one has an exchange, and did not say where in it.
+        """
+        if self.green_is_enough:
+            return None
+        if isinstance(self.window, Mapping) and self.window.get("exchange") is not None:
+            from airflow_kafka_offsets.task.exchange import reported
+
+            return reported(window, group, self.window)
+        if (planner := self._planner_with_exchange(group)) is not None:
+            raise BadInputError(
+                f"Window {window.id}: task {planner} leaves the windows of group {group.name} in an exchange, and this task did not get what "
+                "it returned. So it can't look for the job's report, and nothing was committed. Set window=plan.output, the output of that "
+                "task. If a green task is evidence enough for you: CommitWindowOperator(green_is_enough=True)"
+            )
+        return None
+
+    def _planner_with_exchange(self, group: KafkaGroup) -> str | None:
+        """Return the id of a task before this one that leaves the windows of the group in an exchange."""
+        for task in self.get_flat_relatives(upstream=True) if self.has_dag() else ():
+            options = getattr(task, "partial_kwargs", None) or vars(task)  # those of a mapped task, or of another one
+            planned = options.get("group")
+            if options.get("exchange") is not None and getattr(planned, "name", None) == group.name:
+                return str(task.task_id)
+        return None
 
 
 def _evidence(window: Window, report: Report | None) -> str:

@@ -10,9 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG
 
-from airflow_kafka_offsets import CommitWindowOperator, PlanWindowOperator, wiring
+from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, PlanWindowOperator, wiring
+from airflow_kafka_offsets.airflow_versions import AirflowFailException
 from airflow_kafka_offsets.core.errors import ExchangeError, NoReportError
 from airflow_kafka_offsets.core.window import Outcome, State
 from airflow_kafka_offsets.spark.handoff import Handoff
@@ -123,6 +125,42 @@ def test_a_green_task_without_a_report_commits_nothing(
     assert "next: Airflow starts try 3 of this task: it looks for the job's report again" in caplog.messages[-1]
     report(given)
     operator.execute(context("commit", number=3, max_tries=2))
+    assert state(world, given) is State.COMMITTED
+
+
+def in_a_dag(world: World, folder: Path, group: KafkaGroup | None = None, **options: Any) -> CommitWindowOperator:
+    """Return a commit task that gets only the window's id, after a plan task with an exchange and a launcher."""
+    with DAG("dag", schedule=None):
+        planner = PlanWindowOperator(task_id="plan", group=group or world.group, exchange=f"file://{folder}")
+        commits = CommitWindowOperator(task_id="commit", window="lake-000001", **options)
+        planner >> EmptyOperator(task_id="load") >> commits
+    return commits
+
+
+def test_a_commit_task_that_gets_no_exchange_from_its_plan_task_looks_for_no_report_and_commits_nothing(
+    world: World, tmp_path: Path
+) -> None:
+    given = plan(world, tmp_path)
+    report(given)
+    with pytest.raises(AirflowFailException, match=r"task plan leaves .* an exchange, .*window=plan\.output"):
+        in_a_dag(world, tmp_path).execute(context("commit"))
+    assert state(world, given) is State.PLANNED
+    in_a_dag(world, tmp_path, green_is_enough=True).execute(context("commit"))
+    assert state(world, given) is State.COMMITTED
+
+
+def test_an_exchange_of_a_mapped_plan_task_counts_and_that_of_another_group_does_not(
+    world: World, tmp_path: Path
+) -> None:
+    given = plan(world, tmp_path)
+    with DAG("dag", schedule=None):
+        mapped = PlanWindowOperator.partial(task_id="plan", group=world.group, exchange=f"file://{tmp_path}")
+        commits = CommitWindowOperator(task_id="commit", window=given["window_id"])
+        mapped.expand(window=[given["window_id"]]) >> commits
+    with pytest.raises(AirflowFailException, match="task plan leaves"):
+        commits.execute(context("commit"))
+    other = KafkaGroup("other", topics=["orders"])
+    in_a_dag(world, tmp_path, other).execute(context("commit"))
     assert state(world, given) is State.COMMITTED
 
 
