@@ -50,8 +50,12 @@ with DAG("example_orders_databricks_notebook", schedule="@hourly", catchup=False
 
 with DAG("example_orders_databricks_wheel", schedule="@hourly", catchup=False, default_args={"retries": 2}):
     plan = PlanWindowOperator(task_id="plan", group=IN_WHEEL, **EXCHANGE)
-    # A wheel of your own: jobs/orders.py of this folder, and the job side of this package.
-    wheel = {"package_name": "orders_jobs", "entry_point": "orders", "parameters": [URI, "main.default.orders"]}
+    # A wheel of your own: to_delta() of jobs/orders.py in this folder as the entry point, and the job side of this package.
+    wheel = {
+        "package_name": "orders_jobs",
+        "entry_point": "orders",
+        "parameters": [URI, "main.default.orders_by_wheel"],
+    }
     libraries = [{"whl": "/Volumes/main/default/jobs/orders_jobs-1.0-py3-none-any.whl"}]
     load = DatabricksSubmitRunOperator(
         task_id="load",

@@ -26,7 +26,6 @@ with DAG("example_orders_livy", schedule="@hourly", catchup=False, default_args=
         name="{{ ti.xcom_pull('plan')['window_id'] }}-{{ ti.xcom_pull('plan')['handover'] }}-{{ ti.try_number }}",
         conf={
             "spark.jars.packages": "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.5",
-            "spark.submit.deployMode": "cluster",
             "spark.yarn.maxAppAttempts": "1",
             "spark.yarn.tags": "{{ ti.xcom_pull('plan')['window_id'] }}",
         },

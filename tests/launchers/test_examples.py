@@ -133,7 +133,7 @@ def test_each_try_has_its_own_token_where_a_launcher_answers_a_known_one_with_th
 def test_databricks_gets_its_secret_by_name(rendered: dict[str, Any]) -> None:
     [task] = rendered["example_orders_databricks_wheel"]["accepted"]["tasks"]
     assert task["new_cluster"]["spark_env_vars"] == {"KAFKA_PASSWORD": "{{secrets/kafka/password}}"}
-    assert task["python_wheel_task"]["parameters"] == [URI, "main.default.orders"]
+    assert task["python_wheel_task"]["parameters"] == [URI, "main.default.orders_by_wheel"]
 
 
 def test_a_step_of_emr_stays_within_its_limit(rendered: dict[str, Any]) -> None:
