@@ -51,7 +51,7 @@ def _planned(args: Namespace, definition: Definition | None) -> Answer:
 
 def _next_window(args: Namespace, ledger: Ledger, group: KafkaGroup, definition: Definition | None) -> Answer:
     state = ledger.load(group.name)
-    group = as_last_planned(ledger, group, state.version)
+    group = as_last_planned(ledger, group, has_planned=state.version > 0)
     if definition:
         _check_owner(definition, state.owner)
     first = window_document(ledger.window(state.open[0].window.id)) if state.open else None

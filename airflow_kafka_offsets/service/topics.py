@@ -22,15 +22,15 @@ def topics_now(kafka: LogOffsets, group: KafkaGroup, position: Position | None) 
     return topics_to_ask_for(group, kafka.topics() if group.topics_pattern is not None else (), position)
 
 
-def as_last_planned(ledger: Ledger, group: KafkaGroup, version: int) -> KafkaGroup:
+def as_last_planned(ledger: Ledger, group: KafkaGroup, *, has_planned: bool) -> KafkaGroup:
     """Return a group with the topics that it read when it last planned. A list of topics stays as it is.
 
     Args:
         ledger: the ledger.
         group: the group, as a DAG defines it.
-        version: of the group in the ledger; 0: it is not there.
+        has_planned: whether it has; otherwise, the ledger does not have it.
     """
-    if group.topics_pattern is None or not version:
+    if group.topics_pattern is None or not has_planned:
         return group
     return group.having_matched(ledger.group(group.name).topics)
 

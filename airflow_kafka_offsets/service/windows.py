@@ -143,7 +143,7 @@ class _Asking:
     at_most: int | None = None
 
     def as_last_planned(self, ledger: Ledger, state: GroupState) -> _Asking:
-        return replace(self, group=as_last_planned(ledger, self.group, state.version))
+        return replace(self, group=as_last_planned(ledger, self.group, has_planned=state.version > 0))
 
     def check_replays(self, state: GroupState, held_windows: Sequence[Held]) -> None:
         ownership.check_replays(self.group.name, self.group.reads, state, self.claim, held_windows)
@@ -407,7 +407,7 @@ class WindowService:
 
     def topics_of_group(self, group: KafkaGroup) -> tuple[str, ...]:
         """Return the topics that a group read when it last planned; it has planned. A list of topics stays as it is."""
-        return tuple(as_last_planned(self._ledger, group, 1).topics)
+        return tuple(as_last_planned(self._ledger, group, has_planned=True).topics)
 
     def frozen(self, window_id: str) -> schemas.Frozen:
         """Return the schemas that are frozen with a window.
