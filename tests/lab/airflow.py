@@ -53,7 +53,8 @@ _QUICK = {
         "task_instance_heartbeat_timeout_detection_interval": "2",
         "orphaned_tasks_check_interval": "10",
     },
-    "workers": {"min_heartbeat_interval": "4"},
+    # On a busy machine the API server's first answer takes most of a minute, and after the default of 5 seconds a task would give up.
+    "workers": {"min_heartbeat_interval": "4", "execution_api_timeout": "90"},
 }
 
 
