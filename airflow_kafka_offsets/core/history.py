@@ -91,6 +91,24 @@ class WindowRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Idle:
+    """A window that no job was at work on when someone looked.
+
+    Attributes:
+        held: the window, and whoever worked on it last.
+        last_attempt: the ledger's number of the newest attempt at it; None: there was none.
+    """
+
+    held: Held
+    last_attempt: int | None = None
+
+    @classmethod
+    def after(cls, held: Held, attempts: Sequence[Attempt]) -> Idle:
+        """Return a window after these attempts at it, oldest first."""
+        return cls(held, attempts[-1].id if attempts else None)
+
+
+@dataclass(frozen=True, slots=True)
 class OldWindow:
     """A window that may be pruned.
 
@@ -155,8 +173,11 @@ def check_signature(who: str, why: str) -> None:
         raise BadInputError(f"Name who does this, in at most {MAX_WHO} characters; got {who[:MAX_WHO]!r}")
 
 
-def check_idle(held: Held, attempts: Sequence[Attempt], holder_is_over: bool | None) -> None:
+def check_idle(held: Held, attempts: Sequence[Attempt], holder_is_over: bool | None) -> Idle:
     """Refuse to freeze schemas again that a job may read with: the ledger would not tell what its output was decoded with.
+
+    Returns:
+        What must still hold when other schemas are frozen with the window.
 
     Args:
         held: the window.
@@ -166,12 +187,13 @@ def check_idle(held: Held, attempts: Sequence[Attempt], holder_is_over: bool | N
     Raises:
         IllegalStepError: a job is at work on it, or may be.
     """
+    idle = Idle.after(held, attempts)
     if holder_is_over is not False:
-        return
+        return idle
     own = [attempt for attempt in attempts if attempt.claim == held.holder]
     # Between two tries there is no job, and the next one reads what is frozen then. Another launcher leaves no attempt.
     if own and own[-1].outcome is not Outcome.RUNNING:
-        return
+        return idle
     raise IllegalStepError(
         f"Window {held.window.id} is being worked on by {held.holder}, with the schemas that were frozen when its job began. Nothing was "
         "changed. Wait until that task is over, or mark it as failed and make sure that its job is over. Then type the same command again"

@@ -9,7 +9,7 @@ from datetime import datetime
 from airflow_kafka_offsets.core import schemas
 from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import REFROZEN, Act, check_idle
+from airflow_kafka_offsets.core.history import REFROZEN, Act, Idle, check_idle
 from airflow_kafka_offsets.core.plan.matching import subjects_of
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.schemas import Change, Frozen, Subject
@@ -23,16 +23,21 @@ class Refreeze:
     """What is frozen with a window, and what takes its place.
 
     Attributes:
-        held: the window.
+        idle: the window, which no job was at work on.
         holder_is_over: whether the run that has it is over; None: no Airflow could be asked.
         after: what takes the place.
         changes: the subjects that change.
     """
 
-    held: Held
+    idle: Idle
     holder_is_over: bool | None
     after: Frozen
     changes: Sequence[Change]
+
+    @property
+    def held(self) -> Held:
+        """The window, and whoever worked on it last."""
+        return self.idle.held
 
 
 class Freezing:
@@ -96,13 +101,13 @@ class Freezing:
         """Freeze the schemas of windows again, of all or of none. See `preview`.
 
         Raises:
-            ConcurrentChangeError: a run froze some just now; nothing was written.
+            ConcurrentChangeError: a run took a window just now, or froze some; nothing was written.
         """
         found = self.preview(group, seqs, drop=drop)
         if found:
             before = {one.held.window.id: one.held.window.schemas for one in found}
             act = Act("freeze-schemas", who, why, self._clock(), {REFROZEN: before})
-            self._ledger.freeze([(one.held.window, one.after) for one in found], act)
+            self._ledger.refreeze([(one.idle, one.after) for one in found], act)
         return found
 
     def _windows(self, group: str, seqs: Sequence[int]) -> list[Held]:
@@ -117,5 +122,5 @@ class Freezing:
 
     def _idle(self, held: Held, after: Frozen, changes: Sequence[Change]) -> Refreeze:
         is_over = self._is_over(held.holder)
-        check_idle(held, self._ledger.attempts(held.window.id), is_over)
-        return Refreeze(held, is_over, after, changes)
+        idle = check_idle(held, self._ledger.attempts(held.window.id), is_over)
+        return Refreeze(idle, is_over, after, changes)

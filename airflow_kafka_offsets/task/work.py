@@ -70,7 +70,6 @@ class Work:
             self.ending.job_done(earlier_try(done.try_number, done.records))
             return self._commit(planned, Report(records=done.records), done.id)
         self.stop.check()
-        planned = ready(self.service, self.group, planned)
         attempt = self.service.start_attempt(window, self.claim, try_of(self.context))
         return self._commit(planned, self._attempt(planned, attempt), attempt)
 
@@ -78,7 +77,8 @@ class Work:
         """Run the job and record how it ended. This is the evidence for the commit."""
         began, lane = time.monotonic(), planned.window.lane
         try:
-            report = self.run(planned)
+            # From the attempt on, no one freezes other schemas with the window.
+            report = self.run(ready(self.service, self.group, planned))
             patiently(lambda: self.service.check(planned.window))
             self.stop.check()
         except BaseException as exc:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
 from airflow_kafka_offsets.cli import airflow_runs
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.schemas import Subject
@@ -193,6 +196,30 @@ def test_without_an_attempt_the_run_of_another_launcher_may_be_at_work(
     done = cli(*freeze)
     assert done.code == 4
     assert "No Airflow could be asked" not in done.out
+
+
+@pytest.mark.parametrize("happens", ["adopted", "begun"])
+def test_a_run_that_is_faster_than_the_person_keeps_its_schemas_and_that_is_told(
+    cli: Cli, there: Lake, registry: Registry, monkeypatch: pytest.MonkeyPatch, happens: str
+) -> None:
+    window, claim = plan(there, registry, 3)
+    registry.register("payments-value", '"string"')
+    look_at_attempts = there.ledger.attempts
+
+    def faster(ledger: SqlLedger, window_id: str) -> Sequence[Attempt]:
+        found = look_at_attempts(window_id)
+        if happens == "adopted":
+            service_of(there, registry).plan(GROUP, replace(claim, run_id="scheduled__4"), lambda _: True)
+        else:
+            there.service.start_attempt(window, claim)
+        return found
+
+    monkeypatch.setattr(SqlLedger, "attempts", faster)
+    done = cli(*FREEZE[:3], "3", *FREEZE[4:], "--yes")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("A run took window lake.payments-000003, or it was changed, just now")
+    assert frozen(there, 3) == Subject("AVRO", 101, {101: '"long"'})
+    assert there.ledger.acts("lake.payments") == []
 
 
 @pytest.mark.parametrize(("answer", "said"), [((500, ""), "answered 500"), ((401, "{}"), "correct the login")])

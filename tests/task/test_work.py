@@ -13,15 +13,18 @@ import pytest
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
+from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
 from airflow_kafka_offsets.airflow_versions import AirflowTaskTimeout
 from airflow_kafka_offsets.core.conditions import WindowFree, condition_from_json
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, WindowBusyError
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import Act, Idle
 from airflow_kafka_offsets.core.plan.request import Windows
+from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.launch.job_files import Report
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.windows import Planned, WindowService
 from airflow_kafka_offsets.task import plan as planning
 from airflow_kafka_offsets.task.assets import emit_events, event_extra
 from airflow_kafka_offsets.task.definition import Stop
@@ -32,6 +35,8 @@ from airflow_kafka_offsets.task.runs import try_of
 from airflow_kafka_offsets.task.work import Work, task_result
 from tests.core.examples import NOON, claim, tp
 from tests.lab.memory import IN_MEMORY
+from tests.lab.registry import Registry
+from tests.service.test_turns import before_the_write
 from tests.service.world import World, after_clear
 
 REPLAY, NEW = claim("replay"), claim("new")
@@ -268,3 +273,27 @@ def test_a_try_that_fails_has_the_link_to_its_window(world: World) -> None:
     # Airflow asks for the link when a try has ended, however it did.
     ti: Any = SimpleNamespace(dag_id="orders", run_id="manual__1", task_id="load", map_index=-1)
     assert WindowLink().get_link(context["task"], ti_key=ti).endswith("kafka-offsets/windows/lake-000004")
+
+
+def test_a_job_gets_the_schemas_that_its_window_has_when_its_attempt_begins(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Registry() as registry:
+        registry.register("orders-value", '"long"')
+        world.configure(registry="registry")
+        world.service = WindowService(world.ledger, world.kafka, registry=ConfluentRegistry(registry.url, "registry"))
+        world.kafka.produce(tp(0), 10)
+        planned = world.ask(NEW)
+    newer, seen = {"orders-value": Subject("AVRO", 102, {102: '"string"'})}, []
+
+    def refreeze() -> None:
+        held = world.ledger.window(planned[0].window.id).held
+        world.ledger.refreeze([(Idle(held), newer)], Act("freeze-schemas", "ann", "it was wrong", NOON))
+
+    def run(planned: Planned) -> Report:
+        seen.append(planned.frozen)
+        return Report(planned.window.span)
+
+    before_the_write(world, monkeypatch, refreeze, at="start_attempt")
+    all_of(world, planned, run, context=context_of(Try()), claim=NEW)
+    assert seen == [newer]
