@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from airflow_kafka_offsets.core.errors import BadInputError, short
 from airflow_kafka_offsets.wiring.connections import connection_of_type, is_true, mask
 
 if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
     from airflow_kafka_offsets.ports import SchemaRegistry
 
 # Of Airflow's own HTTP connections; all else in their extra is a header of each request.
@@ -26,13 +31,19 @@ _NO_HEADERS = frozenset(
     }
 )
 
+_LOGINS = ("authorization", "proxy-authorization")
+"""Headers whose value is a word, and then a secret."""
+
+# https://www.rfc-editor.org/rfc/rfc9110#name-tokens
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
 
 def open_registry(conn_id: str) -> SchemaRegistry:
     """Open a schema registry, without a request to it yet.
 
     Args:
         conn_id: a connection of type ``http``: its host may be a whole address, with a path. Its extra has headers, and ``verify`` and
-            ``cert`` as Airflow's HTTP hook reads them.
+            ``cert`` as Airflow's HTTP hook reads them. White space around a value counts for nothing.
 
     Raises:
         BadInputError: the connection is missing, of another type, names no host, or has what no header may have.
@@ -40,7 +51,8 @@ def open_registry(conn_id: str) -> SchemaRegistry:
     from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
 
     connection = connection_of_type(conn_id, "http", "https", host_of="the schema registry")
-    host, scheme, extra = str(connection.host), connection.schema or connection.conn_type, connection.extra_dejson
+    host, extra = str(connection.host).strip(), connection.extra_dejson
+    scheme = (connection.schema or "").strip() or connection.conn_type
     if scheme not in ("http", "https"):
         raise BadInputError(
             f"Connection {conn_id!r}: its schema is {scheme!r}, and must be http, https or empty. A path belongs into the host: "
@@ -50,25 +62,45 @@ def open_registry(conn_id: str) -> SchemaRegistry:
         raise BadInputError(
             f"Connection {conn_id!r}: put the user and the password into its fields, and not into the host"
         )
-    # Without the end of a line, which a token from a file has.
-    headers = {name: str(value).strip() for name, value in extra.items() if name not in _NO_HEADERS}
-    for name, value in headers.items():
-        mask(value)  # a token may be in any of them
-        if not (value.isascii() and value.isprintable()):  # the client would quote it
-            raise BadInputError(
-                f"Connection {conn_id!r}: {short(name)} in its extra has a character that no header may have"
-            )
     address = urlsplit(host if "://" in host else f"{scheme}://{host}")
     if connection.port and address.port is None:
         address = address._replace(netloc=f"{address.netloc}:{connection.port}")
-    login = (connection.login or "", connection.password or "") if connection.login or connection.password else None
     verify = extra.get("verify", True)
+    verify = verify.strip() if isinstance(verify, str) else verify
     is_file = isinstance(verify, str) and verify.lower() not in ("true", "false", "")
     return ConfluentRegistry(
         address.geturl(),
         conn_id,
-        login=login,
-        headers=headers,
+        login=_login_of(connection),
+        headers=_headers_of(conn_id, extra),
         verify=verify if is_file else is_true(verify),
         cert=extra.get("cert"),
     )
+
+
+def _login_of(connection: Connection) -> tuple[str, str] | None:
+    """Return user and password; None: there is neither."""
+    # Without white space around them, such as the end of a line that a password from a file has. Airflow masks what it has read itself.
+    user, password = (connection.login or "").strip(), (connection.password or "").strip()
+    if not (user or password):
+        return None
+    mask(password)
+    mask(b64encode(f"{user}:{password}".encode()).decode())  # as it is sent: a proxy's page of errors may show it
+    return user, password
+
+
+def _headers_of(conn_id: str, extra: Mapping[str, Any]) -> dict[str, str]:
+    headers = {name.strip(): str(value).strip() for name, value in extra.items() if name.strip() not in _NO_HEADERS}
+    for name, value in headers.items():
+        mask(value)  # a token may be in any of them
+        if " " in value and name.lower() in _LOGINS:
+            mask(value.split(maxsplit=1)[1])  # without the word Bearer or Basic
+        if not (value.isascii() and value.isprintable()):  # the client would quote it
+            raise BadInputError(
+                f"Connection {conn_id!r}: {short(name)} in its extra has a character that no header may have"
+            )
+        if not _NAME.fullmatch(name):
+            raise BadInputError(
+                f"Connection {conn_id!r}: {short(name)} in its extra is not the name of a header, such as Authorization"
+            )
+    return headers

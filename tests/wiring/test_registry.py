@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +49,53 @@ def test_the_end_of_a_line_is_no_part_of_a_token(registry: Registry, monkeypatch
     monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", registry.connection(extra={"Authorization": f"{token}\n"}))
     assert open_registry("registry").subject("s") is not None
     assert connections.without_secrets(f"sent {token}") == "sent ***"
+
+
+def test_white_space_around_a_value_is_no_part_of_it(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(
+        monkeypatch,
+        host=f" {registry.url}\n",
+        schema=" ",
+        login="me\n",
+        password="\thunter2 x\r\n",
+        extra={" X-Trace ": " a ", "verify ": " true\n"},
+    )
+    assert open_registry("registry").subject("s") is not None
+
+
+@pytest.mark.parametrize("password", ["hushed-1\n", "  hushed-2"])
+def test_a_password_is_masked_as_it_is_sent(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
+    connect(monkeypatch, host="h", login="me", password=password)
+    open_registry("registry")
+    sent = base64.b64encode(f"me:{password.strip()}".encode()).decode()
+    assert connections.without_secrets(f"{password.strip()} {sent} me") == "*** *** me"
+
+
+def test_a_token_is_masked_without_the_word_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, host="h", extra={"authorization": "Bearer  hushed-3\n"})
+    open_registry("registry")
+    assert connections.without_secrets("got hushed-3 of Bearer") == "got *** of Bearer"
+
+
+def test_a_wrong_password_is_refused_and_not_shown(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", registry.connection(login="me ", password=" hushed-4 "))
+    with pytest.raises(RegistryRefusedError, match=r"answered 401.*correct the login in the connection") as refused:
+        open_registry("registry").subject("s")
+    assert "hushed" not in str(refused.value)
+
+
+def test_a_password_of_white_space_is_none(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", registry.connection(login=" ", password="\n"))
+    with pytest.raises(RegistryRefusedError, match="answered 401"):
+        open_registry("registry").subject("s")
+
+
+@pytest.mark.parametrize("name", ["Author ization", "Authorization:", "", "X-\u20ac"])
+def test_what_no_header_is_named_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    connect(monkeypatch, host="h", extra={name: "Bearer canary"})
+    with pytest.raises(BadInputError, match="in its extra is not the name of a header") as refused:
+        open_registry("registry")
+    assert "canary" not in str(refused.value)
 
 
 @pytest.mark.parametrize("token", ["Bearer can\nary", "Bearer canary\u20ac"])
