@@ -195,10 +195,10 @@ class Exchange(Protocol):
         """Write a file into the folder, which need not exist."""
         ...
 
-    def reports(self, folder: str) -> Mapping[str, str]:
-        """Return what jobs have reported below a folder of this one: the name of each one's folder, and the text in it.
+    def reports(self, folder: str) -> Mapping[str, bytes]:
+        """Return what jobs have reported below a folder of this one: the name of each one's folder, and the bytes in it.
 
-        The text of a report that its job did not finish may be empty, or end too early.
+        Those of a report that its job did not finish may be none, or end too early.
         """
         ...
 

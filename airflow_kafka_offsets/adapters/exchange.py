@@ -41,20 +41,20 @@ class FolderExchange:
 
         self._translated("write", write)
 
-    def reports(self, folder: str) -> Mapping[str, str]:
+    def reports(self, folder: str) -> Mapping[str, bytes]:
         """Return what jobs have reported below a folder of this one."""
 
-        def read() -> dict[str, str]:
+        def read() -> dict[str, bytes]:
             self._storage.invalidate_cache()  # a second look must not see what the first one saw
-            texts: dict[str, str] = {}
+            contents: dict[str, bytes] = {}
             for path in sorted(map(str, self._storage.find(f"{self._address}/{folder}"))):
                 report, _, file = path.rpartition(f"/{folder}/")[2].partition("/")
                 report = report.removesuffix(_MARK)
                 # A report without a file of rows is one that its job did not finish. Deeper files are those of a write that is under way.
-                texts.setdefault(report, "")
+                contents.setdefault(report, b"")
                 if file.startswith(_PART):
-                    texts[report] += self._storage.cat_file(path).decode()
-            return texts
+                    contents[report] += self._storage.cat_file(path)
+            return contents
 
         return self._translated("read", read)
 

@@ -15,6 +15,7 @@ from typing import Any
 from airflow_kafka_offsets.core.errors import NoReportError, counted, name_some, short
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import Window
+from airflow_kafka_offsets.spark.shared import report_number
 
 WITHOUT = (
     "To run the job again, clear the plan task with all tasks after it. If a green task is evidence enough for you: "
@@ -48,12 +49,12 @@ class JobReport:
         return f"the job that took the window last ({self.application or 'its id is not known'}, at {self.taken_at})"
 
 
-def evidence_of(window: Window, found: Mapping[str, str], *, expect_gaps: bool, where: str) -> JobReport:
+def evidence_of(window: Window, found: Mapping[str, bytes], *, expect_gaps: bool, where: str) -> JobReport:
     """Return the report that proves what a job read.
 
     Args:
         window: the window that is to be committed.
-        found: what the jobs reported: the name of each one's folder, and the text in it. The names grow with time.
+        found: what the jobs reported: the name of each one's folder, and the bytes in it.
         expect_gaps: whether offsets without a record are normal.
         where: the folder of all these, for messages.
 
@@ -66,7 +67,8 @@ def evidence_of(window: Window, found: Mapping[str, str], *, expect_gaps: bool, 
             f"with airflow_kafka_offsets.spark.current_window(spark, ...), and its launcher has to wait for its end. A launcher that remembers its job after a clear "
             f"(durable=True, from Airflow 3.3 on) starts none: set durable=False on it. {WITHOUT}"
         )
-    report = _read(window, found[max(found)], where)
+    newest = _newest(window, found, where)
+    report = _read(window, found[newest], f"{where}/{newest}")
     if report.window_id != window.id:
         raise NoReportError(
             f"Window {window.id}: what a job reported to {where} is about window {short(report.window_id)}, so nothing is committed. {WITHOUT}"
@@ -84,9 +86,20 @@ def evidence_of(window: Window, found: Mapping[str, str], *, expect_gaps: bool, 
     return report
 
 
-def _read(window: Window, text: str, where: str) -> JobReport:
+def _newest(window: Window, found: Mapping[str, bytes], where: str) -> str:
+    numbers = {name: report_number(name) for name in found}
+    if strange := sorted(name for name, number in numbers.items() if number is None):
+        # It could be a report that came last, of a version of this package that names it differently.
+        raise NoReportError(
+            f"Window {window.id}: {name_some([f'{where}/{name}' for name in strange], ', ')} can't be read as a report, so nothing is "
+            f"committed. The job must have this version of airflow_kafka_offsets; remove what no job has written there. {WITHOUT}"
+        )
+    return max(numbers, key=lambda name: (numbers[name] or 0, name))
+
+
+def _read(window: Window, content: bytes, file: str) -> JobReport:
     try:
-        given: dict[str, Any] = json.loads(text)
+        given: dict[str, Any] = json.loads(content.decode())
         counts = {
             str(topic): {str(int(number)): int(read) for number, read in of_topic.items()}
             for topic, of_topic in given["counts"].items()
@@ -102,7 +115,7 @@ def _read(window: Window, text: str, where: str) -> JobReport:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise NoReportError(
-            f"Window {window.id}: the newest report in {where} can't be read ({short(exc)}), so nothing is committed. Its job may have been "
+            f"Window {window.id}: the newest report {file} can't be read ({short(exc)}), so nothing is committed. Its job may have been "
             f"stopped while it wrote it. {WITHOUT}"
         ) from exc
 

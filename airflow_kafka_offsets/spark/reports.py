@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark.errors import HandoffError, ReportError
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_URI, WINDOW_FILE, Handoff
-from airflow_kafka_offsets.spark.shared import error_in_short
+from airflow_kafka_offsets.spark.shared import error_in_short, report_name, report_number
 from airflow_kafka_offsets.spark.source import application_id, is_stopped
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class Reports:
         self._spark = spark
         self._window_id = handoff.window_id
         self._where = handoff.report
-        self._folder = f"{handoff.report}/{_own_name()}" if handoff.report and is_uri(handoff.report) else None
+        self._is_folder = handoff.report is not None and is_uri(handoff.report)
+        self._folder: str | None = None
         self._taken_at = _now().isoformat()
 
     @property
@@ -47,7 +48,7 @@ class Reports:
     @property
     def is_from_another_session(self) -> bool:
         """Whether there is a report of another session, which must stay until this one has something to tell."""
-        return self._folder is None and self._where is not None and Path(self._where).exists()
+        return not self._is_folder and self._where is not None and Path(self._where).exists()
 
     def write(
         self,
@@ -76,18 +77,35 @@ class Reports:
             "written": written,
             "bad": bad,
         }
-        if self._folder is None:
-            _write_file(self._where, json.dumps(report))
+        if self._is_folder:
+            self._write_folder(self._where, report)
         else:
-            told = {**report, "taken_at": self._taken_at, "application": application_id(self._spark)}
-            self._write_folder(self._folder, json.dumps(told))
+            _write_file(self._where, json.dumps(report))
 
-    def _write_folder(self, folder: str, text: str) -> None:
+    def _write_folder(self, where: str, report: Mapping[str, Any]) -> None:
         if is_stopped(self._spark):
             raise ReportError(
-                f"Window {self._window_id}: Spark was stopped before the job reported what it read to {folder}, so nothing would be "
+                f"Window {self._window_id}: Spark was stopped before the job reported what it read to {where}, so nothing would be "
                 "committed. Let the job call window.check() before spark.stop(), or leave out spark.stop()"
             )
+        told = {**report, "taken_at": self._taken_at, "application": application_id(self._spark)}
+        if self._folder is None:
+            self._folder = f"{where}/{report_name(self._last_number(where) + 1, _own_name())}"
+        self._write_text(self._folder, json.dumps(told))
+
+    def _last_number(self, where: str) -> int:
+        """Return the largest number of the reports that are there; 0: there is none."""
+        try:
+            rows = self._spark.read.text(f"{where}/*").select("_metadata.file_path").collect()
+        except Exception as exc:
+            if "PATH_NOT_FOUND" in str(exc):
+                return 0
+            raise self._no_report(where, exc) from exc
+        # Each report is a folder with a file of one line.
+        names = (str(row[0]).split("/")[-2] for row in rows)
+        return max((report_number(name) or 0 for name in names), default=0)
+
+    def _write_text(self, folder: str, text: str) -> None:
         from pyspark.sql import functions as F
 
         # Not from a list: for that, Spark would start Python in a task.
@@ -95,11 +113,13 @@ class Reports:
         try:
             line.write.mode("overwrite").text(folder)
         except Exception as exc:
-            raise ReportError(
-                f"Window {self._window_id}: the job can't report what it read to {folder}, so nothing would be committed "
-                f"({error_in_short(exc)}). Give Spark the right to write there, and run the "
-                "window again"
-            ) from exc
+            raise self._no_report(folder, exc) from exc
+
+    def _no_report(self, where: str, exc: Exception) -> ReportError:
+        return ReportError(
+            f"Window {self._window_id}: the job can't report what it read to {where}, so nothing would be committed "
+            f"({error_in_short(exc)}). Give Spark the right to read and write there, and run the window again"
+        )
 
 
 def is_uri(where: str) -> bool:
@@ -136,7 +156,7 @@ def handed_over(spark: SparkSession, uri: str) -> str:
 
 
 def _own_name() -> str:
-    # By time, so that the last one in the order of names is that of the job that took the window last.
+    # With the time, for people.
     return f"{_now():%Y%m%dT%H%M%S.%fZ}-{uuid.uuid4().hex}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 
 MAX_NAMED = 10
 """How many partitions, windows and the like one message names; of the others it gives the number."""
@@ -41,6 +42,30 @@ def stage_prefix(window_id: str, table: str) -> str:
     'kafka_offsets_stage_fd2b9e51bc_'
     """
     return f"kafka_offsets_stage_{hashlib.sha256(f'{table} {window_id}'.encode()).hexdigest()[:10]}_"
+
+
+_REPORT = re.compile(r"(\d+)-.+")
+
+
+def report_name(number: int, own: str) -> str:
+    """Return the name of the folder in which a job reports.
+
+    Args:
+        number: one more than that of any report that was there when the job took its window. Clocks of two machines differ, and this
+            tells which job took it later.
+        own: what no other job has.
+    """
+    return f"{number:06d}-{own}"
+
+
+def report_number(name: str) -> int | None:
+    """Return the number of a report, from the name of its folder; None: it is no name of a report.
+
+    >>> report_number(report_name(7, "20260131T120000Z-5ad0")), report_number("notes.txt")
+    (7, None)
+    """
+    found = _REPORT.fullmatch(name)
+    return int(found[1]) if found else None
 
 
 def short(value: object) -> str:

@@ -13,10 +13,11 @@ from tests.core.examples import tp, window
 
 WINDOW = window({tp(0): (5, 10), tp(1): (0, 3), tp(2): (7, 7)}, seq=12)
 WHERE = "s3://lake/kafka-offsets/lake-000012/5ad0/reports"
-EARLIER, LATER = "20260131T120000.000000Z-b", "20260131T120500.000000Z-a"
+# The clock of the later job is behind.
+EARLIER, LATER = "000009-20260131T120500.000000Z-b", "000010-20260131T120000.000000Z-a"
 
 
-def report(**values: Any) -> str:
+def report(**values: Any) -> bytes:
     """Return what a job writes that has read the whole window; `values` replace the usual ones."""
     usual = {
         "window_id": "lake-000012",
@@ -27,17 +28,17 @@ def report(**values: Any) -> str:
         "taken_at": "2026-01-31T12:00:00+00:00",
         "application": "app-7",
     }
-    return json.dumps({**usual, **values})
+    return json.dumps({**usual, **values}).encode()
 
 
 TAKEN = report(records=None, counts={}, written=None)
 
 
-def proven(found: dict[str, str], *, expect_gaps: bool = False) -> JobReport:
+def proven(found: dict[str, bytes], *, expect_gaps: bool = False) -> JobReport:
     return evidence_of(WINDOW, found, expect_gaps=expect_gaps, where=WHERE)
 
 
-def refused(found: dict[str, str], *, expect_gaps: bool = False) -> str:
+def refused(found: dict[str, bytes], *, expect_gaps: bool = False) -> str:
     with pytest.raises(NoReportError) as caught:
         proven(found, expect_gaps=expect_gaps)
     assert str(caught.value).startswith("Window lake-000012: ")
@@ -72,10 +73,24 @@ def test_a_job_that_only_took_the_window_proves_nothing_and_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "null", "[]", '{"window_id": "lake-000012"}', report(counts={"orders": {"x": 1}})]
+    "content",
+    [b"", b"{", b"null", b"[]", b"\xff\xfe", b'{"window_id": "lake-000012"}', report(counts={"orders": {"x": 1}})],
 )
-def test_a_report_that_is_not_complete_proves_nothing(text: str) -> None:
-    assert "can't be read" in refused({EARLIER: report(), LATER: text})
+def test_a_newest_report_that_is_not_complete_proves_nothing_and_is_named(content: bytes) -> None:
+    assert f"the newest report {WHERE}/{LATER} can't be read" in refused({EARLIER: report(), LATER: content})
+    assert proven({EARLIER: content, LATER: report()}).records == 8
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "20260131T120000.000000Z-b", "-1-a", "7", ""])
+def test_what_no_job_of_this_version_has_reported_proves_nothing_and_is_named(name: str) -> None:
+    said = refused({EARLIER: report(), name: report(), LATER: report()})
+    assert f"{WHERE}/{name} can't be read as a report" in said
+    assert EARLIER not in said
+
+
+def test_of_two_jobs_that_took_the_window_at_one_moment_the_later_by_the_clock_counts() -> None:
+    first, second = EARLIER.replace("000009", "1"), LATER.replace("000010", "1")
+    assert "has not reported what it read" in refused({first: TAKEN, second: report()})
 
 
 def test_a_report_of_another_window_proves_nothing() -> None:

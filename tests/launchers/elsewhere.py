@@ -127,7 +127,7 @@ def exchange(given: dict[str, Any]) -> dict[str, Any]:
     """Leave a text in a folder of the exchange, and return what jobs have reported there."""
     opened = import_module("airflow_kafka_offsets.wiring.exchange").open_exchange(given["address"], given["conn_id"])
     opened.put("window.json", given["text"])
-    return dict(opened.reports("reports"))
+    return {name: content.decode() for name, content in opened.reports("reports").items()}
 
 
 if __name__ == "__main__":

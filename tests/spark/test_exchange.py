@@ -7,6 +7,7 @@ import runpy
 import sys
 import uuid
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -104,6 +105,26 @@ def test_a_job_that_took_the_window_and_did_not_read_it_holds_the_commit_whateve
     second = KafkaWindow(spark, first._handoff)  # as in the driver of a retry
     second._report()
     assert [told["records"] for told in around.reports(given)] == [10, None]
+    with pytest.raises(NoReportError, match="has not reported what it read"):
+        around.commit(given)
+    second.write_parquet(second.read(), f"{tmp_path}/lake")
+    assert around.commit(given)["records"] == 10
+
+
+def test_a_job_that_took_the_window_later_counts_whatever_its_clock_says(
+    around: Around, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = around.plan()
+    window = current_window(spark, given["exchange"])
+    window.write_parquet(window.read(), f"{tmp_path}/lake")
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    monkeypatch.setattr(reports, "_now", lambda: yesterday)
+    second = KafkaWindow(spark, window._handoff)
+    second._report()
+    assert [told["records"] for told in around.reports(given)] == [10, None]
+    with pytest.raises(NoReportError, match="has not reported what it read"):
+        around.commit(given)
+    window._report()  # the first job was not over
     with pytest.raises(NoReportError, match="has not reported what it read"):
         around.commit(given)
     second.write_parquet(second.read(), f"{tmp_path}/lake")

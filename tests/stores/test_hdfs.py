@@ -266,4 +266,4 @@ def test_the_exchange_of_a_job_lies_there_too_without_hadoop_on_the_worker(hdfs:
     assert exchange.reports("reports") == {}
     exchange.put("reports/1-a/part-00000.txt", '{"a": 1}')
     exchange.put("reports/1-a/_SUCCESS", "")
-    assert exchange.reports("reports") == {"1-a": '{"a": 1}'}
+    assert exchange.reports("reports") == {"1-a": b'{"a": 1}'}
