@@ -89,6 +89,7 @@ def window_document(row: WindowRow) -> Document:
         "partitions": len(window.ranges.without_empty()),
         "span": window.span,
         "is_capped": window.is_capped,
+        "unread": window.unread,
         "records": row.records,
         "attempts": row.attempts,
         "held_by": row.held.holder,

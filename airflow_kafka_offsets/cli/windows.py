@@ -86,6 +86,7 @@ def _detail_text(window: Document) -> str:
         ("committed", time(window["committed_at"]) if window["committed_at"] else "-"),
         ("held by" if State(window["state"]).is_open else "last run", window["held_by"]),
         ("span", _span_text(window)),
+        ("unread", "-" if window["unread"] is None else f"{window['unread']} when it was cut"),
         ("records", "-" if window["records"] is None else window["records"]),
     ]
     parts = ["\n".join(f"{name + ':':<11}{value}" for name, value in facts), ranges_table(window["ranges"])]

@@ -78,7 +78,7 @@ def list_row(line: GroupLine, readable: Readable, now: datetime) -> ListRow:
         age=took(first.planned_at, now) if first else "",
         last_commit=ago(last.committed_at if last else None, now),
         committed_at=last.committed_at if last else None,
-        curve=curve(one.spans),
+        curve=curve(one.unread),
     )
 
 

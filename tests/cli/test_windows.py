@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from airflow_kafka_offsets.core.plan.request import parse_replay
 from airflow_kafka_offsets.core.schemas import Subject
@@ -71,6 +72,21 @@ def test_windows_in_detail(cli: Cli) -> None:
 def test_which_windows_were_capped_is_known_to_programs(cli: Cli) -> None:
     windows = cli("windows", "lake.orders", "-o", "json").json["windows"]
     assert {w["seq"]: w["is_capped"] for w in windows} == {1: False, 2: False, 3: True}
+
+
+def test_what_was_unread_when_a_window_was_cut_is_told(cli: Cli) -> None:
+    windows = cli("windows", "lake.orders", "-o", "json").json["windows"]
+    assert {w["seq"]: w["unread"] for w in windows} == {1: 900, 2: 400, 3: 4700}, "of 4,700, the third one took 1,000"
+    assert "unread:    4700 when it was cut" in cli("windows", "lake.orders-000003").out
+
+
+def test_of_a_window_from_before_it_was_recorded_the_lag_is_not_known(cli: Cli, lake: Lake) -> None:
+    engine = create_engine(lake.url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE kafka_offsets_windows SET unread = NULL"))
+    engine.dispose()
+    assert cli("windows", "lake.orders-000003", "-o", "json").json["windows"][0]["unread"] is None
+    assert "unread:    -\n" in cli("windows", "lake.orders-000003").out
 
 
 def test_detail_for_programs(cli: Cli) -> None:

@@ -784,6 +784,15 @@ class LedgerContract:
         assert [row.held.window.is_capped for row in ledger.windows(name)] == [True, False, True]
         assert ledger.window(added[0].window.id).held.window.is_capped is True  # not a 1, which is no JSON true
 
+    def test_the_lag_at_which_a_window_was_cut_is_kept_and_an_outline_leaves_out_what_is_not_known(
+        self, ledger: Ledger, name: str
+    ) -> None:
+        large = 2**40  # more than 32 bits
+        add_all(ledger, name, [draft(0, 10), draft(10, 20, unread=large), draft(20, 20, unread=0)])
+        add(ledger, name, 0, 5, claim("fill"), partitions=1, lane=Lane.BACKFILL)
+        assert [row.held.window.unread for row in ledger.windows(name)] == [None, 0, large, None]
+        assert ledger.outlines([name])[name].unread == (large, 0)
+
     def test_many_groups_are_loaded_as_each_alone(self, ledger: Ledger, name: str) -> None:
         names = [f"{name}.{number}" for number in range(4)]
         where = Position({TopicPartition("orders", 0): 5}, {"orders": "id-of-orders"})
@@ -889,10 +898,10 @@ class LedgerContract:
         self, ledger: Ledger, name: str
     ) -> None:
         assert ledger.outlines([name]) == {}
-        spans = [3, 5, 4]
+        spans, unread = [3, 5, 4], [9, 60, 4]
         ends = [3, 8, 12]
-        for end, span in zip(ends, spans, strict=True):
-            commit(ledger, add(ledger, name, end - span, end))
+        for end, span, lag in zip(ends, spans, unread, strict=True):
+            commit(ledger, add(ledger, name, end - span, end, unread=lag))
         first = add(ledger, name, 12, 13, replace(claim("other"), dag_id="other-dag"))
         add_all(ledger, name, [replace(draft(13, 15), lane=Lane.BACKFILL)], claim("third"))
         found = ledger.outlines([name, f"{name}-absent"])[name]
@@ -905,15 +914,14 @@ class LedgerContract:
         assert {lane: one.seq for lane, one in found.oldest.items()} == {Lane.LIVE: 4, Lane.BACKFILL: 5}
         assert found.last_committed is not None
         assert (found.last_committed.seq, found.last_committed.state) == (3, State.COMMITTED)
-        partitions = len(first.window.ranges)
-        assert found.spans == tuple(partitions * span for span in [*spans, 1])
+        assert found.unread == tuple(unread)
         assert found.dag_ids == {"dag", "other-dag"}
 
     def test_an_outline_has_the_newest_windows_only(self, ledger: Ledger, name: str) -> None:
         for start in range(MAX_RECENT + 3):
-            commit(ledger, add(ledger, name, start, start + 1))
+            commit(ledger, add(ledger, name, start, start + 1, unread=start))
         found = ledger.outlines([name])[name]
-        assert len(found.spans) == MAX_RECENT
+        assert found.unread == tuple(range(3, MAX_RECENT + 3))
         assert (found.first_open, found.open) == (None, {})
 
     def test_the_windows_of_a_run_are_those_that_it_ever_had(self, ledger: Ledger, name: str) -> None:
@@ -945,12 +953,13 @@ class LedgerContract:
         assert found.first_open.id == fill.window.id, "no live window is open"
 
     def test_an_outline_of_a_group_that_was_pruned_still_counts_all(self, ledger: Ledger, name: str) -> None:
-        held = [add(ledger, name, start, start + 1, claim(name)) for start in range(3)]
+        held = [add(ledger, name, start, start + 1, claim(name), unread=9 - start) for start in range(3)]
         for one in held:
             commit(ledger, one)
         before = ledger.outlines([name])[name]
+        assert before.unread == (9, 8, 7)
         ledger.prune(ledger.old_windows(name, since=1, limit=2), act("prune", kept_from=3))
-        assert ledger.outlines([name])[name] == replace(before, spans=before.spans[2:])
+        assert ledger.outlines([name])[name] == replace(before, unread=(7,))
         assert [one.seq for one in ledger.windows_of_run("dag", name)] == [3]
         assert ledger.attempts_at(name, [1, 2, 3]).keys() == {3}
 

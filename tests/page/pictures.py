@@ -87,7 +87,8 @@ def _read(
 ) -> str:
     """Let a run read some hours at their end, or some hours late, as a cap makes it."""
     story.at = NOW - (log.hours - last - late) * HOUR
-    draft = replace(story.draft(0, 1), ranges=log.between(first, last), is_capped=late > 0)
+    unread = log.between(first, min(last + late, log.hours)).span
+    draft = replace(story.draft(0, 1), ranges=log.between(first, last), is_capped=late > 0, unread=unread)
     return story.run(draft, is_open=is_open, tries=tries)
 
 

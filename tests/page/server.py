@@ -186,6 +186,8 @@ class Story:
     def run(self, draft: Draft, *, is_open: bool = False, tries: int = 1, **claimed: str) -> str:
         """Let a run have a window, try some times, and commit it; return the window's id."""
         ledger, name = self.ledger, self.group.name
+        if draft.unread is None and draft.lane is Lane.LIVE:
+            draft = replace(draft, unread=draft.span)
         claim = Claim(
             **{"dag_id": self.dag_id, "run_id": f"scheduled__{self.at:%Y-%m-%dT%H}", "task_id": "load", **claimed}
         )  # type: ignore[arg-type]

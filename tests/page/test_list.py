@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,13 +27,13 @@ def test_a_row_has_what_the_ledger_knows_and_leaves_room_for_what_kafka_says(tmp
     topics = ["clicks", "orders", "returns", "views"]
     story = Story(SqlLedger(f"sqlite:///{tmp_path / 'l.db'}", create=True), KafkaGroup("lake.all", topics=topics))
     story.hours(2, span=10)
-    for at in (1_020, 1_030):
-        story.run(story.draft(at, at + 10), is_open=True)
+    for at, unread in ((1_020, 120), (1_030, 240)):
+        story.run(replace(story.draft(at, at + 10), unread=unread), is_open=True)
     verdict, name, lag, curve, headroom, opened, last = cells(story, {"orders"})
     assert [verdict.count("…"), lag.count("…"), headroom.count("…")] == [1, 1, 1]
     assert '<a class="name" href="/kafka-offsets/groups/lake.all" title="lake.all">lake.all</a>' in name
     assert 'title="clicks, orders, returns, views">clicks, orders, returns and 1 more</small>' in name
-    assert 'points="0,2 37,2 73,2 110,2"' in curve
+    assert 'points="0,12 37,12 73,12 110,2"' in curve, "the lag at each: each of the four took 120 offsets"
     assert '<a href="/kafka-offsets/windows/lake.all-000003">000003</a></b> <span class="muted">+1</span>' in opened
     assert "planned · 3 h · " in opened
     assert 'href="/af/dags/orders/runs/scheduled__2026-11-01T02/tasks/load"' in opened

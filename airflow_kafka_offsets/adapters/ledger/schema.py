@@ -20,7 +20,7 @@ from airflow_kafka_offsets.adapters.ledger.engine import (
 from airflow_kafka_offsets.adapters.ledger.tables import metadata
 from airflow_kafka_offsets.core.errors import LedgerSchemaError, NoLedgerError, NotYetError, counted, name_some
 
-REVISION = "0008"
+REVISION = "0009"
 """The revision that this code requires. A test compares it with Alembic's head."""
 
 VERSION_TABLE = "kafka_offsets_alembic_version"

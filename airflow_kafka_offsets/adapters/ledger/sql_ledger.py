@@ -770,7 +770,7 @@ def _open_windows(row: Row[Any]) -> tuple[dict[Lane, int], dict[Lane, int]]:
 
 
 _Recent = tuple[list[int], set[str]]
-"""The spans of a group's newest live windows, oldest first, and the DAGs that held any of its newest windows last."""
+"""The lags at which a group's newest live windows were cut, oldest first, as far as they are known, and the DAGs that held any of its newest windows last."""
 
 
 def _recent(connection: Connection, names: Sequence[str]) -> dict[int, _Recent]:
@@ -778,18 +778,18 @@ def _recent(connection: Connection, names: Sequence[str]) -> dict[int, _Recent]:
     # As a join, PostgreSQL would read all claims: it takes each third window to be among the newest.
     dag_id = select(claims.c.dag_id).where(claims.c.id == windows.c.holder).scalar_subquery()
     query = (
-        select(windows.c.group_id, windows.c.lane, windows.c.span, dag_id)
+        select(windows.c.group_id, windows.c.lane, windows.c.unread, dag_id)
         .select_from(groups)
         .join(windows, and_(windows.c.group_id == groups.c.id, windows.c.seq >= groups.c.next_seq - MAX_RECENT))
         .where(groups.c.name.in_(names))
         .order_by(windows.c.group_id, windows.c.seq)
     )
     live, found = Lane.LIVE.value, dict[int, _Recent]()
-    for group_id, lane, span, dag in connection.execute(query).all():
-        spans, dag_ids = found.setdefault(group_id, ([], set()))
+    for group_id, lane, unread, dag in connection.execute(query).all():
+        lags, dag_ids = found.setdefault(group_id, ([], set()))
         dag_ids.add(dag)
-        if lane == live:
-            spans.append(span)
+        if lane == live and unread is not None:
+            lags.append(unread)
     return found
 
 
@@ -810,7 +810,7 @@ def _outline(row: Row[Any], lines: Mapping[tuple[int, int], Row[Any]], recent: _
         return _line(row.name, lines[row.id, seq])
 
     firsts, counts = _open_windows(row)
-    spans, dag_ids = recent
+    lags, dag_ids = recent
     outline = Outline(
         group=row.name,
         given=row.next_seq - 1,
@@ -818,7 +818,7 @@ def _outline(row: Row[Any], lines: Mapping[tuple[int, int], Row[Any]], recent: _
         open=counts,
         oldest={lane: line(seq) for lane, seq in firsts.items()},
         last_committed=None if row.last is None else line(row.last),
-        spans=tuple(spans),
+        unread=tuple(lags),
     )
     shown = [found.holder.dag_id for found in (outline.first_open, outline.last_committed) if found is not None]
     return replace(outline, dag_ids=frozenset({row.owner_dag_id, *dag_ids, *shown} - {None}))
@@ -1024,6 +1024,7 @@ def _held(row: Row[Any]) -> Held:
             is_capped=row.is_capped,
             leader_epochs=leader_epochs,
             schemas=row.schemas,
+            unread=row.unread,
         )
         if window.span != row.span:
             raise ValueError(f"it has {counted(row.span, 'offset')}, and its ranges have {window.span}")
@@ -1044,6 +1045,7 @@ def _window_values(window: Window) -> dict[str, Any]:
         "lost": dump_ranges(window.lost, {}) if window.lost else None,
         "is_capped": window.is_capped,
         "schemas": window.schemas,
+        "unread": window.unread,
     }
 
 

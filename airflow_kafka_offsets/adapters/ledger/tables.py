@@ -138,6 +138,8 @@ windows = Table(
     Column("committed_at", UtcDateTime),
     # Of a group with a schema registry: the row of `schemas` that says what was frozen.
     Column("schemas", BigInteger),
+    # The group's lag when the window was cut; None: not known (`core.window.Draft.unread`).
+    Column("unread", BigInteger),
     # The newest windows of a lane in some states, and those that were cut in a time.
     Index(None, "group_id", "lane", "state", "seq"),
     Index(None, "group_id", "lane", "state", "is_capped", "until"),

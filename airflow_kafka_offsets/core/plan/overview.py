@@ -81,7 +81,8 @@ class Outline:
         open: how many windows wait for their commit, in each lane that has some.
         oldest: the oldest of them in each of these lanes.
         last_committed: the newest committed live window; None: there is none.
-        spans: the spans of its newest live windows, oldest first: at most `MAX_RECENT`.
+        unread: of its newest live windows, at most `MAX_RECENT`, oldest first, the lag when each was cut (`core.window.Draft.unread`);
+            windows of which it is not known are left out.
         dag_ids: the DAG that the group belongs to, and those that held one of its newest `MAX_RECENT` windows last, or one of the above.
     """
 
@@ -91,7 +92,7 @@ class Outline:
     open: Mapping[Lane, int] = field(default_factory=dict)
     oldest: Mapping[Lane, WindowLine] = field(default_factory=dict)
     last_committed: WindowLine | None = None
-    spans: tuple[int, ...] = ()
+    unread: tuple[int, ...] = ()
     dag_ids: frozenset[str] = frozenset()
 
     @property

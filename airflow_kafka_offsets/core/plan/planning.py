@@ -166,6 +166,7 @@ def plan_all(
         until,
         group.isolation_level,
         lost,
+        unread=_unread(ranges, verdicts, log),
         verdicts=verdicts,
         warnings=_warnings(fell_back, lost),
     )
@@ -183,8 +184,12 @@ def cut(whole: Plan, number: int, max_offsets: int | None) -> list[Plan]:
     """
     plans = [_capped(whole, max_offsets)]
     while len(plans) < number and plans[-1].is_capped:
-        left = left_over(whole.ranges, plans[-1].ranges)
-        plans.append(_capped(replace(whole, ranges=left, lost=OffsetRanges({}), warnings=()), max_offsets))
+        taken = plans[-1]
+        left = left_over(whole.ranges, taken.ranges)
+        unread = None if taken.unread is None else taken.unread - taken.span
+        plans.append(
+            _capped(replace(whole, ranges=left, unread=unread, lost=OffsetRanges({}), warnings=()), max_offsets)
+        )
     return plans
 
 
@@ -235,6 +240,12 @@ def _range(start: int, verdict: Verdict, bounds: Bounds | None, end: int | None)
         return OffsetRange(start, start)
     # Beginning, end and timestamp index were not looked up in one moment, and so an end may lie before the start.
     return OffsetRange(start, max(start, bounds.end if end is None else min(end, bounds.end)))
+
+
+def _unread(ranges: OffsetRanges, verdicts: Mapping[TopicPartition, Verdict], log: LogSnapshot) -> int:
+    """Return how many offsets the group has not read, from the starts of ranges to the ends of the logs, whatever ends a window earlier."""
+    read = {tp: r.start for tp, r in ranges.items() if verdicts[tp] is not Verdict.LEFT_GROUP}
+    return sum(max(0, log.bounds[tp].end - start) for tp, start in read.items() if tp in log.bounds)
 
 
 def _warnings(fell_back: list[TopicPartition], lost: OffsetRanges) -> tuple[str, ...]:

@@ -356,6 +356,38 @@ def test_a_window_is_capped_when_more_was_there_up_to_its_planned_end(
     assert plan_window(group(max_offsets=max_offsets), here, now, ends=ends).is_capped is capped[0]
 
 
+@pytest.mark.parametrize(
+    ("number", "max_offsets", "ends", "unread"),
+    [
+        pytest.param(1, None, {}, [60], id="all of it"),
+        pytest.param(1, 10, {}, [60], id="the cap leaves some"),
+        pytest.param(1, None, {tp(0): 12, tp(1): 5}, [60], id="an end by time leaves some"),
+        pytest.param(3, 20, {}, [60, 40, 20], id="several: what is left after those before it"),
+        pytest.param(2, 10, {tp(0): 30, tp(1): None}, [60, 50], id="several that end by time"),
+    ],
+)
+def test_a_window_knows_what_was_unread_when_it_was_cut(
+    number: int, max_offsets: int | None, ends: dict[TopicPartition, int | None], unread: list[int]
+) -> None:
+    here, now = position({tp(0): 10, tp(1): 0}), log({tp(0): (0, 50), tp(1): (0, 20)})
+    plans = plan_windows(number, group(max_offsets=max_offsets), here, now, ends=ends)
+    assert [plan.unread for plan in plans] == unread
+    assert plans[-1].named("lake", 7).unread == unread[-1]
+
+
+def test_what_is_unread_begins_where_the_window_begins() -> None:
+    first = plan_window(group(), None, log({tp(): (0, 50)}), first={tp(): 30})
+    assert first.unread == 20, "what is before a group's first window is not its lag"
+    skipped = plan_window(group(on_data_loss="skip"), position({tp(): 10}), log({tp(): (20, 90)}))
+    assert skipped.unread == 70, "what retention removed can't be read"
+
+
+def test_nothing_is_unread_in_a_log_that_fell_back_or_that_the_group_no_longer_reads() -> None:
+    here = position({tp(0): 100, tp(1): 0, TopicPartition("left", 0): 3})
+    now = log({tp(0): (0, 80), tp(1): (0, 25)})
+    assert plan_window(group(), here, now, recovered={tp(0): Bounds(0, 104)}).unread == 25
+
+
 def test_what_was_lost_and_its_warning_belong_to_the_first_of_several_windows() -> None:
     skipping = group(on_data_loss="skip", max_offsets=10)
     first, *later = plan_windows(3, skipping, position({tp(): 10}), log({tp(): (20, 90)}))
