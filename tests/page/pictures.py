@@ -1,6 +1,7 @@
-"""Takes the pictures of the docs: an API server, a broker with the records of some days, and a ledger that read them.
+"""Takes pictures of the page: an API server, a broker with the records of some days, and a ledger that read them.
 
-`python -m tests.page.pictures [FOLDER]` writes the pictures of the docs and, with a folder, pictures of every state into it.
+`python -m tests.page.pictures` writes the pictures of the docs. `python -m tests.page.pictures FOLDER [NAME...]` writes pictures of every
+state, or of those that are named, into a folder instead: in light and dark, 1280 and 1920 pixels wide.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import random
 import socket
 import sys
 import tempfile
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import requests
 from confluent_kafka import Producer
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
@@ -25,9 +27,13 @@ from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.window import Lane
+from airflow_kafka_offsets.task.links import in_airflow
 from tests.lab.browser import open_browser
+from tests.lab.history import History, write
 from tests.lab.kafka import KafkaBroker
+from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.topics import create_topic, delete_records
 from tests.page.server import PageServer, Story
@@ -39,6 +45,8 @@ IMAGES = Path(__file__).parents[2] / "docs" / "images"
 HOUR = timedelta(hours=1)
 NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
 LONG_NAME = "lake." + "a-very-long-name-that-someone-chose-with-care-" * 3 + "end"
+OF_AIRFLOW = "manual__of_airflow"
+LONG_TOPIC = "topic-" + "with-the-longest-name-that-kafka-allows-" * 6 + "end"
 
 
 class Log:
@@ -185,6 +193,60 @@ def _long_names(server: PageServer) -> None:
     story.hours(3)
 
 
+def _what_the_docs_do_not_show(server: PageServer, kafka: KafkaBroker) -> None:
+    """Write groups that only the pictures of every state have: the pictures of the docs have few groups."""
+    _moved_watermarks(server, kafka)
+    expired = Log(kafka, "refunds", [90, 80, 70], 30, timedelta(days=2))
+    lost = _story(server, "dwh.refunds", expired, "refunds")
+    for hour in range(12):
+        _read(lost, expired, hour, hour + 1)
+    for partition, ends in enumerate(expired.ends[:2]):
+        delete_records(kafka, "refunds", ends[15], partition)
+    folded = [
+        Log(kafka, name, [4] * count, 6, timedelta(days=7)) for name, count in (("clicks-eu", 180), (LONG_TOPIC, 90))
+    ]
+    wide = Story(
+        server.ledger,
+        KafkaGroup("ml.wide", topics=[log.topic for log in folded]),
+        "features",
+        {log.topic: log.id for log in folded},
+    )
+    for hour in range(4):
+        wide.at = NOW - (6 - hour) * HOUR
+        ranges = {tp: r for log in folded for tp, r in log.between(hour, hour + 1).items()}
+        wide.run(replace(wide.draft(0, 1), ranges=OffsetRanges(ranges)))
+    decoded = Story(
+        server.ledger, KafkaGroup("lake.decoded", topics=[LONG_TOPIC], kafka_conn_id="kafka_down"), "orders"
+    )
+    decoded.at = NOW - 4 * HOUR
+    decoded.hours(1, start=1_204_331_000, span=41_800_000)
+    schemas = {
+        f"{LONG_TOPIC}-value": Subject("AVRO", 1_043, dict.fromkeys(range(1001, 1044), "{}")),
+        "orders-key": None,
+    }
+    server.ledger.freeze([(server.ledger.window("lake.decoded-000001").held.window, schemas)])
+    long = KafkaGroup("lake.minutes", topics=["minutes"], kafka_conn_id="kafka_down")
+    write(server.ledger._engine, [History(long, {"minutes": 4}, {"minutes": "id-of-minutes"}, 1_000_000, span=1_250)])
+
+
+def _runs_of_airflow(server: PageServer) -> None:
+    """Let Airflow have a run, and give it windows."""
+    asked = {"logical_date": None, "dag_run_id": OF_AIRFLOW}
+    token = {"Authorization": f"Bearer {server.token('admin')}"}
+    said = requests.post(f"{server.url}/api/v2/dags/orders/dagRuns", json=asked, headers=token, timeout=ANSWER)
+    said.raise_for_status()
+    story = Story(server.ledger, KafkaGroup("lake.triggered", topics=["triggers"], kafka_conn_id="kafka_down"))
+    story.at = NOW - 2 * HOUR
+    story.run(story.draft(0, 1_250), run_id=OF_AIRFLOW)
+    story.run(story.draft(1_250, 3_104_331), run_id=OF_AIRFLOW, is_open=True, tries=2)
+
+
+def _many_groups(server: PageServer) -> None:
+    names = [f"crowd.group-{number:04}" for number in range(1_000)]
+    groups = [KafkaGroup(name, topics=[name.replace(".", "-")], kafka_conn_id="kafka_down") for name in names]
+    write(server.ledger._engine, [History(g, {g.topics[0]: 3}, {g.topics[0]: "id"}, 14, every=HOUR) for g in groups])
+
+
 def _shown(browser: WebDriver, server: PageServer, path: str, height: int = 1000) -> None:
     browser.switch_to.default_content()
     browser.set_window_size(browser.get_window_size()["width"], height)
@@ -230,63 +292,201 @@ STATES = {
     "group": "kafka-offsets/groups/lake.orders",
     "by-time": "kafka-offsets/groups/lake.orders?axis=time",
     "64": "kafka-offsets/groups/ml.features",
+    "270": "kafka-offsets/groups/ml.wide",
+    "270-by-time": "kafka-offsets/groups/ml.wide?axis=time",
     "20000": "kafka-offsets/groups/lake.events",
+    "million": "kafka-offsets/groups/lake.minutes",
+    "million-by-time": "kafka-offsets/groups/lake.minutes?axis=time",
     "one": "kafka-offsets/groups/audit.logins",
     "risk": "kafka-offsets/groups/lake.clicks",
+    "behind": "kafka-offsets/groups/lake.sessions",
+    "lost": "kafka-offsets/groups/dwh.refunds",
     "tries": "kafka-offsets/windows/dwh.payments-000032",
     "window": "kafka-offsets/windows/lake.orders-000041",
-    "run": "kafka-offsets/dag?dag_id=nothing",
+    "window-lost": "kafka-offsets/windows/lake.orders-000023",
+    "window-backfill": "kafka-offsets/windows/lake.orders-000021",
+    "window-superseded": "kafka-offsets/windows/lake.back-000010",
+    "window-decoded": "kafka-offsets/windows/lake.decoded-000001",
+    "window-20000": "kafka-offsets/windows/lake.events-000002",
+    "window-million": "kafka-offsets/windows/lake.minutes-1000000",
+    "window-long": f"kafka-offsets/windows/{LONG_NAME}-000003",
+    "dag": "kafka-offsets/dag?dag_id=orders",
+    "dag-none": "kafka-offsets/dag?dag_id=nothing",
+    "run": f"kafka-offsets/run?dag_id=orders&run_id=scheduled__{NOW - 2 * HOUR:%Y-%m-%dT%H}",
+    "task": "kafka-offsets/task?dag_id=orders&run_id=manual__0&task_id=load",
+    "run-none": "kafka-offsets/run?dag_id=orders&run_id=nothing",
     "missing": "kafka-offsets/groups/nowhere",
+    "missing-window": "kafka-offsets/windows/lake.orders_by_hour-000002",
+    "misread": "kafka-offsets/groups/lake.orders?from=yesterday",
     "older": "kafka-offsets/groups/lake.orders?before=20",
     "span": f"kafka-offsets/groups/lake.orders?axis=time&from={NOW - 20 * HOUR:%Y-%m-%dT%H:%M}&to={NOW - 8 * HOUR:%Y-%m-%dT%H:%M}",
+    "span-none": "kafka-offsets/groups/lake.orders?axis=time&from=2020-01-01T00:00&to=2020-01-02T00:00",
     "pruned": "kafka-offsets/groups/lake.orders_by_hour",
     "no-window": "kafka-offsets/groups/lake.moved",
     "quiet": "kafka-offsets/groups/lake.quiet",
     "back": "kafka-offsets/groups/lake.back",
     "forth": "kafka-offsets/groups/lake.forth?axis=time",
     "long": f"kafka-offsets/groups/{LONG_NAME}",
+    "in-airflow": in_airflow("groups"),
+    "in-airflow-group": in_airflow("groups/lake.orders"),
+    "in-airflow-dag": "dags/orders/plugin/kafka-windows-dag",
+    "in-airflow-run": f"dags/orders/runs/{OF_AIRFLOW}/plugin/kafka-windows-run",
+    "in-airflow-task": f"dags/orders/runs/{OF_AIRFLOW}/tasks/load/plugin/kafka-windows-task",
 }
+"""Pages that a user who may do everything only has to open."""
+
+OF_OTHERS = {
+    "groups-limited": ("limited", "kafka-offsets/groups"),
+    "group-limited": ("limited", "kafka-offsets/groups/lake.orders"),
+    "window-limited": ("limited", "kafka-offsets/windows/lake.orders-000040"),
+    "forbidden": ("limited", "kafka-offsets/groups/dwh.payments"),
+    "anonymous": (None, "kafka-offsets/groups"),
+}
+"""Pages as others see them: the user, and the address."""
+
+DIALOGS = {
+    "dialog": ("admin", "lake.orders", range(14, 17)),
+    "dialog-refused": ("admin", "lake.orders", range(19, 26)),
+    "dialog-none": ("admin", "lake.orders", range(21, 22)),
+    "dialog-viewer": ("viewer", "lake.orders", range(14, 17)),
+    "dialog-many": ("admin", "lake.orders", range(1, 41)),
+    "dialog-kafka-down": ("admin", LONG_NAME, range(1, 4)),
+}
+"""What a replay would do: the user, the group and its windows."""
 
 
-def of_every_state(browser: WebDriver, server: PageServer, folder: Path, themes: Iterable[str]) -> None:
-    """Write pictures of every state."""
-    for theme, width in itertools.product(themes, (1280, 1920)):
-        _theme(browser, server, theme)
-        browser.set_window_size(width, 1000)
-        for name, path in STATES.items():
-            _shown(browser, server, path)
-            height = min(2_000, browser.execute_script("return document.documentElement.scrollHeight") + 140)
-            browser.set_window_size(width, max(700, height))
-            browser.save_screenshot(str(folder / f"{name}-{theme}-{width}.png"))
-        browser.set_window_size(width, 1000)
-        _shown(browser, server, STATES["group"])
-        _select(browser, 14, 16)
-        browser.find_element(By.ID, "replay").click()
-        wait_until(
-            lambda: browser.find_elements(By.CSS_SELECTOR, "#dialog[open] table"),
-            timeout=60,
-            what="the dialog is there",
+@dataclass
+class Camera:
+    """Takes pictures of a server's pages.
+
+    Attributes:
+        only: the names of the pictures to take; empty: all.
+    """
+
+    browser: WebDriver
+    server: PageServer
+    folder: Path
+    theme: str
+    width: int
+    only: frozenset[str] = field(default_factory=frozenset)
+
+    def wants(self, *names: str) -> list[str]:
+        """Return which of these pictures to take."""
+        return [name for name in names if not self.only or name in self.only]
+
+    def log_in(self, user: str | None = "admin") -> None:
+        """Let a user look, in this theme; None: someone who has not logged in."""
+        _theme(self.browser, self.server, self.theme)
+        self.browser.set_window_size(self.width, 1000)
+        if user is None:
+            self.browser.delete_all_cookies()
+        elif user != "admin":
+            self.server.log_in(self.browser, user)
+
+    def take(self, name: str, path: str) -> None:
+        """Take a picture of a whole page."""
+        _shown(self.browser, self.server, path)
+        height = min(2_000, self.browser.execute_script("return document.documentElement.scrollHeight") + 140)
+        self.browser.set_window_size(self.width, max(700, 1000 if "in-airflow" in name else height))
+        self.save(name)
+
+    def save(self, name: str) -> None:
+        """Write what the browser shows now into a file."""
+        self.browser.switch_to.default_content()
+        self.browser.save_screenshot(str(self.folder / f"{name}-{self.theme}-{self.width}.png"))
+
+    def dialog(self, name: str, group: str, seqs: Iterable[int]) -> None:
+        """Take a picture of what a replay would do."""
+        self.browser.set_window_size(self.width, 1000)
+        _shown(self.browser, self.server, f"kafka-offsets/groups/{group}")
+        self.browser.execute_script(
+            "const b = document.getElementById('selection'); b.dataset.windows = arguments[0];"
+            "const r = document.getElementById('replay'); r.disabled = false; r.click();",
+            ",".join(map(str, seqs)),
         )
-        browser.save_screenshot(str(folder / f"dialog-{theme}-{width}.png"))
-        with socket.create_server((LOOPBACK, 0)) as silent, server.with_ledger_at(silent.getsockname()[1]):
-            browser.set_window_size(width, 700)
-            _shown(browser, server, STATES["groups"], 700)
-            browser.save_screenshot(str(folder / f"ledger-down-{theme}-{width}.png"))
+        there = "#dialog[open] table, #dialog[open] .bad"
+        wait_until(lambda: self.browser.find_elements(By.CSS_SELECTOR, there), timeout=60, what="the dialog is there")
+        self.save(name)
+
+    def hint(self, name: str, path: str, css: str) -> None:
+        """Take a picture of what a block tells."""
+        self.browser.set_window_size(self.width, 1000)
+        _shown(self.browser, self.server, path)
+        ActionChains(self.browser).move_to_element(self.browser.find_element(By.CSS_SELECTOR, css)).perform()
+        self.save(name)
 
 
-def main(folder: Path | None) -> None:
-    """Take the pictures."""
+def of_every_state(camera: Camera) -> None:
+    """Write pictures of every state."""
+    camera.log_in()
+    for name in camera.wants(*STATES):
+        camera.take(name, STATES[name])
+    for name in camera.wants("hint"):
+        camera.hint(name, STATES["group"], "#strips rect[data-w='14']")
+    for name in camera.wants("hint-heat"):
+        camera.hint(name, STATES["270"], ".heat rect:nth-child(30)")
+    for name in camera.wants("selected"):
+        _shown(camera.browser, camera.server, STATES["group"])
+        _select(camera.browser, 14, 16)
+        camera.save(name)
+    for name in camera.wants("ledger-down"):
+        with socket.create_server((LOOPBACK, 0)) as silent, camera.server.with_ledger_at(silent.getsockname()[1]):
+            camera.browser.set_window_size(camera.width, 700)
+            camera.take(name, STATES["groups"])
+    for name in camera.wants("ledger-none"):
+        nowhere = {"ledger": {"conn_type": "sqlite", "host": str(camera.server.folder / "none.db")}}
+        camera.server.replace_connections(nowhere)
+        camera.take(name, STATES["groups"])
+        camera.server.replace_connections({})
+    for name in camera.wants(*DIALOGS):
+        user, group, seqs = DIALOGS[name]
+        camera.log_in(user)
+        camera.dialog(name, group, seqs)
+    for name in camera.wants(*OF_OTHERS):
+        camera.log_in(OF_OTHERS[name][0])
+        camera.take(name, OF_OTHERS[name][1])
+
+
+def of_the_list(camera: Camera, name: str) -> None:
+    """Write a picture of the list, as it is now."""
+    for wanted in camera.wants(name):
+        camera.log_in()
+        camera.take(wanted, STATES["groups"])
+
+
+def main(folder: Path | None, only: Iterable[str] = ()) -> None:
+    """Take the pictures: with a folder, those of every state or of some; without, those of the docs."""
     with tempfile.TemporaryDirectory(prefix="page-pictures-") as home, KafkaBroker(Path(home) / "kafka") as kafka:
         connections = {"kafka_default": {"conn_type": "kafka", "extra": kafka.client_config()}}
-        made = PageServer(Path(home), connections)
-        _write(made, kafka)
+        server = PageServer(Path(home), connections)
         (Path(home) / "browser").mkdir()
-        with made as server, open_browser(Path(home) / "browser", width=1280, height=1000) as browser:
-            of_the_docs(browser, server)
-            if folder is not None:
-                _moved_watermarks(server, kafka)
-                of_every_state(browser, server, folder, ["light", "dark"])
+        with server, open_browser(Path(home) / "browser", width=1280, height=1000) as browser:
+            if folder is None:
+                _write(server, kafka)
+                of_the_docs(browser, server)
+                return
+            folder.mkdir(parents=True, exist_ok=True)
+            cameras = [
+                Camera(browser, server, folder, theme, width, frozenset(only))
+                for theme, width in itertools.product(("light", "dark"), (1280, 1920))
+            ]
+            _write_in_steps(cameras, kafka)
+
+
+def _write_in_steps(cameras: Sequence[Camera], kafka: KafkaBroker) -> None:
+    """Take the pictures while the ledger grows."""
+    server = cameras[0].server
+    for camera in cameras:
+        of_the_list(camera, "groups-none")
+    _write(server, kafka)
+    _what_the_docs_do_not_show(server, kafka)
+    _runs_of_airflow(server)
+    for camera in cameras:
+        of_every_state(camera)
+    _many_groups(server)
+    for camera in cameras:
+        of_the_list(camera, "groups-1000")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None, sys.argv[2:])
