@@ -57,14 +57,35 @@ def drawn(text: str) -> set[str]:
     return set(re.findall(r'<rect class="([a-z-]+)[^>]*data-r', text))
 
 
+def labels(text: str) -> list[tuple[str, str]]:
+    """Return how the strips of a page are labeled: what gives way if there is no room, and what stays."""
+    return re.findall(r'<div class="label"[^>]*><span>(.*?)</span><i>(.*?)</i>', text)
+
+
 def numbers(text: str) -> set[str]:
     """Return the numbers of the windows in the strips of a page."""
     return set(re.findall(r'data-w="(\d+)"', text))
 
 
+def test_a_long_topic_is_cut_in_its_middle(tmp_path: Path) -> None:
+    ledger = SqlLedger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True)
+    topics = [f"prod.eu-west.{'orders-' * 30}{end}" for end in ("created", "deleted")]
+    story = Story(ledger, KafkaGroup(NAME, topics=topics))
+    story.hours(1, partitions=1)
+    text = page(story)
+    assert labels(text) == [(topics[0][:-8], "-created-0"), (topics[1][:-8], "-deleted-0")]
+    assert 'class="log long"' in text
+
+
+def test_short_topics_leave_the_strips_their_room(story: Story) -> None:
+    text = page(story)
+    assert labels(text)[0] == ("", "orders-0")
+    assert 'class="log"' in text
+
+
 def test_what_was_pruned_is_drawn_as_pruned(story: Story) -> None:
     text = page(story)
-    assert "pruned before lake.pruned-000003" in text
+    assert "pruned before 000003" in text
     assert drawn(text) == {"committed", "backfill", "pruned"}, "no gap: windows that left had owned it"
     assert 'class="strip torn"' in text
     assert "before 000003" in text.partition("What people did")[2]
