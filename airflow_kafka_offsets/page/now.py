@@ -13,7 +13,7 @@ from airflow_kafka_offsets.core.lag.words import length
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.page import heat
 from airflow_kafka_offsets.page.looks import Kept
-from airflow_kafka_offsets.page.words import NOTHING, number, short_number
+from airflow_kafka_offsets.page.words import NOTHING, number, sentence, short_number
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service import freshness
 from airflow_kafka_offsets.service.pictures import GroupLine
@@ -80,6 +80,10 @@ _TONES = {
 }
 
 
+NOT_KNOWN = "NOT KNOWN"
+"""What stands in the place of the verdict if Kafka gave no answer. It is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class NowView:
     """How far behind a group is, in words.
@@ -115,11 +119,11 @@ def now_view(found: GroupLag) -> NowView:
     """Return how far behind a group is, in words."""
     if found.verdict is None:
         silent = "no answer of Kafka"
-        return NowView("NOT KNOWN", "plain", found.reason, True, "?", silent, "?", silent, None)
+        return NowView(NOT_KNOWN, "plain", sentence(found.reason), True, "?", silent, "?", silent, None)
     lag, offsets = _lag(found)
     headroom, about, left = _headroom(found)
     needs = found.verdict is not GroupVerdict.OK
-    reason = ". ".join([found.reason, *found.notes])
+    reason = sentence("; ".join([found.reason, *found.notes]))
     return NowView(found.verdict.value, _TONES[found.verdict], reason, needs, lag, offsets, headroom, about, left)
 
 

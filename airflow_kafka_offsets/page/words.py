@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 from airflow_kafka_offsets.core.lag.words import length
@@ -32,6 +33,19 @@ def short_number(value: int | None) -> str:
             if value >= size:
                 return f"{value * 10 // size / 10:.1f} {name}"
     return number(value)
+
+
+_OFFSETS = re.compile(r"(?<![\w.,-])\d{4,}(?= offset)")
+
+
+def sentence(text: str) -> str:
+    """Return what is the same text everywhere, as the page says it: with a period, and the thousands of its offsets apart.
+
+    >>> sentence("1204512 offsets unread, and Kafka keeps 4000")
+    '1,204,512 offsets unread, and Kafka keeps 4000.'
+    """
+    apart = _OFFSETS.sub(lambda found: number(int(found[0])), text)
+    return apart if apart.endswith((".", "!", "?")) else f"{apart}."
 
 
 def ago(then: datetime | None, now: datetime) -> str:

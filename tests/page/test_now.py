@@ -9,6 +9,7 @@ import pytest
 
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.retention import Retention
+from airflow_kafka_offsets.page import render
 from airflow_kafka_offsets.page.now import beside_others, heat_facts, now_view, order, partition_facts
 from tests.core.examples import NOON, tp
 
@@ -80,6 +81,24 @@ def test_beside_other_groups_nothing_is_told_that_may_be_of_them() -> None:
 @pytest.mark.parametrize("verdict", GroupVerdict)
 def test_the_worst_is_first(verdict: GroupVerdict) -> None:
     assert order(lag(verdict=verdict)) <= order(lag(verdict=GroupVerdict.OK)) < order(None)
+
+
+def test_the_summary_begins_with_the_worst() -> None:
+    verdicts = (
+        None,
+        GroupVerdict.BEHIND,
+        GroupVerdict.OK,
+        GroupVerdict.LOST,
+        GroupVerdict.STALLED,
+        GroupVerdict.BEHIND,
+    )
+    shown = {f"lake-{i}": now_view(lag(verdict=verdict)) for i, verdict in enumerate(verdicts)}
+    assert render.now_of_all(shown)["parts"]["summary"] == " · 1 lost · 1 stalled · 2 behind · 1 not known"
+
+
+def test_a_reason_is_a_sentence_whose_numbers_can_be_read() -> None:
+    found = lag(reason="1204512 offsets unread", notes=("the log of orders-2026 was not asked",))
+    assert now_view(found).reason == "1,204,512 offsets unread; the log of orders-2026 was not asked."
 
 
 def test_cells_tell_the_lag_of_many_partitions() -> None:
