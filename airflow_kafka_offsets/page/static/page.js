@@ -31,6 +31,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (zone === "local") zone = undefined;
     try {
       const form = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", timeZone: zone });
+      if ($("zone")) $("zone").textContent = form.resolvedOptions().timeZone;
       for (const time of all("time, [data-at]", from)) time.textContent = form.format(new Date(time.dateTime || time.dataset.at)).replace(",", "");
     } catch { /* a zone that this browser does not know: UTC stays */ }
   }
@@ -134,7 +135,7 @@ document.addEventListener("DOMContentLoaded", () => {
   }
   function told(block) {
     const [start, end] = block.dataset.r.split("-"), kind = block.classList[0].replace("-", " ");
-    const name = block.dataset.w ? `${six(block.dataset.w)} · ${kind}` : { lost: "lost to retention", gap: "no one’s", pruned: "pruned: their windows left the ledger", unread: "not read yet" }[kind] || `${kind}, by another DAG`;
+    const name = block.dataset.w ? `${six(block.dataset.w)} · ${kind}` : { lost: "lost to retention", gap: "no owner", pruned: "pruned: their windows left the ledger", unread: "not read yet" }[kind] || `${kind}, by another DAG`;
     return `${name}\n${block.closest("[data-tp]").dataset.tp} · offsets ${number(start)} to ${number(end - 1)}\n${number(end - start)} offsets`;
   }
 
