@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 
-from tests.lab.cache import CACHE, keep, one_at_a_time
+from tests.lab.cache import CACHE, keep, one_at_a_time, workshop
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ _NOT_INSTALLED = "hdfs-kerberos"
 
 
 class NoEnvironmentError(Exception):
-    """The versions do not fit together, or can't be installed; the message ends with what uv says."""
+    """The versions do not fit together, or can't be installed; the message ends with what uv or pip says."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Environment:
         return True
 
     def _for_all(self) -> list[str]:
-        return ["--quiet", "--no-header", "--no-annotate", f"--python-version={self.python}"]
+        return ["--quiet", "--no-header", "--no-annotate", f"--python-version={self.python}", _built_once()]
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def make(environment: Environment) -> Made:
             wanted = folder / "wanted.txt"
             wanted.write_text(requirements)
             into = f"--python={made.python}"
-            _uv("pip", "install", "--quiet", into, f"--requirement={wanted}")
+            _uv("pip", "install", "--quiet", into, _built_once(), f"--requirement={wanted}")
             _uv("pip", "install", "--quiet", into, "--no-deps", "--editable", str(ROOT))
             keep(is_ready, requirements)
     return made
@@ -183,11 +183,33 @@ def _extras() -> list[str]:
     return [extra for extra in project()["optional-dependencies"] if extra != _NOT_INSTALLED]
 
 
+def _built_once() -> str:
+    """Return the option with which uv finds the wheels of what has one exact version, which is PySpark; build them first if none are here.
+
+    PySpark has no wheel on the index. Where the index forbids caching, uv fetches and unpacks its 400 MB again whenever it resolves, and
+    builds it again for each environment, which fills a disk.
+    """
+    exact = [str(wanted) for wanted in required() if any(part.operator == "==" for part in wanted.specifier)]
+    folder = CACHE / "wheels" / hashlib.sha256(json.dumps(exact).encode()).hexdigest()[:12]
+    with one_at_a_time("wheels"):
+        if not folder.exists():
+            with workshop("wheels") as work:
+                given = ("--quiet", "--no-cache-dir", "--no-deps", f"--wheel-dir={work / 'built'}", *exact)
+                _run(sys.executable, "-m", "pip", "wheel", *given)
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                (work / "built").rename(folder)
+    return f"--find-links={folder}"
+
+
 def _uv(*arguments: str) -> None:
-    uv = Path(sys.executable).parent / "uv"
-    done = subprocess.run([uv, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    _run(Path(sys.executable).parent / "uv", *arguments)
+
+
+def _run(program: str | Path, *arguments: str) -> None:
+    done = subprocess.run([program, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise NoEnvironmentError(f"uv {' '.join(arguments)}: status {done.returncode}\n{done.stdout}{done.stderr}")
+        command = " ".join([Path(program).name, *arguments])
+        raise NoEnvironmentError(f"{command}: status {done.returncode}\n{done.stdout}{done.stderr}")
 
 
 def _read(report: Path) -> dict[str, str]:
