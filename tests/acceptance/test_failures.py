@@ -175,18 +175,51 @@ def test_clearing_a_sibling_while_ours_waits_for_its_retry_changes_nothing_for_u
     expect_committed_once(lab, "siblings")
 
 
-def test_a_worker_that_is_told_to_stop_takes_its_job_along_and_the_retry_has_the_same_window(lab: Lab) -> None:
-    lab.topic("worker_stopped")
+def takes_its_job_along(lab: Lab) -> Outcome:
+    """Stop a worker of an Airflow that passes the signal on: nothing of the task is left. Return the outcome of the attempt."""
     run = lab.api.trigger("worker_stopped")
     with lab.hold("worker_stopped") as hold:
         hold.wait()
         planned = only_window(lab, "worker_stopped").held.window
         driver = lab.airflow.driver_process("worker_stopped", run, "load")
         lab.airflow.worker_process("worker_stopped", run, "load").terminate()
-        if PASSES_ON_SIGNALS:
-            wait_until(lambda: not driver.is_running(), timeout=120, what="the job is killed")
+        wait_until(lambda: not driver.is_running(), timeout=120, what="the job is killed")
         lab.api.wait_for_retry("worker_stopped", run, "load")
         assert only_window(lab, "worker_stopped").held.window == planned
     lab.api.wait_for_run("worker_stopped", run, "success")
-    assert [a.outcome for a in lab.attempts(only_window(lab, "worker_stopped"))] == [Outcome.KILLED, Outcome.SUCCEEDED]
+    return Outcome.KILLED
+
+
+def leaves_its_job(lab: Lab) -> Outcome:
+    """Stop a worker of an Airflow that does not pass the signal on, and then, as a container does, what it left."""
+    run = lab.api.trigger("worker_stopped")
+    with lab.hold("worker_stopped") as hold:
+        hold.wait()
+        planned = only_window(lab, "worker_stopped").held.window
+        task = lab.airflow.task_process("worker_stopped", run, "load")
+        driver = lab.airflow.driver_process("worker_stopped", run, "load")
+        worker = lab.airflow.worker_process("worker_stopped", run, "load")
+        worker.terminate()
+        wait_until(lambda: not worker.is_running(), timeout=120, what="the worker ends")
+        # Airflow misses the heartbeats, and does not know that the task is still there.
+        lab.api.wait_for_retry("worker_stopped", run, "load")
+        assert task.is_running()
+        assert driver.is_running(), "docs/compatibility.md says that the driver goes on"
+        assert only_window(lab, "worker_stopped").held.window == planned
+        task.kill()
+        wait_until(lambda: not driver.is_running(), timeout=120, what="the driver dies with its task")
+    lab.api.wait_for_run("worker_stopped", run, "success", timeout=240)
+    # Nothing of it could say how it ended; the retry knew that it was over.
+    return Outcome.LOST
+
+
+STOP = takes_its_job_along if PASSES_ON_SIGNALS else leaves_its_job
+"""What a stopped worker does, by the version of Airflow."""
+
+
+def test_a_worker_that_is_told_to_stop_leaves_the_same_window_to_the_retry(lab: Lab) -> None:
+    lab.topic("worker_stopped")
+    ended = STOP(lab)
+    row = only_window(lab, "worker_stopped")
+    assert [a.outcome for a in lab.attempts(row)] == [ended, Outcome.SUCCEEDED]
     expect_committed_once(lab, "worker_stopped")

@@ -46,7 +46,7 @@ CASES = {
         f"{_FAILURES}::test_a_killed_driver_is_retried_on_the_same_window",
         f"{_FAILURES}::test_a_killed_worker_is_retried_on_the_same_window_and_leaves_no_twin",
     ),
-    "stop": (f"{_FAILURES}::test_a_worker_that_is_told_to_stop_takes_its_job_along_and_the_retry_has_the_same_window",),
+    "stop": (f"{_FAILURES}::test_a_worker_that_is_told_to_stop_leaves_the_same_window_to_the_retry",),
     "clear": (
         f"{_ORDINARY}::test_a_cleared_run_runs_its_window_again_and_leaves_the_watermark",
         f"{_FAILURES}::test_clearing_a_sibling_while_ours_waits_for_its_retry_changes_nothing_for_us",
@@ -80,8 +80,12 @@ def run(environment: Environment, cases: Sequence[str] = ()) -> dict[str, Any]:
 def run_on_python(environment: Environment) -> dict[str, str]:
     """Look whether versions fit together on a Python; if the machine has it, run the quick tests, too, with the newest ones."""
     noted = {each.name: fits_together(replace(each, python=environment.python)) for each in (LOWEST, NEWEST)}
-    if environment.python != NEWEST.python and environment.has_python():
+    if environment.python == NEWEST.python:
+        return noted
+    if environment.has_python():
         noted[QUICK_TESTS] = run(environment)["quick"]
+    else:
+        print(f"{environment.name} is not on this machine's PATH: the quick tests do not run on it", file=sys.stderr)
     return noted
 
 
