@@ -182,7 +182,8 @@ def heat_facts(partitions: Mapping[TopicPartition, PartitionLag]) -> dict[str, l
 
 
 def partition_facts(partitions: Mapping[TopicPartition, PartitionLag], shown: str) -> dict[str, Any]:
-    """Return the facts of those partitions that a page shows a strip of.
+    """Return the facts of those partitions that a page shows a strip of: lag, the bounds of the log, and how many unread offsets before its
+    beginning retention has removed.
 
     Args:
         partitions: all of them.
@@ -192,8 +193,10 @@ def partition_facts(partitions: Mapping[TopicPartition, PartitionLag], shown: st
     return {
         str(tp): {
             "behind": NOTHING if p.lag is None else f"{number(p.lag)} behind" if p.lag else "read to the end",
-            "beginning": p.beginning,
-            "end": p.end,
+            # Offsets that can't be compared with the watermark have no place in a strip: they are of another topic.
+            "beginning": None if p.lag is None else p.beginning,
+            "end": None if p.lag is None else p.end,
+            "lost": p.lost,
         }
         for tp, p in partitions.items()
         if str(tp) in wanted

@@ -106,3 +106,6 @@ def _write(server: PageServer, kafka: KafkaBroker) -> None:
     back = Story(server.ledger, KafkaGroup("lake.back", topics=[topic]), topic_ids=ids)
     back.hours(3, start=200)
     back.reset(300, [2, 3])
+    late = Story(server.ledger, KafkaGroup("lake.late", topics=[topic]), topic_ids=ids)
+    late.hours(1, start=0, span=50)
+    late.run(late.draft(50, 100), is_open=True)  # of partition 0, all of it has expired, and 50 more

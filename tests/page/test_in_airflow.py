@@ -92,6 +92,27 @@ def test_after_a_reset_backwards_what_is_unread_begins_at_the_watermark(server: 
     assert len(browser.find_elements(By.CSS_SELECTOR, f"{strip} rect.superseded")) == 2
 
 
+def test_what_retention_took_is_drawn_as_lost_and_the_rest_as_unread(server: PageServer, browser: WebDriver) -> None:
+    server.log_in(browser)
+    browser.get(f"{server.url}/kafka-offsets/groups/lake.late")
+    strip = "[data-tp='page-orders-0']"
+    assert first_text(browser, f"{strip} .behind") == "100 lost"
+    assert (
+        first(browser, f"{strip} .behind").get_attribute("title") == "1,450 behind, of which 100 are lost to retention"
+    )
+    lost = browser.find_elements(By.CSS_SELECTOR, f"{strip} rect.lost")
+    assert [rect.get_attribute("data-r") for rect in lost] == ["50-100", "100-150"], "in the open window, and after it"
+    unread = first(browser, f"{strip} rect.unread")
+    edge = first(browser, f"{strip} rect.edge")
+    assert unread.get_attribute("data-r") == "150-1500"
+    assert edge.get_attribute("x") == unread.get_attribute("x")
+    ActionChains(browser).move_to_element(lost[1]).perform()
+    assert first_text(browser, "#hint") == "lost to retention\npage-orders-0 · offsets 100 to 149\n50 offsets"
+    other = "[data-tp='page-orders-1']"
+    assert first_text(browser, f"{other} .behind") == "1,550 behind"
+    assert browser.find_elements(By.CSS_SELECTOR, f"{other} rect.lost") == []
+
+
 def test_it_follows_the_theme_of_airflow(framed: WebDriver) -> None:
     for theme in ("dark", "light", "dark", "light"):
         set_theme(framed, theme)

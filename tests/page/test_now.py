@@ -9,6 +9,7 @@ import pytest
 
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.retention import Retention
+from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.page import render
 from airflow_kafka_offsets.page.now import beside_others, heat_facts, now_view, order, partition_facts
 from tests.core.examples import NOON, tp
@@ -110,7 +111,20 @@ def test_cells_tell_the_lag_of_many_partitions() -> None:
 
 def test_only_the_partitions_of_the_page_are_told() -> None:
     found = partition_facts({tp(0): BEHIND, tp(1): BEHIND}, "orders-1,other-7")
-    assert found == {"orders-1": {"behind": "200 behind", "beginning": 0, "end": 300}}
+    assert found == {"orders-1": {"behind": "200 behind", "beginning": 0, "end": 300, "lost": 0}}
+
+
+def test_what_a_partition_lost_is_told_beside_its_lag() -> None:
+    lost = replace(BEHIND, beginning=1_140, end=9_300, lag=9_200, headroom_offsets=-1_040)
+    [found] = partition_facts({tp(0): lost}, "orders-0").values()
+    assert found == {"behind": "9,200 behind", "beginning": 1_140, "end": 9_300, "lost": lost.lost}
+    assert lost.lost == 1_040
+
+
+def test_of_another_topic_of_the_same_name_no_offsets_are_drawn() -> None:
+    recreated = PartitionLag(100, 0, 300, Verdict.RECREATED)
+    [found] = partition_facts({tp(0): recreated}, "orders-0").values()
+    assert found == {"behind": "—", "beginning": None, "end": None, "lost": 0}
 
 
 def test_what_retention_never_removes_is_kept_whatever_else_is_not_known() -> None:

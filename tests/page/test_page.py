@@ -176,7 +176,7 @@ def test_a_page_as_json_is_what_the_command_line_gives(server: PageServer, capsy
 def test_kafka_is_asked_after_the_page(server: PageServer) -> None:
     now = server.get("groups/lake.orders/now?show=page-orders-1").json()
     assert "LOST" not in now["parts"]["verdict"]
-    assert now["partitions"] == {"page-orders-1": {"behind": "1,100 behind", "beginning": 0, "end": 1600}}
+    assert now["partitions"] == {"page-orders-1": {"behind": "1,100 behind", "beginning": 0, "end": 1600, "lost": 0}}
     [found] = server.get("groups/lake.orders/now?format=json").json()["groups"]
     assert found["lag"] == 3 * 1_500 + 300 - 3 * 500
 

@@ -71,16 +71,37 @@ document.addEventListener("DOMContentLoaded", () => {
   }
   if (asker) { now(); setInterval(now, all("tr[data-group]").length > 200 ? 60000 : 15000); document.addEventListener("visibilitychange", now); }
 
-  // The edges of the log: what no window has yet, in proportion to the partition that has most, and Kafka's oldest record.
+  // The edges of the log: what no window has yet, in proportion to the partition that has most, Kafka's oldest record, and what is lost before it.
   function draw(strips, facts) {
-    const left = (strip) => { const p = facts[strip.dataset.tp]; return p && p.end !== null ? Math.max(0, p.end - strip.dataset.next) : 0; };
-    const most = Math.max(1, ...strips.map(left)), box = $("strips");
+    const box = $("strips"), newest = box && box.dataset.newest === "yes", byOffset = box && box.dataset.axis === "offset";
+    // Right of the windows: first what is gone, then what Kafka still holds.
+    const rest = (strip) => {
+      const p = facts[strip.dataset.tp], next = Number(strip.dataset.next);
+      if (!newest || !p || p.end === null || p.end <= next) return { next, gone: 0, left: 0 };
+      const from = p.lost ? Math.max(next, p.beginning) : next;
+      return { next, gone: from - next, left: p.end - from };
+    };
+    const rests = new Map(strips.map((strip) => [strip, rest(strip)]));
+    const most = Math.max(1, ...[...rests.values()].map(({ gone, left }) => gone + left));
     for (const strip of strips) {
-      const p = facts[strip.dataset.tp], { first, last, next } = strip.dataset, parts = [];
+      const p = facts[strip.dataset.tp], parts = [];
       if (!p) continue;
-      strip.querySelector(".behind").textContent = p.behind;
-      if (box.dataset.newest === "yes" && left(strip)) parts.push({ class: "unread", x: "90%", width: `${Math.max(0.6, 10 * left(strip) / most)}%`, "data-r": `${next}-${p.end}` });
-      if (box.dataset.axis === "offset" && p.beginning > first && p.beginning <= last) parts.push({ class: "edge", x: `${90 * (p.beginning - first) / (last - first)}%`, width: "2" });
+      const first = Number(strip.dataset.first), last = Number(strip.dataset.last), { next, gone, left } = rests.get(strip);
+      const at = (offset) => 90 * (offset - first) / Math.max(1, last - first), wide = (offsets) => Math.max(0.6, 10 * offsets / most);
+      const behind = strip.querySelector(".behind");
+      behind.textContent = p.lost ? `${number(p.lost)} lost` : p.behind;
+      behind.title = p.lost ? `${p.behind}, of which ${number(p.lost)} are lost to retention` : "";
+      behind.classList.toggle("bad", p.lost > 0);
+      if (byOffset && p.lost) {
+        // A window that is still open was to read these.
+        const from = Math.max(first, p.beginning - p.lost), to = Math.min(p.beginning, last, next);
+        if (to > from) parts.push({ class: "lost", x: `${at(from)}%`, width: `${at(to) - at(from)}%`, "data-r": `${from}-${to}` });
+      }
+      const border = gone ? 90 + Math.min(wide(gone), left ? 9.4 : 10) : 90;
+      if (gone) parts.push({ class: "lost", x: "90%", width: `${border - 90}%`, "data-r": `${next}-${next + gone}` });
+      if (left) parts.push({ class: "unread", x: `${border}%`, width: `${wide(left)}%`, "data-r": `${next + gone}-${p.end}` });
+      if (byOffset && p.beginning > first && p.beginning <= last) parts.push({ class: "edge", x: `${at(p.beginning)}%`, width: "2" });
+      else if (gone) parts.push({ class: "edge", x: `${border}%`, width: "2" });
       const group = strip.querySelector("g");
       group.replaceChildren(...parts.map((part) => {
         const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
