@@ -232,7 +232,7 @@ async def group(
             [full] = pictures.in_full(ledger, [picture.line])
             return _json(views.picture_document(picture, full, reader.readable(picture.dag_ids | full.dag_ids)))
         readable = reader.readable(picture.dag_ids)
-        view = views.group_view(picture, readable, utc_now(), zoom, now.last_lags(name))
+        view = views.group_view(picture, readable, utc_now(), zoom, now.last(name))
         return _page(request, "group.html", {"view": view, "group": picture.group})
 
     return await _ask(shown)
@@ -330,7 +330,8 @@ async def now_of_one(request: Request, name: str, user: GetUserDep, show: str = 
             return _json({"offline": False, "groups": _documents(ledger, [line], reader, {name: found})})
         facts = {
             "partitions": now.partition_facts(found.partitions, show),
-            "heat": now.heat_facts(found.partitions),
+            "heat": now.heat_facts(found),
+            "folded": now.folded_facts(found, show),
         }
         return JSONResponse(render.now_of_one(now.now_view(found)) | facts)
 

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from airflow_kafka_offsets.core.lag.lag import PartitionLag
+from airflow_kafka_offsets.core.lag.pace import Pace
+from airflow_kafka_offsets.core.lag.verdict import urgency
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.page.strips import Kind, Piece
 from airflow_kafka_offsets.service.pictures import MOST_STRIPS
@@ -27,10 +30,13 @@ class Shade(StrEnum):
     QUIET = "quiet"
     READ = "read"
     GAP = "gap"
+    RISK = "risk"
     LOST = "lost"
 
 
 _ORDER = {shade: i for i, shade in enumerate(Shade)}
+_OF_DANGER = (Shade.QUIET, Shade.RISK, Shade.LOST)
+"""By the first number of `core.lag.verdict.urgency`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +47,20 @@ class Seen:
         shade: its worst block.
         lag: how many offsets it is behind; None: not known.
         recent: how many offsets the shown windows read.
+        lost: how many offsets retention has taken that no window has noted.
+        urgency: how much it needs a look by what Kafka says, as `core.lag.verdict.urgency` has it.
     """
 
     shade: Shade
     lag: int | None = None
     recent: int = 0
+    lost: int = 0
+    urgency: tuple[int, float, int] = (0, 0.0, 0)
+
+    @property
+    def danger(self) -> Shade:
+        """What Kafka says of it: lost, at risk, or else quiet."""
+        return _OF_DANGER[self.urgency[0]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +70,12 @@ class Cell:
     Attributes:
         x, width: in hundredths of the row.
         first, last: the partitions, both included.
-        shade: the worst of them.
+        shade: the worst of their blocks.
+        danger: the worst of what Kafka says of them.
         level: 0 to 4: how much of its color it gets, by lag, or by what was read if no lag is known.
         lag: the sum; None: not known.
         recent: the sum.
+        lost: the sum.
     """
 
     x: float
@@ -69,6 +86,13 @@ class Cell:
     level: int
     lag: int | None
     recent: int
+    danger: Shade = Shade.QUIET
+    lost: int = 0
+
+    @property
+    def worst(self) -> Shade:
+        """By which it is colored."""
+        return max(self.shade, self.danger, key=_ORDER.__getitem__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +105,17 @@ class Row:
 
 
 _UNREAD = (Kind.SUPERSEDED, Kind.PRUNED)
+_NO_PACE = Pace()
 
 
-def seen_of(pieces: Sequence[Piece], lag: int | None = None) -> Seen:
-    """Return what the pieces of a partition say of it."""
+def seen_of(pieces: Sequence[Piece], found: PartitionLag | None = None, pace: Pace = _NO_PACE) -> Seen:
+    """Return what is known of a partition.
+
+    Args:
+        pieces: what windows own and lost of it.
+        found: what Kafka says of it; None: nothing is known.
+        pace: how fast its group commits.
+    """
     shade, recent = Shade.READ if pieces else Shade.QUIET, 0
     for (
         piece
@@ -95,7 +126,9 @@ def seen_of(pieces: Sequence[Piece], lag: int | None = None) -> Seen:
             shade = Shade.GAP if shade is Shade.READ else shade
         elif piece.kind not in _UNREAD:
             recent += piece.end - piece.start
-    return Seen(shade, lag, recent)
+    if found is None:
+        return Seen(shade, None, recent)
+    return Seen(shade, found.lag, recent, found.lost, urgency(found, pace))
 
 
 def rows(seen: Mapping[TopicPartition, Seen]) -> list[Row]:
@@ -104,12 +137,12 @@ def rows(seen: Mapping[TopicPartition, Seen]) -> list[Row]:
     for tp in sorted(seen):
         of_topic.setdefault(tp.topic, []).append((tp.partition, seen[tp]))
     shares = {topic: _shared(some) for topic, some in of_topic.items()}
-    most_lag = max((lag for cells in shares.values() for _, _, _, lag, _ in cells if lag is not None), default=0)
-    most_read = max((recent for cells in shares.values() for *_, recent in cells), default=0)
+    most_lag = max((lag for cells in shares.values() for _, _, _, lag, *_ in cells if lag is not None), default=0)
+    most_read = max((recent for cells in shares.values() for *_, recent, _, _ in cells), default=0)
     return [Row(topic, len(of_topic[topic]), _cells(cells, most_lag, most_read)) for topic, cells in shares.items()]
 
 
-_Share = tuple[int, int, Shade, int | None, int]
+_Share = tuple[int, int, Shade, int | None, int, Shade, int]
 
 
 def _shared(some: Sequence[tuple[int, Seen]]) -> list[_Share]:
@@ -119,9 +152,9 @@ def _shared(some: Sequence[tuple[int, Seen]]) -> list[_Share]:
         part = some[start : start + each]
         known = [one.lag for _, one in part if one.lag is not None]
         shade = max((one.shade for _, one in part), key=_ORDER.__getitem__)
-        found.append(
-            (part[0][0], part[-1][0], shade, sum(known) if known else None, sum(one.recent for _, one in part))
-        )
+        recent, lost = sum(one.recent for _, one in part), sum(one.lost for _, one in part)
+        danger = _OF_DANGER[max(one.urgency[0] for _, one in part)]
+        found.append((part[0][0], part[-1][0], shade, sum(known) if known else None, recent, danger, lost))
     return found
 
 
@@ -137,8 +170,10 @@ def _cells(shares: Sequence[_Share], most_lag: int, most_read: int) -> tuple[Cel
             _level(lag, most_lag) if lag is not None else _level(recent, most_read),
             lag,
             recent,
+            danger,
+            lost,
         )
-        for i, (first, last, shade, lag, recent) in enumerate(shares)
+        for i, (first, last, shade, lag, recent, danger, lost) in enumerate(shares)
     )
 
 
@@ -147,11 +182,16 @@ def _level(value: int, most: int) -> int:
 
 
 def worst(seen: Mapping[TopicPartition, Seen], most: int = WORST) -> list[TopicPartition]:
-    """Return the partitions that need a look most, in their order: first what is lost or has no owner, then the largest lag."""
+    """Return the partitions that need a look most, in their order.
 
-    def weight(tp: TopicPartition) -> tuple[int, int, int]:
+    First what lost records, and what is at risk by its headroom. Then what the ledger knows as lost or without an owner, the largest lag, and
+    what was read most.
+    """
+
+    def weight(tp: TopicPartition) -> tuple[int, float, int, int, int]:
         one = seen[tp]
         trouble = _ORDER[one.shade] if one.shade in (Shade.GAP, Shade.LOST) else 0
-        return trouble, one.lag or 0, one.recent
+        danger, how_much, _ = one.urgency
+        return danger, how_much, trouble, one.lag or 0, one.recent
 
     return sorted(heapq.nlargest(most, sorted(seen), key=weight))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
+from airflow_kafka_offsets.core.lag.verdict import urgency
 from airflow_kafka_offsets.core.lag.words import length
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.page import heat
@@ -65,10 +67,9 @@ def worst_first(lines: Sequence[GroupLine]) -> list[GroupLine]:
     return sorted(lines, key=lambda line: (order(last.get(line.group.name)), line.group.name))
 
 
-def last_lags(name: str) -> dict[TopicPartition, int]:
-    """Return by how many offsets the partitions of a group were behind when Kafka was asked last. Kafka is not asked."""
-    found = (LOOKS.last(name) or LOOKS.last(ALL) or {}).get(name)
-    return {tp: p.lag for tp, p in found.partitions.items() if p.lag is not None} if found else {}
+def last(name: str) -> GroupLag | None:
+    """Return what this process heard of a group last; None: nothing yet. Kafka is not asked."""
+    return (LOOKS.last(name) or LOOKS.last(ALL) or {}).get(name)
 
 
 _TONES = {
@@ -173,12 +174,40 @@ def order(found: GroupLag | None) -> int:
     return -list(GroupVerdict).index(found.verdict)
 
 
-def heat_facts(partitions: Mapping[TopicPartition, PartitionLag]) -> dict[str, list[tuple[int, int, int]]]:
-    """Return first partition, lag and level of each cell, by topic; nothing if the partitions are not folded."""
-    if len(partitions) < heat.FOLDED_FROM:
+def heat_facts(found: GroupLag) -> dict[str, list[tuple[int, int, int, str, int]]]:
+    """Return first partition, lag, level, danger and lost offsets of each cell, by topic; nothing if the partitions are not folded."""
+    if len(found.partitions) < heat.FOLDED_FROM:
         return {}
-    rows = heat.rows({tp: heat.Seen(heat.Shade.READ, p.lag or 0) for tp, p in partitions.items()})
-    return {row.topic: [(cell.first, cell.lag or 0, cell.level) for cell in row.cells] for row in rows}
+    rows = heat.rows({tp: heat.seen_of((), p, found.pace) for tp, p in found.partitions.items()})
+    return {row.topic: [(c.first, c.lag or 0, c.level, c.danger.value, c.lost) for c in row.cells] for row in rows}
+
+
+def folded_facts(found: GroupLag, shown: str) -> dict[str, int]:
+    """Return how many of the partitions that need a look most have no strip on a page; nothing if the partitions are not folded.
+
+    Args:
+        found: the group.
+        shown: names of topic-partitions with commas between them, as the page asks for them.
+
+    Returns:
+        By ``danger``, those that lost records or are at risk; by ``lag``, also those that are behind.
+    """
+    if len(found.partitions) < heat.FOLDED_FROM:
+        return {}
+    # The page has strips of what the group knows: a new partition is there after the next plan.
+    urgent = {tp: urgency(p, found.pace) for tp, p in found.partitions.items() if p.watermark is not None}
+    wanted = _names(shown)
+    worst = [
+        urgent[tp] for tp in heapq.nlargest(heat.WORST, sorted(urgent), key=urgent.__getitem__) if str(tp) not in wanted
+    ]
+    return {
+        "danger": sum(danger > 0 for danger, _, _ in worst),
+        "lag": sum(danger > 0 or lag > 0 for danger, _, lag in worst),
+    }
+
+
+def _names(shown: str) -> set[str]:
+    return set(shown.split(",")[:200])
 
 
 def partition_facts(partitions: Mapping[TopicPartition, PartitionLag], shown: str) -> dict[str, Any]:
@@ -189,7 +218,7 @@ def partition_facts(partitions: Mapping[TopicPartition, PartitionLag], shown: st
         partitions: all of them.
         shown: names of topic-partitions with commas between them, as the page asks for them.
     """
-    wanted = set(shown.split(",")[:200])
+    wanted = _names(shown)
     return {
         str(tp): {
             "behind": NOTHING if p.lag is None else f"{number(p.lag)} behind" if p.lag else "read to the end",

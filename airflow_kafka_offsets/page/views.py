@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 
 from airflow_kafka_offsets import documents
 from airflow_kafka_offsets.core.errors import counted, name_some
 from airflow_kafka_offsets.core.history import KEPT_FROM, Act, Attempt, WindowRow, acted_on
 from airflow_kafka_offsets.core.lag.lag import GroupLag
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.lag.pace import Pace
+from airflow_kafka_offsets.core.offsets import Offsets
 from airflow_kafka_offsets.core.plan.overview import Outline, WindowLine
 from airflow_kafka_offsets.core.plan.replay import may_replay
 from airflow_kafka_offsets.core.schemas import Subject
@@ -211,6 +211,7 @@ class GroupView:
         pruned: the windows before this one were pruned; empty: none was.
         last_number: the number of the window that was committed last; empty: it has no name here, or there is none.
         drawn: the first and the last number that is drawn; empty: none is.
+        has_lags: whether it was known what Kafka says of the partitions when the worst of them were chosen.
     """
 
     picture: GroupPicture
@@ -236,7 +237,7 @@ def group_view(
     readable: Readable,
     now: datetime,
     zoom: Zoom,
-    lags: Mapping[TopicPartition, int] = MappingProxyType({}),
+    found: GroupLag | None = None,
 ) -> GroupView:
     """Return a group's page.
 
@@ -245,7 +246,7 @@ def group_view(
         readable: the DAGs that the user may read.
         now: the time.
         zoom: what is asked for.
-        lags: by how many offsets partitions were behind a moment ago, as far as it is known: of many, the worst are unfolded.
+        found: what Kafka said of the group last, by which the worst of many partitions are unfolded; None: it has not answered yet.
     """
     rows = [table_row(r, picture.attempts.get(r.held.window.seq, ()), readable, now) for r in picture.rows[:LISTED]]
     hidden = frozenset(
@@ -253,7 +254,7 @@ def group_view(
     )
     windows, position, outline = picture.windows, picture.position, picture.outline
     known = strips.ends(windows) | (dict(position.offsets) if position else {})
-    figure, cells = _figure(windows, known, zoom.axis, _part(picture, zoom), lags)
+    figure, cells = _figure(windows, known, zoom.axis, _part(picture, zoom), found)
     seqs = [window.seq for window in windows if window.seq not in hidden]
     owner, last = outline.owner, outline.last_committed
     newest = last or outline.first_open
@@ -281,7 +282,7 @@ def group_view(
         last_commit=ago(last.committed_at if last else None, now),
         last_number=f"{last.seq:06d}" if last and last.holder.dag_id in readable else "",
         drawn=(f"{min(seqs):06d}", f"{max(seqs):06d}") if seqs else ("", ""),
-        has_lags=bool(lags),
+        has_lags=bool(found and found.partitions),
     )
 
 
@@ -298,14 +299,15 @@ def _part(picture: GroupPicture, zoom: Zoom) -> Part:
 
 
 def _figure(
-    windows: Sequence[Window], known: Offsets, axis: Axis, part: Part, lags: Mapping[TopicPartition, int]
+    windows: Sequence[Window], known: Offsets, axis: Axis, part: Part, found: GroupLag | None
 ) -> tuple[Figure | None, Sequence[heat.Row]]:
     if not windows:
         return None, ()
     if len(known) < heat.FOLDED_FROM:
         return strips.figure(windows, axis, part, known), ()
     all_pieces = strips.pieces(windows, part.floors)
-    seen = {tp: heat.seen_of(all_pieces.get(tp, ()), lags.get(tp)) for tp in known}
+    lags, pace = (found.partitions, found.pace) if found else ({}, Pace())
+    seen = {tp: heat.seen_of(all_pieces.get(tp, ()), lags.get(tp), pace) for tp in known}
     unfolded = {tp: known[tp] for tp in heat.worst(seen)}
     return strips.figure(windows, axis, part, unfolded), heat.rows(seen)
 

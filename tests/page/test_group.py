@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,14 @@ import pytest
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import PrunedWindowError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
+from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.documents import as_json
 from airflow_kafka_offsets.page import render, views
+from airflow_kafka_offsets.page.heat import Shade
 from airflow_kafka_offsets.page.strips import Axis
 from airflow_kafka_offsets.page.zoom import read_zoom
 from airflow_kafka_offsets.service import pictures
@@ -50,6 +55,17 @@ def page(
     view = views.group_view(picture, readable, story.at, zoom)
     around = {"root": "/kafka-offsets", "base": "", "now": story.at}
     return render.html("group.html", {**around, "view": view, "group": picture.group})
+
+
+def looked(partitions: dict[int, PartitionLag]) -> GroupLag:
+    """Let Kafka have said this of a group."""
+    found = {TopicPartition("orders", p): one for p, one in partitions.items()}
+    return GroupLag(NAME, datetime(2026, 11, 1, tzinfo=UTC), GroupVerdict.OK, "Because", found)
+
+
+def words_of(text: str) -> str:
+    """Return what a page says, without its tags."""
+    return " ".join(re.sub(r"<[^>]+>", "", text).split())
 
 
 def drawn(text: str) -> set[str]:
@@ -176,10 +192,32 @@ def test_of_many_partitions_those_are_unfolded_that_are_furthest_behind(tmp_path
     story = Story(SqlLedger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"]))
     story.hours(1, partitions=100)
     picture = pictures.group(story.ledger, NAME, list)
-    lags = {TopicPartition("orders", p): p for p in range(100)}
+    lags = looked({p: PartitionLag(1_100, 0, 1_100 + p, lag=p) for p in range(100)})
     view = views.group_view(picture, {"orders"}, story.at, read_zoom(Axis.OFFSET, "", "", None), lags)
     assert view.figure
     assert [strip.tp.partition for strip in view.figure.strips] == list(range(80, 100))
+    assert "the 20 that need a look most, as far as the ledger tells." in words_of(page(story))
+
+
+def test_of_many_partitions_those_are_unfolded_that_lost_records_or_will_soon(tmp_path: Path) -> None:
+    story = Story(SqlLedger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"]))
+    story.hours(1, partitions=100)
+    many = {p: PartitionLag(1_100, 0, 9_999, lag=8_899) for p in range(100)}
+    many[30] = PartitionLag(1_100, 1_101, 1_102, Verdict.DATA_LOSS, lag=2, headroom_offsets=-1)
+    many[40] = PartitionLag(1_100, 1_000, 1_101, lag=1, headroom_seconds=60.0, retention=Retention(timedelta(days=7)))
+    view = views.group_view(
+        pictures.group(story.ledger, NAME, list),
+        {"orders"},
+        story.at,
+        read_zoom(Axis.OFFSET, "", "", None),
+        looked(many),
+    )
+    assert view.figure
+    assert {30, 40} < {strip.tp.partition for strip in view.figure.strips}
+    assert [(c.first, c.worst) for c in view.heat[0].cells if c.danger is not Shade.QUIET] == [
+        (30, Shade.LOST),
+        (40, Shade.RISK),
+    ]
 
 
 @pytest.fixture
@@ -208,7 +246,7 @@ def test_of_many_partitions_the_one_that_is_furthest_behind_is_unfolded_though_n
 ) -> None:
     empty.run(replace(empty.draft(0, 1), ranges=ranges((40, 40), *[(0, 10)] * 99)))
     picture = pictures.group(empty.ledger, NAME, list)
-    lags = {TopicPartition("orders", 0): 1_000_000}
+    lags = looked({0: PartitionLag(40, 0, 1_000_040, lag=1_000_000)})
     view = views.group_view(picture, {"orders"}, empty.at, read_zoom(Axis.OFFSET, "", "", None), lags)
     assert view.figure
     assert len(view.figure.strips) == 20

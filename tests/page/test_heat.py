@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_kafka_offsets.core.lag.lag import PartitionLag
+from airflow_kafka_offsets.core.lag.pace import Pace
+from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.page import heat
 from airflow_kafka_offsets.page.heat import Seen, Shade
 from airflow_kafka_offsets.page.strips import Kind, Piece
@@ -56,3 +62,28 @@ def test_what_a_partition_has_is_what_its_pieces_are() -> None:
         is heat.seen_of([gap, Piece(Kind.LOST, 0, 1)]).shade
         is Shade.LOST
     )
+
+
+BEHIND = PartitionLag(
+    100, 0, 900_100, Verdict.CONTINUE, lag=900_000, headroom_seconds=500_000.0, retention=Retention(timedelta(days=7))
+)
+AT_RISK = PartitionLag(
+    100, 0, 103, Verdict.CONTINUE, lag=3, headroom_seconds=60.0, retention=Retention(timedelta(days=7))
+)
+LOST = PartitionLag(100, 110, 112, Verdict.DATA_LOSS, lag=12, headroom_offsets=-10)
+
+
+def test_what_is_lost_or_soon_lost_is_unfolded_before_what_is_far_behind() -> None:
+    seen = {TopicPartition("t", p): heat.seen_of([], BEHIND, Pace()) for p in range(100)}
+    seen[TopicPartition("t", 7)] = heat.seen_of([], AT_RISK, Pace())
+    seen[TopicPartition("t", 3)] = heat.seen_of([], LOST, Pace())
+    seen[TopicPartition("t", 5)] = heat.seen_of([Piece(Kind.LOST, 0, 9)], None)
+    assert [tp.partition for tp in heat.worst(seen, 1)] == [3]
+    assert [tp.partition for tp in heat.worst(seen, 2)] == [3, 7]
+    assert [tp.partition for tp in heat.worst(seen, 3)] == [3, 5, 7], "a loss that a window has noted can't be mended"
+    [row] = heat.rows(seen)
+    assert {cell.first: (cell.worst, cell.lost) for cell in row.cells if cell.worst is not Shade.QUIET} == {
+        3: (Shade.LOST, 10),
+        5: (Shade.LOST, 0),
+        7: (Shade.RISK, 0),
+    }

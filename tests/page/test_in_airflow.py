@@ -113,6 +113,33 @@ def test_what_retention_took_is_drawn_as_lost_and_the_rest_as_unread(server: Pag
     assert browser.find_elements(By.CSS_SELECTOR, f"{other} rect.lost") == []
 
 
+SAY_OF_CELLS = """
+const cells = [...document.querySelectorAll(".heat[data-topic=clicks] rect")].map((cell) => [parseInt(cell.dataset.p), 7, 1, "quiet", 0]);
+cells[0].splice(3, 2, "lost", 40);
+cells[1].splice(3, 2, "risk", 0);
+window.fetch = async () => new Response(JSON.stringify({parts: {}, heat: {clicks: cells}, folded: {danger: 3, lag: 9}}));
+document.dispatchEvent(new Event("visibilitychange"));
+"""
+
+
+def test_of_many_partitions_the_page_tells_which_are_lost_and_that_others_need_a_look_more(
+    server: PageServer, browser: WebDriver
+) -> None:
+    server.log_in(browser)
+    browser.get(f"{server.url}/kafka-offsets/groups/lake.wide")
+    first(browser, "#verdict .badge", lambda e: e.text == "NOT KNOWN")
+    assert not browser.find_element(By.ID, "folded").is_displayed()
+    browser.execute_script(SAY_OF_CELLS)
+    assert first_text(browser, "#folded").startswith("9 that need it more"), "this Kafka has never answered"
+    row = ".heat[data-topic=clicks]"
+    lost = first(browser, f"{row} rect.heat-lost")
+    assert len(browser.find_elements(By.CSS_SELECTOR, f"{row} rect.heat-risk")) == 1
+    ActionChains(browser).move_to_element(lost).perform()
+    assert first_text(browser, "#hint").endswith("\n7 behind, 40 lost to retention")
+    first(browser, "#folded a").click()
+    first(browser, "#folded", lambda e: not e.is_displayed())
+
+
 def test_it_follows_the_theme_of_airflow(framed: WebDriver) -> None:
     for theme in ("dark", "light", "dark", "light"):
         set_theme(framed, theme)

@@ -11,7 +11,7 @@ from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, Partition
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.page import render
-from airflow_kafka_offsets.page.now import beside_others, heat_facts, now_view, order, partition_facts
+from airflow_kafka_offsets.page.now import beside_others, folded_facts, heat_facts, now_view, order, partition_facts
 from tests.core.examples import NOON, tp
 
 WEEK = timedelta(days=7)
@@ -84,6 +84,8 @@ def test_the_worst_is_first(verdict: GroupVerdict) -> None:
     assert order(lag(verdict=verdict)) <= order(lag(verdict=GroupVerdict.OK)) < order(None)
 
 
+LOST = replace(BEHIND, verdict=Verdict.DATA_LOSS, headroom_offsets=-40)
+AT_RISK = replace(BEHIND, headroom_seconds=60.0)
 def test_the_summary_begins_with_the_worst() -> None:
     verdicts = (
         None,
@@ -103,10 +105,25 @@ def test_a_reason_is_a_sentence_whose_numbers_can_be_read() -> None:
 
 
 def test_cells_tell_the_lag_of_many_partitions() -> None:
-    many = {tp(i): replace(BEHIND, lag=i) for i in range(400)}
-    cells = heat_facts(many)["orders"]
-    assert (cells[0], cells[-1]) == ((0, 1, 1), (398, 797, 4))
-    assert heat_facts({tp(0): BEHIND}) == {}
+    many = [replace(BEHIND, lag=i) for i in range(400)]
+    cells = heat_facts(lag(*many))["orders"]
+    assert (cells[0], cells[-1]) == ((0, 1, 1, "quiet", 0), (398, 797, 4, "quiet", 0))
+    assert heat_facts(lag(BEHIND)) == {}
+
+
+def test_cells_tell_what_is_lost_and_what_is_at_risk() -> None:
+    cells = heat_facts(lag(LOST, *[BEHIND] * 98, AT_RISK))["orders"]
+    assert cells[0] == (0, 200, 4, "lost", 40)
+    assert cells[99][3:] == ("risk", 0)
+
+
+def test_a_page_hears_how_many_of_the_worst_have_no_strip() -> None:
+    found = lag(LOST, AT_RISK, *[BEHIND] * 10, *[replace(BEHIND, lag=0, headroom_seconds=None)] * 60)
+    assert folded_facts(found, "") == {"danger": 2, "lag": 12}
+    assert folded_facts(found, "orders-0,orders-1,orders-2") == {"danger": 0, "lag": 9}
+    assert folded_facts(lag(LOST), "") == {}, "each has a strip"
+    new = replace(LOST, watermark=None)
+    assert folded_facts(lag(*[new] * 70), "") == {"danger": 0, "lag": 0}, "a new partition is in no picture yet"
 
 
 def test_only_the_partitions_of_the_page_are_told() -> None:

@@ -80,6 +80,29 @@ def tries_seconds(pace: Pace, retention: float | None) -> float:
     return tries if retention is None else min(tries, MOST * retention)
 
 
+def danger(partition: PartitionLag, pace: Pace) -> GroupVerdict:
+    """Return what one partition alone makes of its group: LOST, AT RISK, or else OK. Lateness is judged by all of them together."""
+    if partition.verdict in GONE:
+        return GroupVerdict.LOST
+    if partition.headroom_seconds is not None and partition.headroom_seconds < needed_seconds(partition, pace):
+        return GroupVerdict.AT_RISK
+    return GroupVerdict.OK
+
+
+def urgency(partition: PartitionLag, pace: Pace) -> tuple[int, float, int]:
+    """Return how much a partition needs a look: the larger, the more.
+
+    First come those that lost records, then those at risk by their headroom, then all others by their lag.
+    """
+    match danger(partition, pace):
+        case GroupVerdict.LOST:
+            return 2, float(partition.lost), partition.lag or 0
+        case GroupVerdict.AT_RISK:
+            return 1, -_headroom(partition), partition.lag or 0
+        case _:
+            return 0, 0.0, partition.lag or 0
+
+
 def judged(
     group: str,
     at: datetime,

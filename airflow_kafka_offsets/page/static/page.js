@@ -63,6 +63,11 @@ document.addEventListener("DOMContentLoaded", () => {
         heat(topic, cells);
         document.getElementById("heat-by").textContent = "further behind";
       }
+      if ($("folded")) {
+        const many = (said.folded || {})[$("folded").dataset.by] || 0;
+        $("folded").hidden = !many;
+        $("folded").querySelector("b").textContent = number(many);
+      }
       if ($("needs")) { $("needs").textContent = number(all("tr[data-look=true]").length); filter(); }
     } catch (error) {
       const reason = $("reason") || $("summary");
@@ -113,10 +118,12 @@ document.addEventListener("DOMContentLoaded", () => {
 
   function heat(topic, cells) {
     const rects = all(`.heat[data-topic="${CSS.escape(topic)}"] rect`);
-    for (const [i, [first, lag, level]] of cells.entries()) {
+    const order = ["quiet", "read", "gap", "risk", "lost"];
+    for (const [i, [first, lag, level, danger, lost]] of cells.entries()) {
       if (rects.length !== cells.length || !rects[i].dataset.p.startsWith(`${first}-`)) return;
-      rects[i].setAttribute("class", rects[i].getAttribute("class").replace(/level-\d/, `level-${level}`));
-      rects[i].dataset.lag = lag;
+      const worse = order.indexOf(danger) > order.indexOf(rects[i].dataset.shade) ? danger : rects[i].dataset.shade;
+      rects[i].setAttribute("class", `heat-${worse} level-${level}`);
+      Object.assign(rects[i].dataset, { lag, lost, risk: danger === "risk" });
     }
   }
 
@@ -152,7 +159,7 @@ document.addEventListener("DOMContentLoaded", () => {
   });
   function cell(block) {
     const [from, to] = block.dataset.p.split("-"), behind = block.dataset.lag;
-    return `${from === to ? `partition ${from}` : `partitions ${from} to ${to}`}\n${number(block.dataset.n)} offsets in these windows${behind === undefined ? "" : `\n${number(behind)} behind`}`;
+    return `${from === to ? `partition ${from}` : `partitions ${from} to ${to}`}\n${number(block.dataset.n)} offsets in these windows${behind === undefined ? "" : `\n${number(behind)} behind`}${Number(block.dataset.lost) ? `, ${number(block.dataset.lost)} lost to retention` : ""}${block.dataset.risk === "true" ? "\nretention may take some of it soon" : ""}`;
   }
   function told(block) {
     const [start, end] = block.dataset.r.split("-"), kind = block.classList[0].replace("-", " ");

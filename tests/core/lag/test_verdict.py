@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.retention import Retention
-from airflow_kafka_offsets.core.lag.verdict import GONE, judged, usual_wait
+from airflow_kafka_offsets.core.lag.verdict import GONE, danger, judged, urgency, usual_wait
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from tests.core.examples import NOON, tp
@@ -220,3 +221,19 @@ def test_one_partition_of_which_it_is_not_known_hides_no_other() -> None:
     found = look(partition(900, None, 7 * DAY), partition(5, 5 * HOUR))  # type: ignore[arg-type]
     assert found.verdict == "BEHIND"
     assert "905 offsets unread, a record waits for 5 h (usually" in found.reason
+
+
+def test_the_partition_that_needs_a_look_most_lost_records_and_then_is_at_risk_and_then_has_lag() -> None:
+    lost, lost_more = (partition(9, headroom=0.0, headroom_offsets=-n, verdict=Verdict.DATA_LOSS) for n in (5, 50))
+    soon, sooner = partition(1, headroom=HOUR), partition(1, headroom=HOUR / 2)
+    behind, read = partition(1_000_000, headroom=6 * DAY), partition(0)
+    ordered = [read, behind, soon, sooner, lost, lost_more]
+    assert all(urgency(one, HOURLY) < urgency(worse, HOURLY) for one, worse in pairwise(ordered))
+    assert [danger(one, HOURLY) for one in ordered] == ["OK", "OK", "AT RISK", "AT RISK", "LOST", "LOST"]
+
+
+@given(st.sampled_from(Verdict), st.none() | st.floats(0, 8 * DAY))
+def test_what_endangers_a_partition_endangers_its_group(verdict: Verdict, headroom: float | None) -> None:
+    one = partition(5, headroom=headroom, verdict=verdict)
+    alone = danger(one, HOURLY)
+    assert alone is GroupVerdict.OK or look(one).verdict is alone
