@@ -109,7 +109,12 @@ _TONES = {State.PLANNED: "warn", State.COMMITTING: "warn", State.COMMITTED: "goo
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A window in the list of a group."""
+    """A window in the list of a group.
+
+    Attributes:
+        tries: how many there were.
+        last_try: how the last one ended if it did not succeed, such as "failed"; empty: it succeeded, runs, or there was none.
+    """
 
     id: str
     seq: int
@@ -121,6 +126,7 @@ class TableRow:
     span: int
     records: int | None
     tries: int
+    last_try: str
     took: str
     holder: Person
     may_replay: bool
@@ -131,12 +137,15 @@ def table_row(row: WindowRow, attempts: Sequence[Attempt], readable: Readable, n
     """Return a window as a group's page lists it."""
     window = row.held.window
     state, tone, time = _STATES[window.state], _TONES.get(window.state, "plain"), took(row.planned_at, row.committed_at)
+    last_try = ""
     if attempts:
         last = attempts[-1]
         time = took(last.started_at, last.ended_at)
         if last.outcome is Outcome.RUNNING:
             time = f"running {took(last.started_at, now)}"
             state = "being read" if window.state is State.PLANNED else state
+        elif last.outcome is not Outcome.SUCCEEDED:
+            last_try = last.outcome.value
     who = person(row.held.holder, readable)
     return TableRow(
         id=window.id,
@@ -149,6 +158,7 @@ def table_row(row: WindowRow, attempts: Sequence[Attempt], readable: Readable, n
         span=window.span,
         records=row.records,
         tries=row.attempts,
+        last_try=last_try,
         took=time,
         holder=who,
         may_replay=may_replay(window) and window.span > 0 and who.claim is not None,

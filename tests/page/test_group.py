@@ -19,6 +19,7 @@ from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.documents import as_json
 from airflow_kafka_offsets.page import render, views
 from airflow_kafka_offsets.page.heat import Shade
@@ -337,3 +338,17 @@ def test_after_a_reset_the_next_window_starts_at_the_watermark(empty: Story) -> 
     assert drawn(text) == {"committed", "superseded"}
     empty.reset(250)
     assert drawn(page(empty)) == {"committed", "superseded", "gap"}
+
+
+def test_an_open_window_tells_how_its_last_try_ended_and_leads_to_all_of_them(empty: Story) -> None:
+    empty.run(empty.draft(0, 5), tries=2)
+    failed = empty.ledger.window(empty.run(empty.draft(5, 9), is_open=True, tries=3)).held
+    [*_, last] = empty.ledger.attempts(failed.window.id)
+    assert "last failed" not in page(empty), "the last one still runs"
+    empty.ledger.end_attempt(last.id, Outcome.FAILED, None, empty.at)
+    text = page(empty)
+    assert f'<a href="/kafka-offsets/windows/{failed.window.id}">3</a>, <span class="bad">last failed</span>' in text
+    assert text.count("last failed") == 1, "the one before succeeded in the end"
+    hidden = page(empty, readable={"another"})
+    assert "3, " in words_of(hidden)
+    assert failed.window.id not in hidden
