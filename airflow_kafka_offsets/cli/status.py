@@ -15,6 +15,7 @@ from airflow_kafka_offsets.cli.tables import open_text, partitions_table, table,
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import KEPT_FROM, acted_on
+from airflow_kafka_offsets.core.lag.advice import advice
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict
 from airflow_kafka_offsets.core.lag.words import length
 from airflow_kafka_offsets.core.plan.overview import Overview
@@ -132,8 +133,8 @@ def _one_text(group: Document) -> str:
         acts = ({**act, "windows": _windows_of(act)} for act in group["acts"])
         parts.insert(1, table(("at", "kind", "windows", "who", "why"), acts, kind="what people did"))
     parts += [f"Note: {note}." for note in group["notes"]]
-    if group["trouble"]:
-        parts.append(_trouble(group))
+    if group["verdict"] == GroupVerdict.LOST:
+        parts.append(f"{advice(group['group'], GroupVerdict.LOST)}")
     return "\n\n".join(parts)
 
 
@@ -165,15 +166,7 @@ def _windows_of(act: Document) -> str | None:
 
 def _say(group: Document) -> str | None:
     """Return what a person should know of a group; None: all is well, or nothing is known."""
-    if group["trouble"]:
-        return _trouble(group)
-    if group["verdict"] in (None, GroupVerdict.OK):
-        return None
+    next_step = advice(group["group"], group["verdict"])
     return (
-        f"Group {group['group']} is {group['verdict']}: {group['reason']}. More: kafka-offsets status {group['group']}"
+        None if next_step is None else f"Group {group['group']} is {group['verdict']}: {group['reason']}. {next_step}"
     )
-
-
-def _trouble(group: Document) -> str:
-    lost = f"is {group['verdict']} and " if group["verdict"] else ""
-    return f"Group {group['group']} {lost}needs a look: {group['trouble']}. More: kafka-offsets plan {group['group']}"

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.lag.advice import Advice, advice
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.verdict import urgency
 from airflow_kafka_offsets.core.lag.words import length
@@ -95,6 +96,7 @@ class NowView:
         lag, offsets: the lag in time, or else in offsets; and what is small beside it.
         headroom, about: how long until retention reaches the watermark, or that it never does, and what is small beside it.
         left: how much of the retention is left, in hundredths; None: not known, and no bar is drawn.
+        next_step: what to type next; None: nothing.
     """
 
     verdict: str
@@ -106,6 +108,7 @@ class NowView:
     headroom: str
     about: str
     left: float | None
+    next_step: Advice | None = None
 
 
 def beside_others(found: GroupLag) -> GroupLag:
@@ -125,7 +128,8 @@ def now_view(found: GroupLag) -> NowView:
     headroom, about, left = _headroom(found)
     needs = found.verdict is not GroupVerdict.OK
     reason = sentence("; ".join([found.reason, *found.notes]))
-    return NowView(found.verdict.value, _TONES[found.verdict], reason, needs, lag, offsets, headroom, about, left)
+    view = NowView(found.verdict.value, _TONES[found.verdict], reason, needs, lag, offsets, headroom, about, left)
+    return replace(view, next_step=advice(found.group, found.verdict))
 
 
 def _lag(found: GroupLag) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from airflow_kafka_offsets.core.lag.words import GroupVerdict
 from airflow_kafka_offsets.core.window import Claim
@@ -103,7 +103,7 @@ def now_of_one(view: NowView) -> dict[str, Any]:
     return {
         "parts": {
             "verdict": _part("verdict", view),
-            "reason": str(escape(view.reason)),
+            "reason": _part("reason", view),
             "card-lag": _part("lag", view),
             "card-headroom": _part("headroom", view),
         }

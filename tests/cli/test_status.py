@@ -49,6 +49,7 @@ def test_all_groups_in_short(cli: Cli) -> None:
     ]
     assert clicks[:7] == ["lake.clicks", "OK", "0", "-", "-", "-", "-"]
     assert "Group lake.orders is AT RISK: Retention may remove unread records of orders-1 at any moment" in done.out
+    assert done.out.endswith("raise the retention of its topics. By partition: kafka-offsets status lake.orders\n")
 
 
 def test_one_group_by_partition(cli: Cli) -> None:
@@ -210,7 +211,12 @@ def test_when_kafka_tells_offsets_and_no_times_there_is_no_verdict_and_the_exit_
 
 def test_a_group_whose_next_plan_fails_is_named(cli: Cli, quiet: Lake) -> None:
     quiet.log.expire(ORDERS_1, 400)
-    assert "Group lake.orders is LOST and needs a look: orders-1 data loss" in cli("status").out
+    said = "100 offsets expired before they were read: orders-1 300 to 399"
+    next_step = "What is gone, and what to type to continue without it: kafka-offsets plan lake.orders"
+    assert f"Group lake.orders is LOST: {said}. {next_step}\n" in cli("status").out
+    one = cli("status", "lake.orders").out
+    assert f"verdict:        LOST: {said}\n" in one
+    assert one.endswith(f"\n\n{next_step}\n")
     quiet.log.recreate("orders", 2)
     [group] = cli("status", "lake.orders", "-o", "json").json["groups"]
     assert group["trouble"] == "orders-0 topic recreated, orders-1 topic recreated"

@@ -7,11 +7,13 @@ from datetime import timedelta
 
 import pytest
 
+from airflow_kafka_offsets.core.lag.advice import advice
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.page import render
 from airflow_kafka_offsets.page.now import beside_others, folded_facts, heat_facts, now_view, order, partition_facts
+from airflow_kafka_offsets.page.render import now_of_one
 from tests.core.examples import NOON, tp
 
 WEEK = timedelta(days=7)
@@ -150,3 +152,12 @@ def test_what_retention_never_removes_is_kept_whatever_else_is_not_known() -> No
     assert (view.headroom, view.about, view.left) == ("never", "Kafka keeps these records", None)
     by_size = now_view(lag(kept, replace(kept, retention=Retention(None, size=1_000))))
     assert (by_size.headroom, by_size.about) == ("—", "3 offsets to the oldest record")
+
+
+@pytest.mark.parametrize("verdict", [None, *GroupVerdict])
+def test_a_group_that_needs_a_look_says_what_to_type_next_as_status_does(verdict: GroupVerdict | None) -> None:
+    said = now_of_one(now_view(lag(BEHIND, verdict=verdict, reason="<b>Because</b>")))["parts"]["reason"]
+    next_step = advice("lake", verdict)
+    command = next_step and f'. {next_step.words}: <code class="command">{next_step.command}</code>'
+    assert said == "&lt;b&gt;Because&lt;/b&gt;" + (command or "")
+    assert bool(command) is (verdict not in (None, GroupVerdict.OK))
