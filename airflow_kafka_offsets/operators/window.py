@@ -221,14 +221,15 @@ class CommitWindowOperator(Lineage, BaseOperator):
         claim, planned = claim_of(context, Scope.RUN), Planned(window, is_rerun, How.GIVEN)
         with self.traced(servers, group.reads, Ending(context, service, claim, [planned])) as ending:
             report = self._report(window, group)
+            told = report or NO_REPORT
             ending.job_done(_evidence(window, report))
             patiently(lambda: service.check(window))
             if report is not None:
                 record(service, window, claim, context, report)
-            commit(service, claim, planned, ending, report=report or NO_REPORT)
-            result = {**committed_result(window, is_rerun=is_rerun), "records": report.records if report else None}
+            commit(service, claim, planned, ending, report=told)
+            result = {**committed_result(window, is_rerun=is_rerun), "records": told.records}
             emit_events(self, context, [result], emit_empty=True)
-        return {"window_id": window_id, "is_rerun": is_rerun, "records": result["records"]}
+        return {"window_id": window_id, "is_rerun": is_rerun, "records": told.records, "bad": told.bad}
 
     def _report(self, window: Window, group: KafkaGroup) -> Report | None:
         """Return what the job reported; None: a green task is enough.

@@ -126,7 +126,12 @@ def test_a_backfill_goes_backwards_beside_the_live_schedule_and_reprocesses_its_
     lab.api.wait_for_backfill(lab.api.backfill(dag_id, start, start, reprocess="completed"), timeout=300)
     assert lab.api.run(dag_id, scheduled)["run_type"] == "backfill"
     assert lab.api.xcom(dag_id, scheduled, "plan")["window_id"] == had
-    assert lab.api.xcom(dag_id, scheduled, "commit") == {"window_id": had, "is_rerun": True, "records": None}
+    assert lab.api.xcom(dag_id, scheduled, "commit") == {
+        "window_id": had,
+        "is_rerun": True,
+        "records": None,
+        "bad": None,
+    }
     # A paused DAG starts no further task: what was produced last, a run of the schedule may be at work on.
     wait_until(
         lambda: is_all_committed(lab, dag_id),

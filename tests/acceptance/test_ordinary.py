@@ -116,7 +116,12 @@ def test_plan_and_commit_work_around_another_launcher(lab: Lab) -> None:
     run = lab.api.run_to("around")
     (row,) = lab.windows("around")
     assert row.held.window.state is State.COMMITTED
-    assert lab.api.xcom("around", run, "commit") == {"window_id": "around-000001", "is_rerun": False, "records": None}
+    assert lab.api.xcom("around", run, "commit") == {
+        "window_id": "around-000001",
+        "is_rerun": False,
+        "records": None,
+        "bad": None,
+    }
     assert "Window around-000001: committed\n    offsets: 100 offsets in 4 partitions" in lab.api.log(
         "around", run, "commit"
     )
@@ -133,5 +138,10 @@ def test_plan_and_commit_work_around_another_launcher(lab: Lab) -> None:
     # A clear of the whole run runs the same window again.
     lab.api.clear_run("around", run)
     lab.api.wait_for_run("around", run, "success")
-    assert lab.api.xcom("around", run, "commit") == {"window_id": "around-000001", "is_rerun": True, "records": None}
+    assert lab.api.xcom("around", run, "commit") == {
+        "window_id": "around-000001",
+        "is_rerun": True,
+        "records": None,
+        "bad": None,
+    }
     assert len(lab.windows("around")) == 2

@@ -102,7 +102,7 @@ def test_what_the_job_reported_is_committed_and_kept(
     caplog.set_level("INFO")
     given = plan(world, tmp_path)
     report(given)
-    assert commit(given) == {"window_id": "lake-000001", "is_rerun": False, "records": 20}
+    assert commit(given) == {"window_id": "lake-000001", "is_rerun": False, "records": 20, "bad": 1}
     assert state(world, given) is State.COMMITTED
     [attempt] = world.service.attempts("lake-000001")
     assert (attempt.claim.task_id, attempt.outcome, attempt.records) == ("commit", Outcome.SUCCEEDED, 20)
@@ -203,7 +203,12 @@ def test_a_user_may_say_that_a_green_task_is_enough(
 ) -> None:
     caplog.set_level("INFO")
     given = plan(world, tmp_path)
-    assert commit(given, green_is_enough=True) == {"window_id": "lake-000001", "is_rerun": False, "records": None}
+    assert commit(given, green_is_enough=True) == {
+        "window_id": "lake-000001",
+        "is_rerun": False,
+        "records": None,
+        "bad": None,
+    }
     assert "another launcher ran it; the only evidence" in caplog.messages[-1]
     assert world.service.attempts("lake-000001") == []
 
@@ -219,7 +224,7 @@ def test_a_rerun_needs_its_own_report_and_is_told_how_many_records_there_were(wo
     with pytest.raises(NoReportError):
         commit(again)
     report(again)
-    assert commit(again) == {"window_id": "lake-000001", "is_rerun": True, "records": 20}
+    assert commit(again) == {"window_id": "lake-000001", "is_rerun": True, "records": 20, "bad": 1}
 
 
 def test_what_can_not_be_handed_over_is_refused_before_anything_is_planned(
