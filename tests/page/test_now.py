@@ -158,6 +158,6 @@ def test_what_retention_never_removes_is_kept_whatever_else_is_not_known() -> No
 def test_a_group_that_needs_a_look_says_what_to_type_next_as_status_does(verdict: GroupVerdict | None) -> None:
     said = now_of_one(now_view(lag(BEHIND, verdict=verdict, reason="<b>Because</b>")))["parts"]["reason"]
     next_step = advice("lake", verdict)
-    command = next_step and f'. {next_step.words}: <code class="command">{next_step.command}</code>'
-    assert said == "&lt;b&gt;Because&lt;/b&gt;" + (command or "")
+    command = next_step and f' {next_step.words}: <code class="command">{next_step.command}</code>'
+    assert said == "&lt;b&gt;Because&lt;/b&gt;." + (command or "")
     assert bool(command) is (verdict not in (None, GroupVerdict.OK))
