@@ -5,10 +5,11 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from airflow_kafka_offsets.cli.acts import act_answer, signed
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_target, person
+from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_log, open_target, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import table
 from airflow_kafka_offsets.core.errors import counted
@@ -21,7 +22,7 @@ def copy(args: Namespace) -> Answer:
     who, ledger = person(args), open_ledger(args)
     group, moving = ledger.group(args.group), Moving(ledger)
     store = open_target(args, args.to, group)
-    found = moving.plan_copy(group, asked_of_place(args, ledger, group), store)
+    found = moving.plan_copy(group, asked_of_place(args, ledger, group), store, partial(open_log, args))
     is_needed = bool(found.moves)
     differing = moving.carry_out_copy(found, store, who, args.why) if is_needed and args.yes else {}
     document = {
@@ -34,7 +35,8 @@ def copy(args: Namespace) -> Answer:
     already = None if is_needed else f"{found.store} already holds what {document['from']} holds"
     answer = act_answer(document, lambda: _told(document), already=already)
     if not differing:
-        return answer
+        notes = "\n".join(f"Note: {note}." for note in document["notes"]) or None
+        return answer if is_needed else replace(answer, error=notes)
     error = (
         f"{found.store} does not hold what was written to it. Someone else writes there at this moment, or it lost a "
         f"part. Compare: kafka-offsets verify {group.name} --store '{found.store}'"

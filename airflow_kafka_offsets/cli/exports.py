@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import replace
+from functools import partial
 
 from airflow_kafka_offsets.cli.acts import act_answer
-from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, person
+from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_log, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.core.errors import BadInputError, counted
 from airflow_kafka_offsets.core.place.offsets_csv import dump_csv
@@ -24,7 +25,7 @@ def export(args: Namespace) -> Answer:
     who = person(args) if is_file else ""
     ledger = open_ledger(args)
     group, moving = ledger.group(args.group), Moving(ledger)
-    found = moving.plan_export(group, asked_of_place(args, ledger, group))
+    found = moving.plan_export(group, asked_of_place(args, ledger, group), partial(open_log, args))
     csv = dump_csv(found.offsets)
     if is_file:
         places.check_new_csv(file)

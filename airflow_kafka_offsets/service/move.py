@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from airflow_kafka_offsets.core.errors import BadInputError, UnknownGroupError
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaAnswerError, NotYetError, UnknownGroupError
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.log import LogSnapshot
@@ -19,14 +19,16 @@ from airflow_kafka_offsets.core.place import importing, verifying
 from airflow_kafka_offsets.core.place.importing import ImportedOffsets, Moves
 from airflow_kafka_offsets.core.place.place import Meaning, PlaceOffsets, next_offsets, only
 from airflow_kafka_offsets.core.place.verifying import Difference
+from airflow_kafka_offsets.core.plan.matching import appeared_note
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
 from airflow_kafka_offsets.core.plan.reset import Reset, check_confirmed, check_no_open_window, summary_of_reset
 from airflow_kafka_offsets.core.store.guarantees import must_write
 from airflow_kafka_offsets.core.window import Held
 from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetSource, OffsetStore
+from airflow_kafka_offsets.service.places import StoreSource
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.reset import snapshot_of_all, work_out
-from airflow_kafka_offsets.service.topics import topics_now
+from airflow_kafka_offsets.service.topics import topics_now, topics_to_take
 from airflow_kafka_offsets.service.windows import second_look, utc_now
 
 LOOKS = 5
@@ -221,17 +223,27 @@ class Moving:
         self._ledger.reset(name, found.state.version, reset.position, superseded, act)
         Publisher(self._ledger, store, self._clock).follow_reset(name, before, after)
 
-    def plan_copy(self, group: KafkaGroup, asked: Asked, store: OffsetStore) -> Copy:
+    def plan_copy(
+        self, group: KafkaGroup, asked: Asked, store: OffsetStore, open_log: Callable[[KafkaGroup], LogOffsets]
+    ) -> Copy:
         """Work out a copy into an offset store without writing anything.
+
+        Args:
+            group: as the ledger has it.
+            asked: where the offsets are from, and which.
+            store: the store that gets them.
+            open_log: opens the group's Kafka, which is asked only for the topics of a pattern.
 
         Raises:
             BadInputError: the place has nothing that could be copied.
             StoreError: place or store did not answer.
+            KafkaAnswerError: see `plan_export`.
         """
+        taken = self._taken(group, asked, open_log)
         # The store first: a commit after that look moves it, and then the copy's comparison refuses offsets that are older by now.
-        ours = sorted(asked.topics or group.topics)
+        ours = sorted(asked.topics or taken.topics)
         held = store.read(group.name, ours)
-        given = self.plan_export(group, asked)
+        given = _export(group, asked, taken)
         topics = topics_of(given.offsets)
         if others := [topic for topic in topics if topic not in ours]:  # not the group's: no commit moves them
             held |= store.read(group.name, others)
@@ -260,15 +272,34 @@ class Moving:
         store.advance(found.group, {tp: offset for tp, offset in found.held.items() if tp in after}, after)
         return importing.moves(store.read(found.group, topics_of(after)), after)
 
-    def plan_export(self, group: KafkaGroup, asked: Asked) -> Export:
+    def plan_export(self, group: KafkaGroup, asked: Asked, open_log: Callable[[KafkaGroup], LogOffsets]) -> Export:
         """Return the next offsets of a place. Writes nothing.
+
+        Args:
+            group: as the ledger has it.
+            asked: where the offsets are from, and which.
+            open_log: opens the group's Kafka, which is asked only for the topics of a pattern.
 
         Raises:
             BadInputError: the place has nothing of these topics.
             StoreError: it did not answer.
+            KafkaAnswerError: Kafka did not answer which topics the pattern matches, and the place has to be asked for topics by name.
         """
-        found = asked.read(group.topics)
-        return Export(asked, found.offsets, found.notes, next_offsets(found.offsets, asked.meaning))
+        return _export(group, asked, self._taken(group, asked, open_log))
+
+    def _taken(self, group: KafkaGroup, asked: Asked, open_log: Callable[[KafkaGroup], LogOffsets]) -> _Taken:
+        """Find out which topics are taken over. The stored topics of a pattern are those of the last plan: one may have appeared since."""
+        if group.topics_pattern is None or asked.topics:
+            return _Taken(tuple(group.topics))
+        position = self._ledger.load(group.name).position
+        try:
+            return _Taken(topics_to_take(open_log(group), group, position), position)
+        except (KafkaAnswerError, NotYetError) as exc:
+            if isinstance(asked.source, StoreSource):  # it would leave a topic out, and no one would know
+                raise
+            # The place has all that it has, whatever Kafka says. So this command works also while Kafka is away.
+            note = f"whether topics have appeared since the group last planned is not known: {exc}"
+            return _Taken(tuple(group.topics), position, note)
 
     def record_export(self, group: str, found: Export, to: str, who: str, why: str) -> None:
         """Record that offsets go into a file. As with a copy, this comes first."""
@@ -300,6 +331,31 @@ class Moving:
         steps = Publisher(self._ledger, store, self._clock).path(group.name, state)
         log = kafka.snapshot(topics_now(kafka, group, mark), group.isolation_level)
         return verifying.compare(state, group.reads, stored, log, steps, second_look(kafka, mark, log))
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """Which topics of a group are taken over from a place.
+
+    Attributes:
+        topics: to ask for.
+        position: where the group's next live window starts; None: there was none, or the topics are a list.
+        note: why Kafka could not be asked; None: it was, or need not be.
+    """
+
+    topics: tuple[str, ...]
+    position: Position | None = None
+    note: str | None = None
+
+
+def _export(group: KafkaGroup, asked: Asked, taken: _Taken) -> Export:
+    found = asked.read(taken.topics)
+    note = taken.note
+    if group.topics_pattern is not None and not asked.topics and note is None:
+        given = topics_of(found.offsets)
+        note = appeared_note(group, taken.topics, taken.position, given, asked.source.name)
+    notes = found.notes if note is None else (*found.notes, note)
+    return Export(asked, found.offsets, notes, next_offsets(found.offsets, asked.meaning))
 
 
 def _origin(asked: Asked) -> dict[str, str]:

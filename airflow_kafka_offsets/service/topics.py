@@ -22,6 +22,15 @@ def topics_now(kafka: LogOffsets, group: KafkaGroup, position: Position | None) 
     return topics_to_ask_for(group, kafka.topics() if group.topics_pattern is not None else (), position)
 
 
+def topics_to_take(kafka: LogOffsets, group: KafkaGroup, position: Position | None) -> tuple[str, ...]:
+    """Return the topics whose offsets are taken over: those of `topics_now`, and all of which the group has a watermark.
+
+    A topic that has left the pattern keeps its watermark, so it is taken over, too.
+    """
+    known = position.topic_ids if position else ()
+    return tuple(sorted({*topics_now(kafka, group, position), *group.topics, *known}))
+
+
 def as_last_planned(ledger: Ledger, group: KafkaGroup, *, has_planned: bool) -> KafkaGroup:
     """Return a group with the topics that it read when it last planned. A list of topics stays as it is.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets.core.errors import StoreOutcomeUnknownError, StoreUnavailableError
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from tests.cli.conftest import CLICKS_0, ORDERS_0, ORDERS_1, Cli, Lake, Stores, cells, half_way
 from tests.stores.memory import MemoryStore
@@ -40,6 +41,21 @@ def test_the_copy_is_shown_among_what_people_did(cli: Cli, stores: Stores) -> No
     cli(*COPY, "--from", "ledger", "--yes", "--who", "zoe")
     rows = [cells(line)[1:] for line in cli("status", "lake.orders").out.splitlines() if " zoe " in line]
     assert rows == [["copy", "-", "zoe", "w"]]
+
+
+def test_a_topic_that_appeared_under_a_pattern_is_named(cli: Cli, lake: Lake, stores: Stores) -> None:
+    lake.log.create("place-eu")
+    lake.log.produce(TopicPartition("place-eu", 0), 5)
+    lake.commit(KafkaGroup("lake.places", topics_pattern="place-.*"), 1)
+    lake.log.create("place-us")
+    copy = ("copy", "lake.places", "--to", REDIS, "--from", "ledger", "--why", "w", "--yes")
+    note = "Note: ledger has no offset of place-us, which Kafka lists and topics_pattern='place-.*' matches"
+    assert note in cli(*copy).out
+    again = cli(*copy)
+    assert (again.code, again.out) == (0, f"{REDIS} already holds what ledger holds. Nothing was changed.\n")
+    assert again.err.startswith(note)
+    exported = cli("export", "lake.places")
+    assert (exported.out, exported.err.startswith(note)) == ("place-eu,0,5\n", True)
 
 
 def test_from_one_store_into_another(cli: Cli, stores: Stores) -> None:

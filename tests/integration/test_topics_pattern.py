@@ -9,9 +9,13 @@ from confluent_kafka.admin import AclOperation
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.adapters.stores.kafka import KafkaStore
 from airflow_kafka_offsets.core.errors import KafkaRefusedError, MissingPartitionError
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window
+from airflow_kafka_offsets.service.move import Asked, Moving
+from airflow_kafka_offsets.service.places import LedgerSource, StoreSource
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.kafka import KafkaBroker
 from tests.lab.topics import create_topic, delete_topic, produce
@@ -56,6 +60,31 @@ def test_topics_appear_and_vanish_under_a_pattern(kafka: KafkaBroker, topic: str
         read(service, group, "run-3")
     without = KafkaGroup("g", topics_pattern=f"(?!(?:{us})$)(?:{topic}-.*)")
     assert spans(read(service, without, "run-4")) == {eu: (4, 5)}
+
+
+def test_a_copy_and_an_export_of_a_pattern_have_the_topics_of_the_moment(
+    kafka: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    eu, asia = f"{topic}-eu", f"{topic}-asia"
+    ledger, log = SqlLedger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True), KafkaLog(kafka.client_config(), 20)
+    service, group = WindowService(ledger, log), KafkaGroup(topic, topics_pattern=f"{topic}-.*")
+    create_topic(kafka, eu)
+    produce(kafka, eu, 4)
+    read(service, group, "run-1")
+    create_topic(kafka, asia)
+    produce(kafka, asia, 3)
+    consumers = KafkaStore("kafka://", kafka.client_config(), 30)
+    moving, stored = Moving(ledger), ledger.group(topic)
+    of_ledger = moving.plan_copy(stored, Asked(LedgerSource(ledger, topic), topic), consumers, lambda _: log)
+    assert of_ledger.given.offsets == {TopicPartition(eu, 0): 4}
+    assert f"ledger has no offset of {asia}" in of_ledger.given.notes[0]
+    assert moving.carry_out_copy(of_ledger, consumers, "ada", "why") == {}
+    name = f"{topic}-loader"
+    consumers.advance(name, {}, {TopicPartition(eu, 0): 1, TopicPartition(asia, 0): 2})
+    of_others = moving.plan_export(stored, Asked(StoreSource(consumers, name), name), lambda _: log)
+    assert of_others.offsets == {TopicPartition(asia, 0): 2, TopicPartition(eu, 0): 1}
+    assert ledger.group(topic).topics_pattern == f"{topic}-.*"
+    assert spans(read(service, group, "run-2")) == {asia: (0, 3)}
 
 
 def test_a_topic_that_the_user_may_not_describe_is_not_listed(kafka_sasl: SecureKafkaBroker, topic: str) -> None:

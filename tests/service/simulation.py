@@ -957,7 +957,8 @@ class Simulation:
             assert args.from_place == "ledger"
             assert self.store is not None
             moving = Moving(self.ledger, lambda: self.world.now)
-            found = moving.plan_copy(self.group, Asked(LedgerSource(self.ledger, "lake"), "lake"), self.store)
+            asked = Asked(LedgerSource(self.ledger, "lake"), "lake")
+            found = moving.plan_copy(self.group, asked, self.store, lambda _: self.world.kafka)
             differing = moving.carry_out_copy(found, self.store, "ada", "why")
             self.require(not differing, f"the copy left {differing}")
 

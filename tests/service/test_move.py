@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets.core.errors import LedgerUnavailableError, StoreDriftError
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.place.place import PlaceOffsets
 from airflow_kafka_offsets.core.plan.request import Live
 from airflow_kafka_offsets.core.window import State
+from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.move import Asked, Moving
 from airflow_kafka_offsets.service.places import LedgerSource, StoreSource
 from tests.core.examples import claim, tp
@@ -66,6 +68,10 @@ def from_ledger(world: World) -> Asked:
     return Asked(LedgerSource(world.ledger, "lake"), "lake")
 
 
+def no_kafka(group: KafkaGroup) -> LogOffsets:
+    raise AssertionError(f"the topics of {group.name} are a list, so Kafka need not be asked")
+
+
 def test_a_commit_between_the_looks_of_a_copy_stops_it(tmp_path: Path) -> None:
     store = MemoryStore()
     world = at_work(tmp_path, store)
@@ -75,7 +81,7 @@ def test_a_commit_between_the_looks_of_a_copy_stops_it(tmp_path: Path) -> None:
     attempt = world.work(window, TWO)
     source = Slow(world.ledger, "lake")
     source.happens = lambda: world.service.commit(window.id, TWO, attempt)
-    found = moving(world).plan_copy(world.group, Asked(source, "lake"), store)
+    found = moving(world).plan_copy(world.group, Asked(source, "lake"), store, no_kafka)
     assert found.moves == {tp(1): (None, 0)}
     with pytest.raises(StoreDriftError, match="orders-0: found 20, expected 10"):
         moving(world).carry_out_copy(found, store, "ada", "w")
@@ -90,7 +96,7 @@ def test_a_copy_never_takes_a_store_back_behind_a_commit(tmp_path: Path) -> None
     attempt = world.work(window, TWO)
     source = Slow(world.ledger, "lake")
     source.happens = lambda: world.service.commit(window.id, TWO, attempt)
-    assert moving(world).plan_copy(world.group, Asked(source, "lake"), store).moves == {}
+    assert moving(world).plan_copy(world.group, Asked(source, "lake"), store, no_kafka).moves == {}
     assert offsets(store) == {0: 20, 1: 0}
 
 
@@ -101,7 +107,7 @@ def test_the_ledger_s_offsets_are_those_before_what_an_open_window_has_lost(tmp_
     window = world.plan(TWO).window
     assert window.ranges.starts[tp(0)] == 15
     other = MemoryStore("other://")
-    found = moving(world).plan_copy(world.group, from_ledger(world), other)
+    found = moving(world).plan_copy(world.group, from_ledger(world), other, no_kafka)
     assert moving(world).carry_out_copy(found, other, "ada", "w") == {}
     assert offsets(other) == {0: 10, 1: 0}
 

@@ -16,19 +16,29 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from airflow_kafka_offsets.core.conditions import LagAtMost, TimePassed
-from airflow_kafka_offsets.core.errors import MissingPartitionError, TopicRecreatedError, UnreadTopicError
+from airflow_kafka_offsets.core.errors import (
+    KafkaUnavailableError,
+    MissingPartitionError,
+    TopicRecreatedError,
+    UnreadTopicError,
+)
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupVerdict
-from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.window import State, Window
+from airflow_kafka_offsets.ports import OffsetSource
 from airflow_kafka_offsets.service import freshness, watch
+from airflow_kafka_offsets.service.move import Asked, Copy, Moving
+from airflow_kafka_offsets.service.places import LedgerSource, StoreSource
 from tests.core.examples import claim, tp
 from tests.lab.memory import IN_MEMORY
+from tests.service.memory_log import MemoryLog
 from tests.service.world import World
+from tests.stores.memory import MemoryStore
 
-EU, US, CLICKS = tp(0, "orders-eu"), tp(0, "orders-us"), tp(0, "clicks")
+EU, US, ASIA, CLICKS = tp(0, "orders-eu"), tp(0, "orders-us"), tp(0, "orders-asia"), tp(0, "clicks")
 
 
 @pytest.fixture
@@ -69,6 +79,78 @@ def test_the_list_of_a_window_is_fixed(by_pattern: World) -> None:
     again = by_pattern.plan(claim("r1")).window
     assert again == planned
     assert topics_of(again.ranges) == ["orders-eu", "orders-us"]
+
+
+class Away(MemoryLog):
+    """Kafka that does not answer."""
+
+    def topics(self) -> tuple[str, ...]:
+        raise KafkaUnavailableError("Kafka did not answer")
+
+
+def copied(world: World, source: OffsetSource, *, kafka: MemoryLog | None = None, topic: str = "") -> Copy:
+    """Copy the offsets of a place to a new store, and return what was copied."""
+    asked = Asked(source, "lake", topics=(topic,) if topic else ())
+    moving, to = Moving(world.ledger, lambda: world.now), MemoryStore("new://")
+    found = moving.plan_copy(world.ledger.group("lake"), asked, to, lambda _: kafka or world.kafka)
+    assert moving.carry_out_copy(found, to, "ada", "w") == {}
+    return found
+
+
+def by_topic(found: Offsets) -> dict[str, int]:
+    return {p.topic: offset for p, offset in found.items()}
+
+
+def test_a_copy_of_another_tool_s_offsets_has_the_topics_that_match_now(by_pattern: World) -> None:
+    by_pattern.run(claim("r1"))
+    by_pattern.kafka.create("orders-asia")
+    other = MemoryStore("other://")
+    other.groups["lake"] = {EU: 1, US: 2, CLICKS: 3, ASIA: 4}
+    found = copied(by_pattern, StoreSource(other, "lake"))
+    assert by_topic(found.given.offsets) == {"orders-asia": 4, "orders-eu": 1, "orders-us": 2}
+    assert found.given.notes == ()
+    assert by_topic(copied(by_pattern, StoreSource(other, "lake"), topic="orders-us").given.offsets) == {"orders-us": 2}
+
+
+def test_a_copy_names_a_topic_that_appeared_and_the_next_window_reads_it_from_its_beginning(by_pattern: World) -> None:
+    by_pattern.run(claim("r1"))
+    by_pattern.kafka.create("orders-asia")
+    by_pattern.kafka.produce(ASIA, 3)
+    found = copied(by_pattern, LedgerSource(by_pattern.ledger, "lake"))
+    assert by_topic(found.given.offsets) == {"orders-eu": 5, "orders-us": 5}
+    [note] = found.given.notes
+    assert note.startswith(
+        "ledger has no offset of orders-asia, which Kafka lists and topics_pattern='orders-.*' matches"
+    )
+    assert read(by_pattern.run(claim("r2"))) == {"orders-asia": (0, 3)}
+    assert copied(by_pattern, LedgerSource(by_pattern.ledger, "lake")).given.notes == ()
+
+
+def test_a_topic_that_has_left_the_pattern_is_copied_too(by_pattern: World) -> None:
+    by_pattern.run(claim("r1"))
+    by_pattern.kafka.produce(EU, 1)
+    configure(by_pattern, "orders-eu")
+    by_pattern.run(claim("r2"))
+    other = MemoryStore("other://")
+    other.groups["lake"] = {EU: 1, US: 2, CLICKS: 3}
+    expected = {"orders-eu": 1, "orders-us": 2}
+    assert by_topic(copied(by_pattern, StoreSource(other, "lake")).given.offsets) == expected
+
+
+def test_while_kafka_is_away_the_ledger_is_copied_and_another_place_is_not(by_pattern: World) -> None:
+    by_pattern.run(claim("r1"))
+    found = copied(by_pattern, LedgerSource(by_pattern.ledger, "lake"), kafka=Away())
+    assert by_topic(found.given.offsets) == {"orders-eu": 5, "orders-us": 5}
+    assert found.given.notes == (
+        "whether topics have appeared since the group last planned is not known: Kafka did not answer",
+    )
+    other = MemoryStore("other://")
+    other.groups["lake"] = {EU: 1}
+    with pytest.raises(KafkaUnavailableError):
+        copied(by_pattern, StoreSource(other, "lake"), kafka=Away())
+    assert by_topic(copied(by_pattern, StoreSource(other, "lake"), kafka=Away(), topic="orders-eu").given.offsets) == {
+        "orders-eu": 1
+    }
 
 
 def test_a_topic_that_was_deleted_is_named_with_the_pattern_that_leaves_it_out(by_pattern: World) -> None:

@@ -470,7 +470,8 @@ class Maze(RuleBasedStateMachine):
         assert args.function.endswith(".copy")
         assert args.from_place == "ledger"
         moving, store = Moving(self.world.ledger), self.stores[args.to]
-        found = moving.plan_copy(self.stored, Asked(LedgerSource(self.world.ledger, "lake"), "lake"), store)
+        asked = Asked(LedgerSource(self.world.ledger, "lake"), "lake")
+        found = moving.plan_copy(self.stored, asked, store, lambda _: self.world.kafka)
         moving.carry_out_copy(found, store, "ada", "why")
         return False
 

@@ -71,6 +71,31 @@ def as_planned(group: KafkaGroup, drafts: Sequence[Draft]) -> KafkaGroup:
     return group.having_matched(topic for topic in live[-1].topic_ids if topic in reads)
 
 
+def appeared_note(
+    group: KafkaGroup, matched: Iterable[str], position: Position | None, given: Collection[str], place: str
+) -> str | None:
+    """Return the note about topics that appeared since the group last planned, and that a place has no offset of.
+
+    Args:
+        group: the group.
+        matched: its topics of this moment; see `topics_to_ask_for`.
+        position: where the next live window starts; None: there was none.
+        given: the topics that the place has offsets of.
+        place: its name.
+
+    Returns:
+        A sentence; None: there is no such topic.
+    """
+    known = position.topic_ids if position else {}
+    new = sorted(topic for topic in matched if topic not in known and topic not in given)
+    if not new:
+        return None
+    return (
+        f"{place} has no offset of {name_some(new, ', ')}, which Kafka lists and topics_pattern={group.topics_pattern!r} matches: the "
+        f"group has not planned that yet. Its next window reads it from its beginning offset"
+    )
+
+
 def left_warning(group: KafkaGroup, position: Position) -> str | None:
     """Return the warning about topics that the pattern no longer matches.
 
