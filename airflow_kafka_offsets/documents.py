@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.history import Attempt, WindowRow
 from airflow_kafka_offsets.core.lag.document import lag_document, partition_document
 from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.overview import Overview
+from airflow_kafka_offsets.core.plan.overview import Overview, WindowSummary, summary_of
 from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.schemas import Frozen
@@ -67,7 +67,7 @@ def group_document(group: KafkaGroup, overview: Overview, lag: GroupLag | None) 
         "kafka_conn_id": group.kafka_conn_id,
         "isolation_level": group.isolation_level.value,
         **lag_document(lag),
-        "open_windows": [window_document(row) for row in reversed(overview.open)],
+        "open_windows": [window_document(window) for window in reversed(overview.open)],
         "last_committed": window_document(committed) if committed else None,
         "acts": [asdict(act) for act in overview.acts],
         "pruned_before": overview.pruned_before if overview.pruned_before > 1 else None,
@@ -75,9 +75,8 @@ def group_document(group: KafkaGroup, overview: Overview, lag: GroupLag | None) 
     }
 
 
-def window_document(row: WindowRow) -> Document:
+def window_document(window: WindowSummary) -> Document:
     """Return a window in short."""
-    window = row.held.window
     return {
         "id": window.id,
         "group": window.group,
@@ -86,22 +85,22 @@ def window_document(row: WindowRow) -> Document:
         "state": window.state.value,
         "until": window.until,
         "isolation_level": window.isolation_level.value,
-        "partitions": len(window.ranges.without_empty()),
+        "partitions": window.partitions,
         "span": window.span,
         "is_capped": window.is_capped,
         "unread": window.unread,
-        "records": row.records,
-        "attempts": row.attempts,
-        "held_by": row.held.holder,
-        "planned_at": row.planned_at,
-        "committed_at": row.committed_at,
+        "records": window.records,
+        "attempts": window.attempts,
+        "held_by": window.holder,
+        "planned_at": window.planned_at,
+        "committed_at": window.committed_at,
     }
 
 
 def window_detail(row: WindowRow, attempts: Sequence[Attempt]) -> Document:
     """Return a window with everything that the ledger knows about it."""
     window = row.held.window
-    return window_document(row) | {
+    return window_document(summary_of(row)) | {
         "topic_ids": dict(window.topic_ids),
         "ranges": ranges_document(window.ranges),
         "lost": ranges_document(window.lost),

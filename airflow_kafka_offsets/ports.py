@@ -216,7 +216,10 @@ class Ledger(Protocol):
         ...
 
     def load_all(self, names: Sequence[str]) -> Mapping[str, GroupState]:
-        """Return the states of groups, as `load` without a claim does; one that never planned is not in the answer."""
+        """Return the states of groups, as `load` without a claim does; one that never planned is not in the answer.
+
+        Of the open windows of a group only the oldest is there, where the watermark is: all of them may have a million ranges.
+        """
         ...
 
     def overviews(self, names: Sequence[str], *, newest_acts: int | None = None) -> Mapping[str, Overview]:

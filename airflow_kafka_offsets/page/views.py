@@ -12,8 +12,8 @@ from airflow_kafka_offsets.core.errors import counted, name_some
 from airflow_kafka_offsets.core.history import KEPT_FROM, Act, Attempt, WindowRow, acted_on
 from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.lag.pace import Pace
-from airflow_kafka_offsets.core.offsets import Offsets
-from airflow_kafka_offsets.core.plan.overview import Outline, WindowLine
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.plan.overview import Outline, WindowLine, WindowSummary, summary_of
 from airflow_kafka_offsets.core.plan.replay import may_replay
 from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
@@ -413,7 +413,7 @@ def group_document(full: FullGroup, readable: Readable, lag: GroupLag | None = N
     owner, last = overview.state.owner, overview.last_committed
     return documents.group_document(full.line.group, overview, lag) | {
         "owner": owner if owner is not None and owner.dag_id in readable else None,
-        "open_windows": [_in_short(row, readable) for row in reversed(overview.open)],
+        "open_windows": [_in_short(window, readable) for window in reversed(overview.open)],
         "last_committed": _in_short(last, readable) if last is not None else None,
         "acts": [
             # The details of a take-over name both tasks.
@@ -428,14 +428,14 @@ def group_document(full: FullGroup, readable: Readable, lag: GroupLag | None = N
 def picture_document(picture: GroupPicture, full: FullGroup, readable: Readable) -> Document:
     """Return a group for programs, together with the windows of the page as ``kafka-offsets windows`` lists them."""
     return group_document(full, readable) | {
-        "windows": [_in_short(row, readable) for row in picture.rows],
+        "windows": [_in_short(summary_of(row), readable) for row in picture.rows],
         "older_than": picture.older,
     }
 
 
-def _in_short(row: WindowRow, readable: Readable) -> Document:
-    document = documents.window_document(row)
-    return document if row.held.holder.dag_id in readable else document | {"id": None, "seq": None, "held_by": None}
+def _in_short(window: WindowSummary, readable: Readable) -> Document:
+    document = documents.window_document(window)
+    return document if window.holder.dag_id in readable else document | {"id": None, "seq": None, "held_by": None}
 
 
 def window_document(picture: WindowPicture, readable: Readable) -> Document:

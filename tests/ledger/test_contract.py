@@ -25,7 +25,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.history import NEXT_WINDOW, Frontier, Idle
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.overview import MAX_RECENT
+from airflow_kafka_offsets.core.plan.overview import MAX_RECENT, summary_of
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.schemas import Frozen, Subject, ToFreeze
@@ -800,8 +800,9 @@ class LedgerContract:
         commit(ledger, add(ledger, names[1], 0, 10))
         add_all(ledger, names[2], [draft(0, 10), draft(10, 20)])
         found = ledger.load_all([*names, f"{name}.none"])
-        assert found == {one: ledger.load(one) for one in names[:3]}
-        assert [len(found[one].open) for one in names[:3]] == [0, 0, 2]
+        alone = {one: ledger.load(one) for one in names[:3]}
+        assert [len(alone[one].open) for one in names[:3]] == [0, 0, 2]
+        assert found == {one: replace(state, open=state.open[:1]) for one, state in alone.items()}
         assert found[names[0]].position == where
 
     def test_many_groups_are_looked_at_as_each_alone(self, ledger: Ledger, name: str) -> None:
@@ -816,17 +817,35 @@ class LedgerContract:
         found = ledger.overviews([*names, f"{name}.none"])
         assert found.keys() == set(names[:3])
         for one, seen in found.items():
-            assert seen.state == ledger.load(one)
-            assert seen.open == tuple(ledger.windows(one, states=tuple(OPEN)))
+            loaded = ledger.load(one)
+            assert seen.state == replace(loaded, open=loaded.open[:1])
+            assert seen.open == tuple(map(summary_of, ledger.windows(one, states=tuple(OPEN))))
             assert seen.acts == tuple(ledger.acts(one))
             newest = ledger.windows(one, states=[State.COMMITTED], lane=Lane.LIVE, limit=1)
-            assert seen.last_committed == (newest[0] if newest else None)
+            assert seen.last_committed == (summary_of(newest[0]) if newest else None)
         assert [len(found[one].open) for one in names[:3]] == [0, 0, 3]
 
     def test_of_many_open_windows_the_newest_are_looked_at(self, ledger: Ledger, name: str) -> None:
         add_all(ledger, name, [draft(start, start + 1) for start in range(60)])
         shown = ledger.overviews([name])[name].open
-        assert [row.held.window.seq for row in shown] == list(range(60, 10, -1))
+        assert [window.seq for window in shown] == list(range(60, 10, -1))
+        [oldest] = ledger.load_all([name])[name].open
+        assert oldest.window.seq == 1, "the watermark is where it starts, although it is not shown"
+        assert ledger.overviews([name])[name].state.open == (oldest,)
+
+    @pytest.mark.parametrize("partitions", [3, 2_000])
+    def test_a_window_in_short_counts_the_partitions_that_have_something(
+        self, ledger: Ledger, name: str, partitions: int
+    ) -> None:
+        """Also of a window whose ranges are packed."""
+        whole = draft(0, 300, partitions=partitions, unread=10**6)
+        some = OffsetRanges(
+            (tp, OffsetRange(r.start, r.start + (tp.partition % 3) * 128)) for tp, r in whole.ranges.items()
+        )
+        [held] = add_all(ledger, name, [replace(whole, ranges=some)])
+        [window] = ledger.overviews([name])[name].open
+        assert window == summary_of(ledger.window(held.window.id))
+        assert window.partitions == sum(1 for p in range(partitions) if p % 3)
 
     def test_in_its_turn_a_process_changes_a_group_alone(self, ledger: Ledger, name: str) -> None:
         commit(ledger, add(ledger, name, 0, 10))

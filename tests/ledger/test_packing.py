@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_kafka_offsets.adapters.ledger.documents import load_ranges, load_some_ranges
-from airflow_kafka_offsets.adapters.ledger.packing import MAX_PLAIN, pack, unpack
+from airflow_kafka_offsets.adapters.ledger.packing import MAX_PLAIN, count_filled, pack, unpack
 from airflow_kafka_offsets.core.offsets import TopicPartition
 
 _OFFSETS = st.integers(0, 2**63 - 1)
@@ -39,6 +39,7 @@ def test_what_is_packed_comes_back(topics: dict[str, tuple[list[tuple[int, int, 
     text, packed = pack(json.dumps(document))
     assert packed is not None
     assert unpack(packed) == document
+    assert count_filled(packed) == sum(1 for part in document.values() for span in part["span"] if span)
     assert {topic: said["packed"] for topic, said in json.loads(text).items()} == {
         topic: len(said["partitions"]) for topic, said in document.items()
     }

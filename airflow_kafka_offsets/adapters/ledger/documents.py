@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
+from airflow_kafka_offsets.adapters.ledger import packing
 from airflow_kafka_offsets.adapters.ledger.packing import unpack
 from airflow_kafka_offsets.core.errors import MAX_VALUE, LedgerError
 from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
@@ -87,6 +88,13 @@ def load_some_ranges(
         columns_of = unpack(packed, some)
     bounds, topic_ids, _ = _load(columns_of)
     return OffsetRanges((tp, OffsetRange(start, end)) for tp, start, end in bounds), topic_ids, many
+
+
+def count_filled(text: str, packed: bytes | None) -> int:
+    """Return how many partitions of a document have something to read."""
+    if packed is not None:
+        return packing.count_filled(packed)
+    return sum(1 for columns in json.loads(text).values() for span in _whole(columns["span"]) if span)
 
 
 def dump_position(position: Position) -> str:

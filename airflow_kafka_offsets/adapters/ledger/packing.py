@@ -60,25 +60,13 @@ def unpack(packed: bytes, wanted: Set[tuple[str, int]] | None = None) -> dict[st
     Raises:
         ValueError, LookupError, TypeError: `pack` did not write this.
     """
-    try:
-        head, _, numbers = zlib.decompress(packed).partition(b"\n")
-    except zlib.error as exc:
-        raise ValueError(f"its packed bytes can't be decompressed: {exc}") from exc
     topics: dict[str, dict[str, Any]] = {}
-    at = 0
-    for topic, columns in json.loads(head).items():
-        many, widths = sum(number for _, number in columns["partitions"]), columns["widths"]
-        if many * sum(widths) > len(numbers) - at:
-            raise ValueError("its packed bytes are too few")
+    for topic, columns, many, each in _topics(packed):
         partitions, places = list(_unfold(columns["partitions"])), None
         if wanted is not None:
             places = [place for place, partition in enumerate(partitions) if (topic, partition) in wanted]
             partitions = [partitions[place] for place in places]
-        each = []
-        for width in widths:
-            each.append(_numbers(numbers[at : at + many * width], width, places))
-            at += many * width
-        starts, spans, *epochs = each
+        starts, spans, *epochs = (_numbers(planes, many, places) for planes in each)
         topics[topic] = {
             "id": columns["id"],
             "partitions": partitions,
@@ -88,6 +76,42 @@ def unpack(packed: bytes, wanted: Set[tuple[str, int]] | None = None) -> dict[st
         if epochs:
             topics[topic]["epoch"] = [epoch - 1 if epoch else None for epoch in epochs[0]]
     return topics
+
+
+def count_filled(packed: bytes) -> int:
+    """Return how many partitions have a span above 0, without reading the numbers.
+
+    Raises:
+        ValueError, LookupError, TypeError: `pack` did not write this.
+    """
+    found = 0
+    for _, _, many, (_, spans, *_) in _topics(packed):
+        # All bytes of a number together are 0 only if the number is.
+        together = 0
+        for at in range(0, len(spans), max(1, many)):
+            together |= int.from_bytes(spans[at : at + many], "little")
+        found += many - together.to_bytes(many, "little").count(0)
+    return found
+
+
+def _topics(packed: bytes) -> Iterator[tuple[str, dict[str, Any], int, list[bytes]]]:
+    """Return for each topic its name, its part of the first line, how many partitions it has, and the bytes of each column."""
+    try:
+        head, _, numbers = zlib.decompress(packed).partition(b"\n")
+    except zlib.error as exc:
+        raise ValueError(f"its packed bytes can't be decompressed: {exc}") from exc
+    at = 0
+    for topic, columns in json.loads(head).items():
+        many, widths = sum(number for _, number in columns["partitions"]), columns["widths"]
+        if many * sum(widths) > len(numbers) - at:
+            raise ValueError("its packed bytes are too few")
+        if many and min(widths) < 1:
+            raise ValueError("its packed numbers have no bytes")
+        each = []
+        for width in widths:
+            each.append(numbers[at : at + many * width])
+            at += many * width
+        yield topic, columns, many, each
 
 
 def _width(numbers: Sequence[int]) -> int:
@@ -100,13 +124,12 @@ def _planes(numbers: Sequence[int], width: int) -> bytes:
     return b"".join(together[byte::width] for byte in range(width))
 
 
-def _numbers(planes: bytes, width: int, places: Sequence[int] | None) -> list[int]:
+def _numbers(planes: bytes, many: int, places: Sequence[int] | None) -> list[int]:
     """Read what `_planes` wrote: the numbers at some places, or all."""
-    many = len(planes) // width
     if places is not None:
         return [int.from_bytes(planes[place::many], "little") for place in places]
     together = bytearray(many * _WORD.size)
-    for byte in range(width):
+    for byte in range(len(planes) // max(1, many)):
         together[byte :: _WORD.size] = planes[byte * many : (byte + 1) * many]
     return [number for (number,) in _WORD.iter_unpack(together)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, replace
@@ -37,6 +37,7 @@ from sqlalchemy import (
 
 from airflow_kafka_offsets.adapters.ledger import freezing, pruning, schema, staging
 from airflow_kafka_offsets.adapters.ledger.documents import (
+    count_filled,
     dump_position,
     dump_ranges,
     intact,
@@ -59,7 +60,14 @@ from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act, Attempt, Fronti
 from airflow_kafka_offsets.core.lag.pace import Commit
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.overview import MAX_OF_RUN, MAX_RECENT, Outline, Overview, WindowLine
+from airflow_kafka_offsets.core.plan.overview import (
+    MAX_OF_RUN,
+    MAX_RECENT,
+    Outline,
+    Overview,
+    WindowLine,
+    WindowSummary,
+)
 from airflow_kafka_offsets.core.plan.ownership import (
     Abandonment,
     GroupState,
@@ -196,7 +204,8 @@ class SqlLedger:
     def load(self, group: str, claim: Claim | None = None) -> GroupState:
         """Return the state of a group, for planning."""
         with self._reading() as connection:
-            state = _states(connection, groups.c.name == group).get(group, GroupState())
+            found = connection.execute(_standing_groups().where(groups.c.name == group)).all()
+            state = _states(connection, found, _open).get(group, GroupState())
             if claim is None:
                 return state
             claimed = _claimed(connection, group, claim)
@@ -212,7 +221,8 @@ class SqlLedger:
         with self._reading() as connection:
             found: dict[str, GroupState] = {}
             for some in _chunks(names):
-                found |= _states(connection, groups.c.name.in_(some))
+                rows = connection.execute(_standing_groups().where(groups.c.name.in_(some))).all()
+                found |= _states(connection, rows, _oldest_open)
             return found
 
     def add_windows(
@@ -665,13 +675,13 @@ def _defined(owner: Owner | None, definition: str, drafts: Sequence[Draft], clai
     return {"definition": definition, **(_owner_values(Owner.of(claim)) if is_live else {})}
 
 
-def _states(connection: Connection, which: ColumnElement[bool]) -> dict[str, GroupState]:
-    return _states_of(connection, connection.execute(_standing_groups().where(which)).all())
+_FindOpen = Callable[[Connection, Sequence[int]], dict[int, list[Held]]]
+"""Finds open live windows of groups, by the ids of these, the oldest first."""
 
 
-def _states_of(connection: Connection, found: Sequence[Row[Any]]) -> dict[str, GroupState]:
+def _states(connection: Connection, found: Sequence[Row[Any]], find_open: _FindOpen) -> dict[str, GroupState]:
     positions = _positions(connection, found)
-    is_open = _open(connection, [row.id for row in found if row.planned or row.committing])
+    is_open = find_open(connection, [row.id for row in found if row.planned or row.committing])
     return {
         row.name: GroupState(
             version=row.version, position=positions[row.id], open=tuple(is_open.get(row.id, ())), owner=_owner(row)
@@ -682,9 +692,9 @@ def _states_of(connection: Connection, found: Sequence[Row[Any]]) -> dict[str, G
 
 def _overviews(connection: Connection, which: ColumnElement[bool], newest_acts: int | None) -> dict[str, Overview]:
     found = connection.execute(_standing_groups().where(which)).all()
-    states, ids = _states_of(connection, found), [row.id for row in found]
+    states, ids = _states(connection, found, _oldest_open), [row.id for row in found]
     committed = {row.id: seq for row in found if (seq := row._mapping[State.COMMITTED.value]) is not None}
-    last = {row.group_id: _window_row(row) for row in _rows_of(connection, committed.items())}
+    last = {row.group_id: _summary(row) for row in _rows_of(connection, committed.items())}
     is_open = _newest_open(connection, ids)
     before = pruning.before(connection, ids)
     done = _acts_of(connection, {row.id: row.name for row in found}, newest_acts)
@@ -856,7 +866,7 @@ def _rows_of(connection: Connection, pairs: Iterable[tuple[int, int]]) -> list[R
     return [row for some in chunks for row in connection.execute(_history().where(_are(connection, some)))]
 
 
-def _newest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[WindowRow]]:
+def _newest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[WindowSummary]]:
     """Find the newest open windows of groups, in both lanes: at most `MAX_OPEN` of each group."""
     each = [
         select(windows.c.group_id, windows.c.seq).where(
@@ -869,10 +879,10 @@ def _newest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, 
     place = func.row_number().over(partition_by=is_open.c.group_id, order_by=is_open.c.seq.desc()).label("place")
     ranked = select(is_open, place).subquery()
     pairs = connection.execute(select(ranked.c.group_id, ranked.c.seq).where(ranked.c.place <= MAX_OPEN)).all()
-    found: dict[int, list[WindowRow]] = {}
+    found: dict[int, list[WindowSummary]] = {}
     rows = _rows_of(connection, ((row.group_id, row.seq) for row in pairs))
     for row in sorted(rows, key=lambda row: -row.seq):
-        found.setdefault(row.group_id, []).append(_window_row(row))
+        found.setdefault(row.group_id, []).append(_summary(row))
     return found
 
 
@@ -915,6 +925,16 @@ def _open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[He
         group_id: [_held(row) for row in rows]
         for group_id, rows in _open_rows(connection, _held_windows(), group_ids).items()
     }
+
+
+def _oldest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[Held]]:
+    """Find the oldest of these windows of each group: it alone is read with its ranges."""
+    oldest = [(group_id, seqs[0]) for group_id, seqs in _open_seqs(connection, group_ids).items()]
+    found: dict[int, list[Held]] = {}
+    for some in _chunks(oldest):
+        rows = connection.execute(_held_windows().where(_are(connection, some)))
+        found |= {row.group_id: [_held(row)] for row in rows}
+    return found
 
 
 def _open_seqs(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[int]]:
@@ -1006,6 +1026,27 @@ def _attempt(row: Row[Any]) -> Attempt:
 
 def _window_row(row: Row[Any]) -> WindowRow:
     return WindowRow(_held(row), row.planned_at, row.committed_at, row.attempts, row.records)
+
+
+def _summary(row: Row[Any]) -> WindowSummary:
+    with intact(f"window {row.seq} of group {row.group_name}"):
+        return WindowSummary(
+            group=row.group_name,
+            seq=row.seq,
+            lane=Lane(row.lane),
+            state=State(row.state),
+            span=row.span,
+            until=row.until,
+            planned_at=row.planned_at,
+            committed_at=row.committed_at,
+            holder=_claim(row),
+            isolation_level=IsolationLevel(row.isolation_level),
+            is_capped=row.is_capped,
+            unread=row.unread,
+            partitions=count_filled(row.ranges, row.packed),
+            attempts=row.attempts,
+            records=row.records,
+        )
 
 
 def _held(row: Row[Any]) -> Held:

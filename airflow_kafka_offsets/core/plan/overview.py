@@ -7,35 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from airflow_kafka_offsets.core.history import Act, WindowRow
+from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner
 from airflow_kafka_offsets.core.window import Claim, Lane, State
 from airflow_kafka_offsets.core.window_id import name_window
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """What the ledger says of a group.
-
-    Attributes:
-        state: the group.
-        last_committed: the newest committed live window; None: there is none.
-        open: the open windows of both lanes, newest first: the newest 50 of them.
-        acts: what people did to the group, oldest first.
-        pruned_before: windows with smaller numbers were pruned; 1: none was.
-    """
-
-    state: GroupState
-    last_committed: WindowRow | None = None
-    open: tuple[WindowRow, ...] = ()
-    acts: tuple[Act, ...] = ()
-    pruned_before: int = 1
-
-    @property
-    def dag_ids(self) -> set[str]:
-        """The DAGs that have, or had, these windows last."""
-        last = () if self.last_committed is None else (self.last_committed,)
-        return {row.held.holder.dag_id for row in (*self.open, *last)}
-
 
 MAX_RECENT = 12
 """How many of the newest windows an outline has."""
@@ -68,6 +43,71 @@ class WindowLine:
     def id(self) -> str:
         """The window's name."""
         return name_window(self.group, self.seq)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSummary(WindowLine):
+    """A window in short: how much it has, and not what.
+
+    Attributes:
+        isolation_level, is_capped, unread: as in `core.window`.
+        partitions: how many have something to read.
+        attempts, records: as in `core.history.WindowRow`.
+    """
+
+    isolation_level: IsolationLevel
+    is_capped: bool
+    unread: int | None
+    partitions: int
+    attempts: int
+    records: int | None
+
+
+def summary_of(row: WindowRow) -> WindowSummary:
+    """Return a window in short."""
+    window = row.held.window
+    return WindowSummary(
+        group=window.group,
+        seq=window.seq,
+        lane=window.lane,
+        state=window.state,
+        span=window.span,
+        until=window.until,
+        planned_at=row.planned_at,
+        committed_at=row.committed_at,
+        holder=row.held.holder,
+        isolation_level=window.isolation_level,
+        is_capped=window.is_capped,
+        unread=window.unread,
+        partitions=sum(1 for offsets in window.ranges.values() if offsets.span),
+        attempts=row.attempts,
+        records=row.records,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What the ledger says of a group.
+
+    Attributes:
+        state: the group as `ports.Ledger.load_all` gives it.
+        last_committed: the newest committed live window; None: there is none.
+        open: the open windows of both lanes, newest first: the newest 50 of them.
+        acts: what people did to the group, oldest first.
+        pruned_before: windows with smaller numbers were pruned; 1: none was.
+    """
+
+    state: GroupState
+    last_committed: WindowSummary | None = None
+    open: tuple[WindowSummary, ...] = ()
+    acts: tuple[Act, ...] = ()
+    pruned_before: int = 1
+
+    @property
+    def dag_ids(self) -> set[str]:
+        """The DAGs that have, or had, these windows last."""
+        last = () if self.last_committed is None else (self.last_committed,)
+        return {window.holder.dag_id for window in (*self.open, *last)}
 
 
 @dataclass(frozen=True, slots=True)
