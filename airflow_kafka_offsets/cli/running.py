@@ -27,12 +27,14 @@ class Answer:
         text: for people; made only when it is wanted.
         code: the exit code.
         error: a sentence for stderr, when only a part of the answer is there.
+        left_out: says what a person misses who sees only so many lines of the text; it returns None if that is nothing in particular.
     """
 
     document: Any
     text: Callable[[], str]
     code: ExitCode = ExitCode.OK
     error: str | None = None
+    left_out: Callable[[int], str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

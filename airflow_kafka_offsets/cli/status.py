@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import KEPT_FROM, acted_on
 from airflow_kafka_offsets.core.lag.advice import advice
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict
-from airflow_kafka_offsets.core.lag.words import length
+from airflow_kafka_offsets.core.lag.words import length, place
 from airflow_kafka_offsets.core.plan.overview import Overview
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.plan.request import name_windows
@@ -26,8 +26,10 @@ from airflow_kafka_offsets.documents import Document, group_document
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import freshness
 
+_LINES_ABOVE = 2
+"""How many lines a table has above its rows."""
+
 _HARMLESS = {None, Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.LEFT_GROUP}
-_BADNESS = {None: -1} | {verdict.value: place for place, verdict in enumerate(GroupVerdict)}
 
 
 def status(args: Namespace) -> Answer:
@@ -53,7 +55,14 @@ def look(args: Namespace, ledger: Ledger) -> Answer:
         lambda: _one_text(found[0]) if args.group is not None else _all_text(found),
         ExitCode.UNAVAILABLE if errors else ExitCode.OK,
         "\n".join(errors) or None,
+        partial(_left_out, len(found)) if args.group is None else None,
     )
+
+
+def _left_out(groups: int, lines: int) -> str | None:
+    """Return which groups are not among the first lines of the text; None: all are."""
+    hidden = groups - max(0, lines - _LINES_ABOVE)
+    return f"... and {counted(hidden, 'more group')}" if hidden > 0 else None
 
 
 def _lags(
@@ -77,8 +86,8 @@ def _all_text(groups: Sequence[Document]) -> str:
     if not groups:
         return "The ledger has no groups yet: a group is there after it has planned for the first time."
     keys = ("group", "verdict", "lag", "waits", "headroom", "open_window", "held_by", "last_committed", "at")
-    worst_first = sorted(groups, key=lambda group: -_BADNESS[group["verdict"]])
-    return table(keys, map(_row, groups)) + "".join(
+    worst_first = sorted(groups, key=lambda group: place(group["verdict"]))
+    return table(keys, map(_row, worst_first)) + "".join(
         f"\n\n{said}" for group in worst_first if (said := _say(group)) is not None
     )
 

@@ -19,6 +19,8 @@ from airflow_kafka_offsets.core.errors import KafkaOffsetsError, may_pass
 _CLEAR = "\x1b[2J"
 _TOP = "\x1b[H"
 _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[K", "\x1b[J"
+_ABOVE = 2
+"""How many lines a frame has above its answer."""
 _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
 
 
@@ -56,7 +58,8 @@ def _frame(answer: Answer) -> str:
     size = shutil.get_terminal_size()
     lines = [f"kafka-offsets watch, {_now()}; Ctrl-C ends", "", *_text(answer).splitlines()]
     if len(lines) >= size.lines:
-        lines = [*lines[: size.lines - 2], "... the terminal is too low for the rest"]
+        left_out = answer.left_out(size.lines - 2 - _ABOVE) if answer.left_out else None
+        lines = [*lines[: size.lines - 2], left_out or "... the terminal is too low for the rest"]
     return _TOP + "".join(f"{line[: size.columns]}{_REST_OF_LINE}\n" for line in lines) + _REST_OF_SCREEN
 
 

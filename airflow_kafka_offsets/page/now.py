@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.advice import Advice, advice
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.verdict import urgency
-from airflow_kafka_offsets.core.lag.words import length
+from airflow_kafka_offsets.core.lag.words import length, place
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.page import heat
 from airflow_kafka_offsets.page.looks import Kept
@@ -173,9 +173,7 @@ def _offsets(number: int) -> str:
 
 def order(found: GroupLag | None) -> int:
     """Return where a group stands in a list of the worst first; one that no one has looked at is last."""
-    if found is None or found.verdict is None:
-        return 1
-    return -list(GroupVerdict).index(found.verdict)
+    return len(GroupVerdict) + 1 if found is None else place(found.verdict)
 
 
 def heat_facts(found: GroupLag) -> dict[str, list[tuple[int, int, int, str, int]]]:

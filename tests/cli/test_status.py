@@ -31,7 +31,7 @@ def aging(lake: Lake) -> None:
 def test_all_groups_in_short(cli: Cli) -> None:
     done = cli("status")
     assert done.code == 0
-    header, _, clicks, orders, *_ = map(cells, done.out.splitlines())
+    header, _, orders, clicks, *_ = map(cells, done.out.splitlines())
     assert header == [
         *("group", "verdict", "lag", "waits", "headroom", "open window", "held by", "last committed", "at")
     ]

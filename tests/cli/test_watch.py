@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import pickle
 import pty
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from tests.cli.conftest import ORDERS_1, Cli, Lake, at_each_pause, ctrl_c_is
 from tests.lab.patience import wait_until
 
+ROOT = Path(__file__).parents[2]
 TWICE = ("--count", "2", "--interval", "0.1")
 
 
@@ -139,17 +141,14 @@ def test_an_unknown_group_is_named(cli: Cli) -> None:
 
 
 @contextmanager
-def in_a_terminal(tmp_path: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Run ``kafka-offsets watch`` in a terminal of its own, on a ledger without groups."""
-    ledger = f"sqlite:///{tmp_path / 'empty.db'}"
-    SqlLedger(ledger, create=True)
+def in_a_terminal(program: Sequence[str], url: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Run ``kafka-offsets watch`` on a ledger, in a terminal of its own with ten lines."""
     ours, theirs = pty.openpty()
-    program = Path(sys.executable).parent / "kafka-offsets"
-    command = [program, "watch", "--ledger", ledger, "--interval", "0.1", *arguments]
-    environment = {**os.environ, "LINES": "10", "COLUMNS": "40"}
+    command = [*program, "watch", "--ledger", url, "--interval", "0.1"]
+    environment = {**os.environ, "LINES": "10", "COLUMNS": "40", "_AIRFLOW_PROCESS_CONTEXT": "server"}
     with ctrl_c_is(signal.default_int_handler):  # a program that ignores it starts programs that ignore it
         process = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=ROOT, start_new_session=True
         )
     os.close(theirs)
     try:
@@ -174,7 +173,9 @@ def read_until(terminal: int, text: str, times: int = 1) -> str:
 
 
 def test_in_a_terminal_a_look_overwrites_the_one_before_and_ctrl_c_ends_it(tmp_path: Path) -> None:
-    with in_a_terminal(tmp_path) as (process, terminal):
+    url = f"sqlite:///{tmp_path / 'empty.db'}"
+    SqlLedger(url, create=True)
+    with in_a_terminal([str(Path(sys.executable).parent / "kafka-offsets")], url) as (process, terminal):
         seen = read_until(terminal, "\x1b[H", 3)
         assert seen.startswith("\x1b[?25l\x1b[2J\x1b[H")
         process.send_signal(2)
@@ -186,3 +187,27 @@ def test_in_a_terminal_a_look_overwrites_the_one_before_and_ctrl_c_ends_it(tmp_p
     assert frame.count("\n") < 10
     assert "The ledger has no groups yet" in frame
     assert max(len(line.split("\x1b")[0]) for line in frame.splitlines()) <= 40
+
+
+WITH_KAFKA_IN_A_FILE = """
+import pickle, sys
+from pathlib import Path
+from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.cli import main
+log = pickle.loads(Path(sys.argv[1]).read_bytes())
+wiring.open_log = lambda group, config=None: log
+main(sys.argv[2:])
+"""
+
+
+def test_in_a_low_terminal_the_sick_groups_are_there_and_the_others_are_counted(lake: Lake, tmp_path: Path) -> None:
+    for number in range(9):
+        lake.commit(KafkaGroup(f"lake.a{number}", topics=["clicks"]), 1)
+    kafka = tmp_path / "kafka"
+    kafka.write_bytes(pickle.dumps(lake.log))
+    with in_a_terminal([sys.executable, "-c", WITH_KAFKA_IN_A_FILE, str(kafka)], lake.url) as (_, terminal):
+        frame = read_until(terminal, "\x1b[J").split("\x1b[H")[1]
+    lines = [line.removesuffix("\x1b[K") for line in frame.splitlines()]
+    rows = [line.split()[0] for line in lines[4:8]]
+    assert rows == ["lake.orders", "lake.a0", "lake.a1", "lake.a2"], "orders is at risk"
+    assert lines[8] == "... and 7 more groups"

@@ -84,6 +84,7 @@ def test_beside_other_groups_nothing_is_told_that_may_be_of_them() -> None:
 @pytest.mark.parametrize("verdict", GroupVerdict)
 def test_the_worst_is_first(verdict: GroupVerdict) -> None:
     assert order(lag(verdict=verdict)) <= order(lag(verdict=GroupVerdict.OK)) < order(None)
+    assert order(lag(verdict=None, error="away")) < order(lag(verdict=GroupVerdict.OK)), "it may be lost"
 
 
 LOST = replace(BEHIND, verdict=Verdict.DATA_LOSS, headroom_offsets=-40)

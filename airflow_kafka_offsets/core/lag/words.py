@@ -15,6 +15,21 @@ class GroupVerdict(StrEnum):
     LOST = "LOST"
 
 
+_WORST_FIRST = (
+    *(GroupVerdict.LOST, GroupVerdict.AT_RISK, GroupVerdict.STALLED, GroupVerdict.BEHIND),
+    *(None, GroupVerdict.OK),
+)
+
+
+def place(verdict: GroupVerdict | None) -> int:
+    """Return where a group stands in a list of the worst first. One whose verdict is not known may be anything: it comes before those that are OK.
+
+    >>> [place(verdict) for verdict in (GroupVerdict.LOST, GroupVerdict.BEHIND, None, GroupVerdict.OK)]
+    [0, 3, 4, 5]
+    """
+    return _WORST_FIRST.index(verdict)
+
+
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
