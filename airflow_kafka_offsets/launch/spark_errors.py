@@ -51,7 +51,7 @@ def explained_spark_error(exc: Exception) -> Exception | None:
         said = f"{said} {exc.__context__}"
     if bad := BAD_RECORD.search(said):
         return BadRecordError(
-            f"{bad[0]}. Nothing is committed. To go on without such records: read(..., on_bad='null')"
+            f"{bad[0]}. Nothing is committed. To go on without such records: on_bad='null', or on_bad='side' with side=..."
         )
     for sign, kind, meaning in _MEANINGS:
         if sign.search(said):

@@ -256,9 +256,13 @@ class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
             report = directory / "report.json"
             options = self._with_login(spark, directory)
             window = KafkaWindow(spark, handoff_of(planned, options, self.group, report))
-            value = _returned(partial(call, function, args, kwargs, {"spark": spark, "window": window}))
-            self._returned[window_id] = self._checked_value(value)
-            window.finish()  # here, because task processes of Airflow end without the exit guard
+            # Here, because task processes of Airflow end without the exit guard.
+            try:
+                value = _returned(partial(call, function, args, kwargs, {"spark": spark, "window": window}))
+                self._returned[window_id] = self._checked_value(value)
+                window.finish()
+            finally:
+                window.release()
             return read_report(report, planned.window)
 
     def _all(self, run: Callable[[Planned], Report]) -> Any:

@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.errors import counted, name_some
 from airflow_kafka_offsets.core.history import KEPT_FROM, Act, Attempt, WindowRow, acted_on
 from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.lag.pace import Pace
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.offsets import Offsets
 from airflow_kafka_offsets.core.plan.overview import Outline, WindowLine, WindowSummary, summary_of
 from airflow_kafka_offsets.core.plan.replay import may_replay
 from airflow_kafka_offsets.core.schemas import Subject

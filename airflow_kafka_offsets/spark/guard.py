@@ -75,6 +75,14 @@ def disarm() -> None:
 
 
 def _at_exit() -> None:
+    try:
+        for window in _guarded:
+            window.release()
+    finally:
+        _check()
+
+
+def _check() -> None:
     # An uncaught exception already says what is wrong, and has its own exit code. After sys.exit(n) nothing shows n: an
     # incomplete read replaces it by ours, which is not 0 either.
     if _is_failing:

@@ -21,6 +21,7 @@ from airflow_kafka_offsets.spark.errors import (
     PublishError,
 )
 from airflow_kafka_offsets.spark.handoff import Handoff
+from airflow_kafka_offsets.spark.keeping import Kept
 from airflow_kafka_offsets.spark.label import label_of
 from airflow_kafka_offsets.spark.options import (
     is_split_by_user,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    Side = str | Callable[[DataFrame, Any], object]
+
 logger = logging.getLogger(__name__)
 
 TIMEOUT = 60.0
@@ -53,6 +56,9 @@ _AFTER_THE_COUNT = 5.0
 
 _AFTER_A_SKIP = 5.0
 """Seconds to wait for Spark's count of a frame that no one needed to run, because its output exists."""
+
+_TO_LET_GO = 5.0
+"""Seconds to wait until Spark has forgotten a frame; nothing depends on it."""
 
 UNPUBLISHED = "nothing was published"
 
@@ -106,6 +112,7 @@ class WindowReading:
         self._checked: Counts | None = None
         self._bad_count: values.BadCount | None = None
         self._bad: int | None = None
+        self._kept: list[Kept] = []
         self._taken: set[int] = set()
         self._progress = Progress(self.id)
         self._reports = Reports(spark, handoff)
@@ -186,9 +193,10 @@ class WindowReading:
         schema: str | StructType | None = None,
         key_schema: str | StructType | None = None,
         on_bad: str = values.FAIL,
+        side: str | Callable[[DataFrame, Any], object] | None = None,
         **options: Any,
     ) -> DataFrame:
-        """Return exactly the window's records, in the columns of Spark's Kafka source; nothing is read yet.
+        """Return exactly the window's records, in the columns of Spark's Kafka source; without a `side`, nothing is read yet.
 
         The *first* action counts what it reads, and must read the whole frame. A second action reads Kafka again, without a
         count. For several outputs, or to look at the records first, use `persisted`.
@@ -206,7 +214,12 @@ class WindowReading:
                 was frozen. With several such names, ``value`` has a field for each. For JSON, the columns: DDL or a `StructType`.
             key_schema: the same for the key.
             on_bad: what becomes of a record that can't be decoded. ``"fail"``: it ends the job, with its topic, partition and
-                offset. ``"null"``: its key or value is NULL, and `bad` counts it. ``"side"``: see `persisted`.
+                offset. ``"null"``: its key or value is NULL, and `bad` counts it. ``"side"``: it is not in the frame, and is written
+                to `side`; `bad` counts it.
+            side: where the records go that can't be decoded: a path as for `write_parquet`, or a function as for `write`. They have the
+                columns topic, partition, offset, timestamp, ``reason``, and the bytes of ``key`` and ``value``. A rerun replaces what an
+                earlier run wrote there. With it, this call reads Kafka once, checks the read, and writes `side`, before it returns. So any
+                number of actions on the frame may follow. Spark keeps the records until `release`, which the end of the job calls.
             **options: for Spark's Kafka reader, e.g. ``includeHeaders=True``, ``minPartitions=64`` or
                 ``**{"kafka.max.poll.records": 1000}``. They override the group's. ``sourceVersion`` sets which of Spark's two
                 Kafka sources reads: 2 (the default), or 1, Spark's own default.
@@ -215,13 +228,11 @@ class WindowReading:
             ReaderOptionError: an option would change what the window fixes.
             DecodeError: keys or values can't be decoded in this way.
             UnfinishedReadError: the frame of an earlier call is not checked yet.
+            IncompleteReadError, DataLossError: with `side`, as in `persisted`; nothing was written there.
         """
-        decoding = values.Decoding(self._handoff, value, key, schema, key_schema, on_bad)
-        if on_bad == values.SIDE:
-            raise DecodeError(
-                "on_bad='side' requires the records twice, so they are read once and kept: "
-                "`with window.persisted(..., on_bad='side', side=...) as frame:` in place of read()"
-            )
+        decoding = self._decoding(value, key, schema, key_schema, on_bad, side)
+        if side is not None:
+            return self._read_beside(side, decoding, options)
         self._begin()
         frame, tasks = self._frame(decoding.options(options))
         if not self._planned:
@@ -265,9 +276,8 @@ class WindowReading:
             key: as in `read`.
             schema: as in `read`.
             key_schema: as in `read`.
-            on_bad: as in `read`. With ``"side"``, a record that can't be decoded is not in the frame, and is written to `side` before
-                the block: topic, partition, offset, timestamp, ``reason``, and the bytes of ``key`` and ``value``.
-            side: a path as for `write_parquet`, or a function as for `write`. A rerun replaces what an earlier run wrote there.
+            on_bad: as in `read`.
+            side: as in `read`; it is written before the block.
             **options: as in `read`.
 
         Raises:
@@ -276,31 +286,74 @@ class WindowReading:
             BadRecordError: a record can't be decoded; the block was not run.
             DecodeError: as in `read`.
         """
-        decoding = values.Decoding(self._handoff, value, key, schema, key_schema, on_bad)
-        if (on_bad == values.SIDE) != (side is not None):
-            raise DecodeError("on_bad='side' and side= go together: side is where the records go that can't be decoded")
-        self._begin()
-        frame, _ = self._frame(decoding.options(options))
-        if decoding.is_on:
-            frame = self._decoded(frame, decoding, options)
-        frame = frame.persist() if storage_level is None else frame.persist(storage_level)
+        decoding = self._decoding(value, key, schema, key_schema, on_bad, side)
+        frame = self._persist(decoding, options, storage_level)
         try:
-            # Not by an observation: on a busy server, Spark Connect does not wait long enough for it.
-            with self._naming_loss(UNPUBLISHED):
-                counts = self._verdict(lambda: recounted(frame, self._flat))
-            self._bad_count = None
-            self._bad = values.count_bad(frame) if on_bad != values.FAIL else None
-            self._finish(counts)
-            if side is not None:
-                self._put_aside(values.aside(frame), side)
-            yield self._shown(frame, decoding)
+            yield self._read_kept(frame, decoding, side)
         except BaseException:
             self._progress.forget_written()  # whoever tries the block again writes all of it again
             raise
         finally:
             frame.unpersist()
 
-    def _put_aside(self, bad: DataFrame, side: str | Callable[[DataFrame, Any], object]) -> None:
+    def release(self) -> None:
+        """Let Spark forget the records that `read` keeps with a `side`; a frame of that call would read Kafka again.
+
+        The end of a job calls it. In a notebook, call it yourself after the last action.
+        """
+        while self._kept:
+            self._kept.pop().release(_TO_LET_GO)
+
+    def _read_beside(self, side: Side, decoding: values.Decoding, options: dict[str, Any]) -> DataFrame:
+        kept = Kept(self._persist(decoding, options))
+        self._kept.append(kept)
+        try:
+            frame = self._read_kept(kept.frame, decoding, side)
+        except BaseException:
+            self._progress.forget_written()  # whoever calls read() again writes all of it again
+            self.release()
+            raise
+        if self._guarded:
+            guard.arm(self)
+        return frame
+
+    def _decoding(
+        self,
+        value: str | None,
+        key: str | None,
+        schema: str | StructType | None,
+        key_schema: str | StructType | None,
+        on_bad: str,
+        side: Side | None,
+    ) -> values.Decoding:
+        decoding = values.Decoding(self._handoff, value, key, schema, key_schema, on_bad)
+        if (on_bad == values.SIDE) != (side is not None):
+            raise DecodeError("on_bad='side' and side= go together: side is where the records go that can't be decoded")
+        return decoding
+
+    def _persist(
+        self, decoding: values.Decoding, options: dict[str, Any], storage_level: StorageLevel | None = None
+    ) -> DataFrame:
+        """Return the window's frame, which Spark keeps when it reads it."""
+        self._begin()
+        frame, _ = self._frame(decoding.options(options))
+        if decoding.is_on:
+            frame = self._decoded(frame, decoding, options)
+        return frame.persist() if storage_level is None else frame.persist(storage_level)
+
+    def _read_kept(self, frame: DataFrame, decoding: values.Decoding, side: Side | None) -> DataFrame:
+        """Read a frame of `_persist`, check it, write its bad records to `side`, and return what the job gets of it."""
+        # Not by an observation: on a busy server, Spark Connect does not wait long enough for it.
+        with self._naming_loss(UNPUBLISHED):
+            counts = self._verdict(lambda: recounted(frame, self._flat))
+        self._bad_count = None
+        self._bad = values.count_bad(frame) if decoding.on_bad != values.FAIL else None
+        self._finish(counts)
+        if side is not None:
+            self._put_aside(values.aside(frame), side)
+        return self._shown(frame, decoding)
+
+    def _put_aside(self, bad: DataFrame, side: Side) -> None:
         """Write the bad records, so that a rerun of the window replaces them."""
         raise NotImplementedError
 
@@ -367,8 +420,8 @@ class WindowReading:
         except Exception as exc:
             if bad := BAD_RECORD.search(str(exc)):
                 raise BadRecordError(
-                    f"Window {self.id}: {bad[0]}; {failed}. To go on without such records: on_bad='null', or persisted(..., "
-                    "on_bad='side', side=...)"
+                    f"Window {self.id}: {bad[0]}; {failed}. To go on without such records: on_bad='null', or "
+                    "on_bad='side' with side=..."
                 ) from exc
             if DATA_LOSS.search(str(exc)) is None:
                 raise

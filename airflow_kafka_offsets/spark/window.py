@@ -26,6 +26,8 @@ from airflow_kafka_offsets.spark.source import is_classic, session_id
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from airflow_kafka_offsets.spark.reading import Side
+
 _T = TypeVar("_T")
 
 logger = logging.getLogger(__name__)
@@ -73,6 +75,8 @@ def _only(spark: SparkSession, handoff: Handoff) -> KafkaWindow:
     with _one_at_a_time:
         known = _current.get(key)
         if known is None or known._handoff != handoff:  # a session that stays open may get the window again
+            if known is not None:
+                known.release()
             known = KafkaWindow(spark, handoff, guarded=True)
             if not known._reports.is_from_another_session:
                 known._report()  # so that the launcher sees that the job knows its window
@@ -313,7 +317,7 @@ class KafkaWindow(WindowReading):
             self._write_table(df, lambda rows: results.append(function(rows, self)), check_first, _BY_FUNCTION)
             return results[0]
 
-    def _put_aside(self, bad: DataFrame, side: str | Callable[[DataFrame, Any], object]) -> None:
+    def _put_aside(self, bad: DataFrame, side: Side) -> None:
         if callable(side):
             self.write(bad, side)
         else:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -158,10 +159,13 @@ class Window:
     """A window of which nothing is read."""
 
     def __init__(self, *_: object) -> None:
-        self.is_finished = False
+        self.is_released = False
 
     def finish(self) -> None:
         pytest.fail("the function did not return")
+
+    def release(self) -> None:
+        self.is_released = True
 
 
 class Read(Window):
@@ -208,6 +212,26 @@ def test_a_function_may_skip_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark, "KafkaWindow", Window)
     with pytest.raises(AirflowSkipException):
         operator._job(load, Planned(window_of(3), False, "new"), spark=session)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_what_spark_keeps_for_a_window_is_released_however_its_function_ends(
+    is_read: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[Window] = []
+
+    def load(window: Any) -> None:
+        held.append(window)
+        assert not window.is_released
+        if not is_read:
+            raise ValueError("mine")
+
+    operator, session = operator_with(), Session(is_connect=True)
+    operator._reader = reader_options({"bootstrap.servers": "b:9092"}, {})
+    monkeypatch.setattr(spark, "KafkaWindow", Read)
+    with nullcontext() if is_read else pytest.raises(ValueError, match="mine"):
+        operator._job(load, Planned(window_of(3), False, "new"), spark=session)  # type: ignore[arg-type]
+    assert [window.is_released for window in held] == [True]
 
 
 def test_a_try_has_no_value_of_the_try_before_it_on_the_same_object(

@@ -180,7 +180,7 @@ def test_avro_is_decoded_over_connect_and_bad_records_are_named_counted_and_put_
     create_topic(kafka, topic)
     produce_bytes(kafka, topic, [framed(9 if n == 4 else 1, encoded(n)) for n in range(10)])
     code = """
-    from airflow_kafka_offsets.spark.errors import BadRecordError
+    from airflow_kafka_offsets.spark.errors import BadRecordError, KafkaWindowError
     from airflow_kafka_offsets.spark.handoff import Subject
     from tests.spark.avro import record
 
@@ -210,6 +210,27 @@ def test_avro_is_decoded_over_connect_and_bad_records_are_named_counted_and_put_
     with w.persisted(value="avro", on_bad="side", side=lambda bad, window: aside.extend(bad.collect())) as frame:
         assert frame.count() == 9
     assert [(row.offset, w.bad) for row in aside] == [(4, 1)]
+
+    w, aside = avro_window(), []
+    rows = w.read(value="avro", on_bad="side", side=lambda bad, window: aside.extend(bad.collect()))
+    assert [(row.offset, w.bad, w.records) for row in aside] == [(4, 1, 10)]
+    w.write(rows, lambda frame, window: frame.write.mode("overwrite").parquet(lake + "/good"))
+    assert (rows.count(), spark.read.parquet(lake + "/good").count()) == (9, 9)
+    w.finish()
+    [kept] = [kept.frame for kept in w._kept]
+    assert kept.storageLevel.useMemory
+    w.release()
+    assert not kept.storageLevel.useMemory
+
+    # No files are written over Connect. Spark keeps nothing of a call that failed.
+    w = avro_window()
+    try:
+        w.read(value="avro", on_bad="side", side=lake + "/side")
+    except KafkaWindowError as exc:
+        assert "not possible over Spark Connect" in str(exc), exc
+    else:
+        raise AssertionError("not refused")
+    assert w._kept == []
     """
     client(spark_connect, kafka, topic, tmp_path, code)
 

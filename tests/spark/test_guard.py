@@ -26,6 +26,8 @@ JOB = """
             if not self.is_complete:
                 raise ValueError("55 of 57")
             self.is_unfinished = False
+        def release(self):
+            pass
 
     window = Window()
     guard.arm(window)

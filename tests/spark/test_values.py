@@ -6,24 +6,35 @@ import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
 from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
 from airflow_kafka_offsets.spark import values
-from airflow_kafka_offsets.spark.errors import BadRecordError, DecodeError, WriteOptionError
+from airflow_kafka_offsets.spark.errors import (
+    BadRecordError,
+    DataLossError,
+    DecodeError,
+    IncompleteReadError,
+    PublishError,
+    WriteOptionError,
+)
 from airflow_kafka_offsets.spark.handoff import Handoff, Subject
 from airflow_kafka_offsets.spark.values import Decoding
 from tests.lab.apicurio import Apicurio
-from tests.lab.topics import create_topic, produce_bytes
+from tests.lab.topics import create_topic, delete_records, produce_bytes
 from tests.spark.avro import encoded, framed, record
 from tests.spark.conftest import handoff
+from tests.spark.jdbc import Database
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from airflow_kafka_offsets.spark import KafkaWindow
     from tests.lab.kafka import KafkaBroker
     from tests.spark.conftest import MakeWindow
 
@@ -328,8 +339,6 @@ def test_a_bad_record_leaves_the_window_unpublished_and_is_named(
     assert [path.name for path in tmp_path.glob("lake/[!.]*")] == []
     with pytest.raises(BadRecordError, match="offset 4"), window.persisted(value="avro"):
         raise AssertionError("the block was run")
-    with pytest.raises(DecodeError, match="persisted"):
-        window.read(value="avro", on_bad="side")
     with window.persisted(value="avro", on_bad="null") as frame:
         assert frame.filter("value is null").count() == window.bad == 1
 
@@ -366,6 +375,139 @@ def test_bad_records_go_aside_and_a_rerun_replaces_them(
     with third.persisted(value="avro", on_bad="side", side=lambda bad, window: seen.append(bad.count())):
         pass
     assert seen == [1]
+
+
+def expected_aside(topic: str) -> list[tuple[Any, ...]]:
+    """Return what `aside` has to return of the bad record of `fill`."""
+    return [(topic, 0, 4, None, framed(9, encoded(4)), "no schema with id 9 ")]
+
+
+def as_aside(bad: DataFrame) -> list[tuple[Any, ...]]:
+    """Return where bad records are, their bytes, and the beginning of the reason."""
+    return [
+        (row.topic, row.partition, row.offset, row.key, bytes(row.value), row.reason.split(": ", 1)[1][:20])
+        for row in bad.orderBy("offset").collect()
+    ]
+
+
+def test_one_call_reads_once_puts_bad_records_aside_and_returns_the_others(
+    kafka: KafkaBroker, topic: str, make_window: MakeWindow, spark: SparkSession, tmp_path: Path
+) -> None:
+    subject, report, side = fill(kafka, topic), tmp_path / "report.json", f"{tmp_path}/side"
+    window = make_window({topic: {0: (0, 10)}}, schemas=[subject], report=str(report))
+    rows = window.read(value="avro", on_bad="side", side=side).select("offset", "value.*")
+    told = json.loads(report.read_text())
+    assert (window.records, window.bad, told["records"], told["bad"]) == (10, 1, 10, 1)
+    assert as_aside(spark.read.parquet(f"{side}/window_id={window.id}")) == expected_aside(topic)
+
+    delete_records(kafka, topic, 10)  # what follows can't come from Kafka
+    path = window.write_parquet(rows, f"{tmp_path}/lake")
+    window.write_json(rows.filter("id > 7"), f"{tmp_path}/late")
+    found = [tuple(row) for row in spark.read.parquet(path).orderBy("offset").collect()]
+    assert found == [(n, n, "?") for n in range(10) if n != 4]
+    window.finish()
+    assert kept_by(spark) == 1
+    window.release()
+    assert kept_by(spark) == 0
+    window.release()
+
+
+def kept_by(spark: SparkSession) -> int:
+    """Return how many frames Spark keeps."""
+    spark_context: Any = spark.sparkContext
+    return len(spark_context._jsc.getPersistentRDDs())
+
+
+@pytest.mark.parametrize("form", ["path", "table", "jdbc"])
+def test_a_rerun_replaces_what_is_aside_also_by_nothing(
+    form: str,
+    kafka: KafkaBroker,
+    topic: str,
+    make_window: MakeWindow,
+    spark: SparkSession,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    subject, ranges = fill(kafka, topic), {topic: {0: (0, 10)}}
+    whole = replace(subject, schemas={**subject.schemas, 9: FIRST})
+    side, found = aside_in(form, spark, tmp_path, request)
+    for its_subject, good, expected in [
+        (subject, 9, expected_aside(topic)),
+        (subject, 9, expected_aside(topic)),
+        (whole, 10, []),
+    ]:
+        window = make_window(ranges, schemas=[its_subject], is_rerun=True)
+        assert window.read(value="avro", on_bad="side", side=side).count() == good
+        assert as_aside(found().filter(f"window_id = '{window.id}'")) == expected
+        assert window.bad == len(expected)
+        window.release()
+
+
+def aside_in(
+    form: str, spark: SparkSession, folder: Path, request: pytest.FixtureRequest
+) -> tuple[Any, Callable[[], DataFrame]]:
+    """Return a `side`, and what returns all rows that are there."""
+    there = f"{folder}/side"
+    if form == "path":
+        reader = spark.read.schema(f"{row_schema()}, key binary, value binary, window_id string")
+        return there, lambda: reader.parquet(there)
+    if form == "table":
+        return lambda bad, window: window.write_delta(bad, there), lambda: spark.read.format("delta").load(there)
+    database, table = Database(request.getfixturevalue("postgres").url), f"aside_{uuid4().hex}"
+
+    def write(bad: DataFrame, window: KafkaWindow) -> int:
+        return window.write_jdbc(bad, database.jdbc, table, database.properties, create=True)
+
+    return write, lambda: spark.read.jdbc(
+        database.jdbc, table, properties={**database.properties, "driver": "org.postgresql.Driver"}
+    )
+
+
+def test_what_can_not_be_put_aside_ends_the_job_before_anything_is_published(
+    kafka: KafkaBroker, topic: str, make_window: MakeWindow, spark: SparkSession, tmp_path: Path
+) -> None:
+    window = make_window({topic: {0: (0, 10)}}, schemas=[fill(kafka, topic)])
+    before = kept_by(spark)
+
+    def side(bad: DataFrame, window: KafkaWindow) -> None:
+        raise ValueError("no space left")
+
+    with pytest.raises(ValueError, match="no space left"):
+        window.read(value="avro", on_bad="side", side=side)
+    assert kept_by(spark) == before
+    with pytest.raises(PublishError, match="write to side failed, and the job continued without it"):
+        window.finish()  # whoever swallows the error is told again
+
+    rows = window.read(value="avro", on_bad="side", side=f"{tmp_path}/side")
+    window.write_parquet(rows.select("value.id"), f"{tmp_path}/lake")
+    with pytest.raises(PublishError, match="write to side failed"):
+        window.finish()  # what was meant to be there still is not
+    window.release()
+
+
+def test_a_read_that_is_not_complete_puts_nothing_aside(
+    kafka: KafkaBroker, topic: str, make_window: MakeWindow, tmp_path: Path
+) -> None:
+    window = make_window({topic: {0: (0, 10)}}, schemas=[fill(kafka, topic)])
+    delete_records(kafka, topic, 3)
+    with pytest.raises(DataLossError, match="nothing was published"):
+        window.read(value="avro", on_bad="side", side=f"{tmp_path}/side")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(IncompleteReadError, match="nothing was read"):
+        window.finish()
+
+
+@pytest.mark.parametrize("given", [{"on_bad": "side"}, {"side": "hdfs:///lake/bad"}])
+def test_a_side_and_the_wish_for_one_go_together(given: dict[str, Any], make_window: MakeWindow) -> None:
+    window = make_window({"orders": {0: (0, 10)}}, schemas=[OF_ORDERS])
+    with pytest.raises(DecodeError, match="on_bad='side' and side= go together"):
+        window.read(value="avro", **given)
+    with (
+        pytest.raises(DecodeError, match="on_bad='side' and side= go together"),
+        window.persisted(value="avro", **given),
+    ):
+        raise AssertionError("the block was run")
+    assert window.is_unread
 
 
 def row_schema() -> str:
