@@ -72,6 +72,17 @@ def test_after_a_check_the_exit_code_is_the_jobs_own(tmp_path: Path, rest: str, 
     assert (job.returncode, job.stdout, job.stderr) == (code, "", "")
 
 
+@pytest.mark.parametrize(("ending", "code"), [("", 0), ("raise RuntimeError('mine')", 1), ("sys.exit(3)", 3)])
+def test_what_spark_keeps_is_released_whatever_the_end(tmp_path: Path, ending: str, code: int) -> None:
+    job = end(tmp_path, f"window.is_unfinished, window.release = False, lambda: print('released')\n{ending}")
+    assert (job.returncode, job.stdout) == (code, "released\n")
+
+
+def test_a_release_that_fails_is_no_way_around(tmp_path: Path) -> None:
+    job = end(tmp_path, "window.release = lambda: sys.exit(0)")
+    assert (job.returncode, job.stdout) == (1, "checked\n")
+
+
 def test_a_job_that_fails_by_itself_is_left_alone(tmp_path: Path) -> None:
     job = end(tmp_path, "raise RuntimeError('mine')")
     assert job.returncode == 1
