@@ -89,6 +89,8 @@ def test_the_worst_is_first(verdict: GroupVerdict) -> None:
 
 LOST = replace(BEHIND, verdict=Verdict.DATA_LOSS, headroom_offsets=-40)
 AT_RISK = replace(BEHIND, headroom_seconds=60.0)
+
+
 def test_the_summary_begins_with_the_worst() -> None:
     verdicts = (
         None,
