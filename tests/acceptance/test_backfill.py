@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from airflow_kafka_offsets.core.window import Lane, State, Window
-from tests.acceptance.conftest import PARTITIONS, Lab, expect_once, expect_tiling
+from tests.acceptance.conftest import PARTITIONS, Hold, Lab, expect_once, expect_tiling
 from tests.lab.processes import wait_until
 from tests.lab.topics import create_topic, produce
 
@@ -169,6 +171,25 @@ def test_catchup_gives_one_window_per_interval_and_late_records_to_the_next(lab:
     assert [ends(w)[0] for w in windows] == [10, 25, 35, 35]
     expect_tiling(windows)
     expect_once(lab, dag_id, windows)
+
+
+def test_a_topic_that_appears_under_a_pattern_is_read_by_the_next_scheduled_run(lab: Lab) -> None:
+    first, second = "by_pattern", "by_pattern-eu"
+    create_topic(lab.kafka, first, PARTITIONS)
+    lab.produce(first, 10)
+    with Hold(lab.folder / "hold" / first, partial(wait_until, progress=lab.api.last_end)) as hold:
+        lab.api.unpause(first)
+        hold.wait()
+        create_topic(lab.kafka, second, PARTITIONS)
+        lab.produce(second, 5)
+    runs = lab.api.wait_for_runs(first, 2, timeout=240)
+    assert {run["run_type"] for run in runs} == {"scheduled"}
+    windows = [row.held.window for row in lab.windows(first)]
+    assert [w.state for w in windows] == [State.COMMITTED] * 2
+    read = [{(tp.topic, r.start, r.end) for tp, r in w.ranges.without_empty().items()} for w in windows]
+    assert read == [{(first, 0, 10)}, {(second, 0, 5)}]
+    assert lab.lake(first) == Counter((p, n) for p in range(PARTITIONS) for n in (*range(10), *range(5)))
+    assert lab.ledger.group(first).topics == (first, second)
 
 
 def test_a_run_waits_for_the_grace_before_it_plans(lab: Lab) -> None:

@@ -137,6 +137,17 @@ with DAG(
     # The last interval ended less than a minute ago, whenever the DAG begins: its run has to wait.
     around(KafkaGroup("graceful", topics=["graceful"], until="data_interval_end", grace=timedelta(seconds=75)))
 
+# Two scheduled runs, one after the other: a topic appears while the first one works.
+with DAG(
+    "by_pattern",
+    schedule=HOURS,
+    start_date=datetime(2026, 1, 5, tzinfo=UTC),
+    end_date=datetime(2026, 1, 5, 1, tzinfo=UTC),
+    catchup=True,
+    max_active_runs=1,
+):
+    around(KafkaGroup("by_pattern", topics_pattern="by_pattern(-.+)?", kafka_timeout=240))
+
 for answer in ("wait", "skip", "fail"):
     with DAG(
         f"together_{answer}",
