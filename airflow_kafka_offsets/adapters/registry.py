@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import requests
 from requests.adapters import HTTPAdapter
-from requests.auth import HTTPBasicAuth
+from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3.util import Retry
 
 from airflow_kafka_offsets.core.avro import self_contained
@@ -31,7 +31,7 @@ class ConfluentRegistry:
     Args:
         url: its address, without a login.
         conn_id: its Airflow connection, for messages.
-        login: user and password; None: none.
+        login: user and password, or what puts a token into each request; None: none.
         headers: of each request, for example a token.
         verify: whether to check its certificate, or the file with the authorities to check it with.
         cert: the client's certificate, or certificate and key.
@@ -42,23 +42,30 @@ class ConfluentRegistry:
         url: str,
         conn_id: str,
         *,
-        login: tuple[str, str] | None = None,
+        login: tuple[str, str] | AuthBase | None = None,
         headers: Mapping[str, str] | None = None,
         verify: bool | str = True,
         cert: Any = None,
     ) -> None:
         self._url = url.rstrip("/")
         self._name = f"The schema registry {self._url} (connection {conn_id!r})"
-        self._login = login
+        # Anything at all, so that no login of a .netrc takes the place of a header. In bytes, because a string has to be latin-1.
+        self._login = HTTPBasicAuth(*(part.encode() for part in login)) if isinstance(login, tuple) else login
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", **(headers or {})}
+        has_token = isinstance(login, AuthBase)
+        self._mend = (
+            "it does not take the token. Let the identity provider give the client the right to read subjects, or correct bearer.auth.scope, "
+            "bearer.auth.logical.cluster and bearer.auth.identity.pool.id in the connection"
+            if has_token
+            else "correct the login in the connection"
+        )
         self._verify = verify
         self._cert = cert
 
     def subject(self, name: str) -> Subject | None:
         """Return all schemas of a subject; None: there is no such subject."""
         with requests.Session() as session:
-            # Anything at all, so that no login of a .netrc takes the place of a header. In bytes, because a string has to be latin-1.
-            session.auth = HTTPBasicAuth(*(part.encode() for part in self._login)) if self._login else _as_it_is
+            session.auth = self._login or _as_it_is
             session.headers.update(self._headers)
             for scheme in ("http://", "https://"):
                 session.mount(scheme, HTTPAdapter(max_retries=_RETRIES))
@@ -122,7 +129,7 @@ class ConfluentRegistry:
         if answer.status_code >= 500:
             raise RegistryUnavailableError(f"{self._name} answered {_status(answer)}")
         if answer.status_code in (401, 403):
-            raise self._refused(f"it answered {_status(answer)}: correct the login in the connection")
+            raise self._refused(f"it answered {_status(answer)}: {self._mend}")
         if answer.status_code != 200 or document is None:
             raise self._refused(
                 f"it answered {path} with {_status(answer)}, as no registry with Confluent's API does: {short(answer.text)}. Correct the "

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from airflow_kafka_offsets.core.errors import BadInputError, short
 from airflow_kafka_offsets.wiring.connections import connection_of_type, is_true, mask
+from airflow_kafka_offsets.wiring.oauth import client_of, divided, headers_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -43,10 +44,11 @@ def open_registry(conn_id: str) -> SchemaRegistry:
 
     Args:
         conn_id: a connection of type ``http``: its host may be a whole address, with a path. Its extra has headers, and ``verify`` and
-            ``cert`` as Airflow's HTTP hook reads them. White space around a value counts for nothing.
+            ``cert`` as Airflow's HTTP hook reads them, and the settings of `wiring.oauth`. White space around a value counts for nothing.
 
     Raises:
-        BadInputError: the connection is missing, of another type, names no host, or has what no header may have.
+        BadInputError: the connection is missing, of another type, names no host, has what no header may have, or OAuth
+            settings that can't be used.
     """
     from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
 
@@ -65,17 +67,30 @@ def open_registry(conn_id: str) -> SchemaRegistry:
     address = urlsplit(host if "://" in host else f"{scheme}://{host}")
     if connection.port and address.port is None:
         address = address._replace(netloc=f"{address.netloc}:{connection.port}")
-    verify = extra.get("verify", True)
-    verify = verify.strip() if isinstance(verify, str) else verify
-    is_file = isinstance(verify, str) and verify.lower() not in ("true", "false", "")
+    oauth, rest = divided(conn_id, extra)
+    headers, login = _headers_of(conn_id, rest), _login_of(connection)
+    if oauth and (login or any(name.lower() == "authorization" for name in headers)):
+        raise BadInputError(
+            f"Connection {conn_id!r} has bearer.auth settings and another login: remove its login, password and Authorization, or the "
+            "bearer.auth settings"
+        )
+    verify = _verify_of(extra)
     return ConfluentRegistry(
         address.geturl(),
         conn_id,
-        login=_login_of(connection),
-        headers=_headers_of(conn_id, extra),
-        verify=verify if is_file else is_true(verify),
+        login=client_of(conn_id, oauth, verify) if oauth else login,
+        headers={**headers, **headers_of(oauth)},
+        verify=verify,
         cert=extra.get("cert"),
     )
+
+
+def _verify_of(extra: Mapping[str, Any]) -> bool | str:
+    """Return whether to check a certificate, or the file with the authorities to check it with."""
+    verify = extra.get("verify", True)
+    if isinstance(verify, str) and verify.strip().lower() not in ("true", "false", ""):
+        return verify.strip()
+    return is_true(str(verify).strip())
 
 
 def _login_of(connection: Connection) -> tuple[str, str] | None:

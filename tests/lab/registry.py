@@ -24,6 +24,10 @@ class Registry:
 
     def __init__(self, login: str | None = None) -> None:
         self.login = login
+        self.tokens: set[str] | None = None
+        """The tokens of which each request must have one; None: none is needed."""
+        self.headers: list[dict[str, str]] = []
+        """The headers of all requests, with names in lower case."""
         self.answer: tuple[int, str] | None = None
         """What it answers instead of the truth."""
         self.asked: list[str] = []
@@ -79,6 +83,11 @@ class Registry:
         """Delete a version, as a registry does at first: who asks for deleted ones still finds it."""
         self._deleted.add((subject, version))
 
+    def _lets_in(self, given: str | None) -> bool:
+        if self.tokens is not None:
+            return given in {f"Bearer {token}" for token in self.tokens}
+        return self.login is None or given == f"Basic {base64.b64encode(self.login.encode()).decode()}"
+
     def _answer_to(self, path: str, query: str) -> tuple[int, Any]:
         found = _VERSIONS.fullmatch(path)
         if not found:
@@ -105,8 +114,8 @@ class Registry:
 
             def do_GET(self) -> None:
                 registry.asked.append(self.path)
-                wanted = registry.login and f"Basic {base64.b64encode(registry.login.encode()).decode()}"
-                if wanted and self.headers.get("Authorization") != wanted:
+                registry.headers.append({name.lower(): value for name, value in self.headers.items()})
+                if not registry._lets_in(self.headers.get("Authorization")):
                     self._send(401, json.dumps({"error_code": 401, "message": "Unauthorized"}))
                 elif registry.answer:
                     self._send(*registry.answer)

@@ -14,6 +14,7 @@ from airflow_kafka_offsets import KafkaGroup, wiring
 from airflow_kafka_offsets.core.errors import BadInputError, NotYetError, RegistryRefusedError, RegistryUnavailableError
 from airflow_kafka_offsets.wiring import connections
 from airflow_kafka_offsets.wiring.registry import open_registry
+from tests.lab.identity import IdentityProvider
 from tests.lab.registry import Registry
 
 
@@ -188,3 +189,91 @@ def test_a_service_opens_no_connection_before_it_asks(monkeypatch: pytest.Monkey
     assert found is not None
     with pytest.raises(NotYetError, match="Airflow has no connection 'nowhere'"):
         found.subject("s")
+
+
+def oauth_to(provider: IdentityProvider, **more: Any) -> dict[str, Any]:
+    """Return the settings with the names of Confluent's client."""
+    names = {
+        "bearer.auth.credentials.source": "OAUTHBEARER",
+        "bearer.auth.issuer.endpoint.url": provider.endpoint,
+        "bearer.auth.client.id": "lake",
+        "bearer.auth.client.secret": "hushed-5",
+    }
+    return {name: value for name, value in {**names, **more}.items() if value is not None}
+
+
+@pytest.fixture
+def provider() -> Iterator[IdentityProvider]:
+    with IdentityProvider("lake:hushed-5") as server:
+        yield server
+
+
+def test_a_client_gets_a_token_with_its_id_and_secret(
+    provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {
+        "bearer.auth.client.secret": " hushed-5\n",
+        "bearer.auth.scope": "schemas",
+        "bearer.auth.logical.cluster": "lsrc-1",
+        "bearer.auth.identity.pool.id": "pool-1",
+        "X-Trace": "a",
+    }
+    with Registry() as server:
+        server.register("s", '"long"')
+        server.tokens = provider.tokens
+        monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", server.connection(extra=oauth_to(provider, **settings)))
+        assert open_registry("registry").subject("s") is not None
+    assert provider.asked == [{"grant_type": "client_credentials", "scope": "schemas"}]
+    for headers in server.headers:
+        sent = (headers["target-sr-cluster"], headers["confluent-identity-pool-id"], headers["x-trace"])
+        assert sent == ("lsrc-1", "pool-1", "a")
+        assert not [name for name in headers if name.startswith("bearer")]
+    [token] = provider.tokens
+    assert connections.without_secrets(f"{token} hushed-5 lake") == "*** *** lake"
+
+
+def test_what_is_not_set_is_not_sent(provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Registry() as server:
+        server.tokens = provider.tokens
+        monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", server.connection(extra=oauth_to(provider)))
+        assert open_registry("registry").subject("s") is None
+    assert provider.asked == [{"grant_type": "client_credentials"}]
+    assert not {"target-sr-cluster", "confluent-identity-pool-id"} & server.headers[0].keys()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"bearer.auth.client.secret": None}, "its extra lacks bearer.auth.client.secret"),
+        ({"bearer.auth.client.id": " "}, "its extra lacks bearer.auth.client.id"),
+        ({"bearer.auth.credentials.source": None}, "set bearer.auth.credentials.source to OAUTHBEARER"),
+        ({"bearer.auth.credentials.source": "STATIC_TOKEN"}, "is a header in the extra"),
+        (
+            {"bearer.auth.client.secrets": "hushed-6"},
+            "'bearer.auth.client.secrets' is no setting of the registry's OAuth",
+        ),
+        ({"bearer.auth.issuer.endpoint.url": "idp/token"}, "must be the whole address of the token endpoint"),
+        ({"bearer.auth.issuer.endpoint.url": "https://lake:hushed-6@idp/token"}, "without a login or a query"),
+        ({"bearer.auth.issuer.endpoint.url": "https://idp/token?secret=hushed-6"}, "without a login or a query"),
+        ({"bearer.auth.issuer.endpoint.url": "https://[idp"}, "must be the whole address"),
+        (
+            {"bearer.auth.logical.cluster": "a\u20ac"},
+            "bearer.auth.logical.cluster has a character that no header may have",
+        ),
+        ({"authorization": "Bearer hushed-6"}, "has bearer.auth settings and another login"),
+    ],
+)
+def test_settings_of_oauth_that_can_not_be_used_are_refused_and_no_secret_is_shown(
+    provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], said: str
+) -> None:
+    connect(monkeypatch, host="h", extra=oauth_to(provider, **settings))
+    with pytest.raises(BadInputError, match=said) as refused:
+        open_registry("registry")
+    assert "hushed" not in str(refused.value)
+    assert provider.asked == []
+
+
+def test_a_login_beside_oauth_is_refused(provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, host="h", login="me", extra=oauth_to(provider))
+    with pytest.raises(BadInputError, match="remove its login, password and Authorization, or the bearer"):
+        open_registry("registry")

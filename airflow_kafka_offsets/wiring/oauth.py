@@ -1,0 +1,95 @@
+"""OAuth to a schema registry (client credentials): settings in the extra of its Airflow connection.
+
+They have the names that Confluent's client for Python uses, so they can be taken over as they are.
+https://github.com/confluentinc/confluent-kafka-python/blob/master/src/confluent_kafka/schema_registry/common/_oauthbearer.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
+from airflow_kafka_offsets.wiring.connections import mask, mask_secrets
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.adapters.oauth import ClientCredentials
+
+_BEARER = "bearer.auth."
+_SOURCE = "bearer.auth.credentials.source"
+_ENDPOINT = "bearer.auth.issuer.endpoint.url"
+_NEEDED = (_ENDPOINT, "bearer.auth.client.id", "bearer.auth.client.secret")
+_SENT = {
+    "bearer.auth.logical.cluster": "target-sr-cluster",
+    "bearer.auth.identity.pool.id": "Confluent-Identity-Pool-Id",
+}
+"""Settings that are headers of each request to the registry."""
+_OPTIONAL = ("bearer.auth.scope", *_SENT)
+
+
+def divided(conn_id: str, extra: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
+    """Divide an extra into the settings of OAuth and the rest.
+
+    Raises:
+        BadInputError: a setting of OAuth is missing, unknown, or can't be used. No value is shown.
+    """
+    oauth = {n.strip(): str(value).strip() for n, value in extra.items() if n.strip().startswith(_BEARER)}
+    rest = {name: value for name, value in extra.items() if not name.strip().startswith(_BEARER)}
+    mask_secrets(oauth)
+    if oauth:
+        _check(conn_id, oauth)
+    return oauth, rest
+
+
+def _check(conn_id: str, oauth: Mapping[str, str]) -> None:
+    if unknown := sorted(oauth.keys() - {_SOURCE, *_NEEDED, *_OPTIONAL}):
+        raise BadInputError(
+            f"Connection {conn_id!r}: {name_some([short(name) for name in unknown], ', ')} is no setting of the registry's OAuth. It has "
+            f"{', '.join((_SOURCE, *_NEEDED, *_OPTIONAL))}"
+        )
+    if oauth.get(_SOURCE) != "OAUTHBEARER":
+        raise BadInputError(
+            f"Connection {conn_id!r}: set {_SOURCE} to OAUTHBEARER: a client gets its token with an id and a secret. A token that does not "
+            'change is a header in the extra: {"Authorization": "Bearer ..."}'
+        )
+    if missing := [name for name in _NEEDED if not oauth.get(name)]:
+        raise BadInputError(f"Connection {conn_id!r}: its extra lacks {' and '.join(missing)}")
+    if not _is_endpoint(oauth[_ENDPOINT]):
+        raise BadInputError(
+            f"Connection {conn_id!r}: {_ENDPOINT} must be the whole address of the token endpoint, without a login or a query, such as "
+            "https://idp/realms/lake/protocol/openid-connect/token"
+        )
+    for name in _SENT:
+        value = oauth.get(name, "")
+        if not (value.isascii() and value.isprintable()):
+            raise BadInputError(f"Connection {conn_id!r}: {name} has a character that no header may have")
+
+
+def _is_endpoint(text: str) -> bool:
+    try:
+        address = urlsplit(text)
+    except ValueError:
+        return False
+    # What stands before an @ or after a ? may be a secret, and messages show the address.
+    return address.scheme in ("http", "https") and bool(address.hostname) and not {"@", "?"} & set(text)
+
+
+def headers_of(oauth: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of OAuth that each request to the registry has as headers."""
+    return {header: oauth[name] for name, header in _SENT.items() if oauth.get(name)}
+
+
+def client_of(conn_id: str, oauth: Mapping[str, str], verify: bool | str) -> ClientCredentials:
+    """Return what fetches a token, and gives it to each request.
+
+    Args:
+        conn_id: the connection, for messages.
+        oauth: its settings of OAuth.
+        verify: whether to check the certificate of the token endpoint, or the file with the authorities to check it with.
+    """
+    from airflow_kafka_offsets.adapters.oauth import ClientCredentials
+
+    endpoint, client_id, secret = (oauth[name] for name in _NEEDED)
+    scope = oauth.get("bearer.auth.scope", "")
+    return ClientCredentials(endpoint, client_id, secret, conn_id, scope=scope, verify=verify, on_token=mask)
