@@ -70,7 +70,14 @@ def _lags(
 ) -> dict[str, GroupLag]:
     states = {name: found.state for name, found in overviews.items()}
     is_one_kafka = kafka_config(args) is not None
-    return freshness.look(groups, ledger, partial(open_log, args), states=states, is_one_kafka=is_one_kafka)
+    return freshness.look(
+        groups,
+        ledger,
+        partial(open_log, args),
+        states=states,
+        is_one_kafka=is_one_kafka,
+        at_once=freshness.AT_ONCE,
+    )
 
 
 def _weight(partition: Mapping[str, Any]) -> tuple[bool, float, int]:

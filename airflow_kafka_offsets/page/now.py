@@ -32,10 +32,6 @@ ALL = ""
 """Under this name, the answer for all groups is kept. It is no group's name."""
 
 
-AT_ONCE = 16
-"""How many Kafkas are asked at one moment: one that is silent must not make the others wait."""
-
-
 def open_log(group: KafkaGroup) -> LogOffsets:
     """Open the Kafka of a group, with the patience of a page."""
     return wiring.open_log(_hasty(group))
@@ -57,7 +53,7 @@ def look(ledger: Ledger, groups: Sequence[KafkaGroup], name: str) -> Mapping[str
     def ask() -> Mapping[str, GroupLag]:
         # Groups of one Kafka are asked about together, whatever their own time-outs are.
         hasty = [_hasty(group) for group in groups]
-        return freshness.look(hasty, ledger, wiring.open_log, at_once=AT_ONCE)
+        return freshness.look(hasty, ledger, wiring.open_log, at_once=freshness.AT_ONCE)
 
     return LOOKS.get(name, ask)
 

@@ -14,11 +14,14 @@ hundred groups. A Kafka that does not answer, or only in part, makes `GroupLag.e
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TypeVar
 
 from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaOffsetsError
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -50,6 +53,9 @@ from airflow_kafka_offsets.service.windows import utc_now
 
 logger = logging.getLogger(__name__)
 
+AT_ONCE = 16
+"""How many Kafkas those ask at one moment who look at all groups: one that is silent must not make the others wait."""
+
 
 def look(
     groups: Sequence[KafkaGroup],
@@ -77,6 +83,29 @@ def look(
     Raises:
         LedgerError: the ledger did not answer, or a row of it is damaged.
     """
+    answers = each(
+        groups, ledger, open_log, now, states=states, is_one_kafka=is_one_kafka, horizon=horizon, at_once=at_once
+    )
+    found = {name: lag for answer in answers for name, lag in answer.items()}
+    return {group.name: found[group.name] for group in groups}
+
+
+def each(
+    groups: Sequence[KafkaGroup],
+    ledger: Ledger,
+    open_log: Callable[[KafkaGroup], LogOffsets],
+    now: datetime | None = None,
+    *,
+    states: Mapping[str, GroupState] | None = None,
+    is_one_kafka: bool = False,
+    horizon: timedelta | None = None,
+    at_once: int = AT_ONCE,
+) -> Iterator[dict[str, GroupLag]]:
+    """Yield how far behind groups are, the groups of each Kafka as soon as it has answered. `look` has the arguments.
+
+    Raises:
+        LedgerError: the ledger did not answer, or a row of it is damaged.
+    """
     now, names = now or utc_now(), [group.name for group in groups]
     # The ledger first: a commit in between must not look like a log that ends before the watermark.
     with ledger.one_connection():
@@ -90,13 +119,41 @@ def look(
     def ask(same: Sequence[KafkaGroup]) -> dict[str, GroupLag]:
         return _Look(same, known, commits, now, horizon).answer(lambda: open_log(same[0]))
 
-    if at_once == 1:
-        answers = [ask(same) for same in of_kafka.values()]
-    else:
-        with ThreadPoolExecutor(at_once, "look") as pool:
-            answers = list(pool.map(ask, of_kafka.values()))
-    found = {name: lag for answer in answers for name, lag in answer.items()}
-    return {name: found[name] for name in names}
+    yield from _as_they_come(ask, list(of_kafka.values()), at_once)
+
+
+_Asked = TypeVar("_Asked")
+_Said = TypeVar("_Said")
+
+
+def _as_they_come(ask: Callable[[_Asked], _Said], questions: Sequence[_Asked], at_once: int) -> Iterator[_Said]:
+    """Yield the answers to questions, of which so many are asked at one moment; in order only if that is one."""
+    if at_once == 1 or len(questions) == 1:
+        yield from map(ask, questions)
+        return
+    left: SimpleQueue[_Asked] = SimpleQueue()
+    answers: SimpleQueue[Future[_Said]] = SimpleQueue()
+    for question in questions:
+        left.put(question)
+
+    def work() -> None:
+        while True:
+            try:
+                question = left.get_nowait()
+            except Empty:
+                return
+            answer: Future[_Said] = Future()
+            try:
+                answer.set_result(ask(question))
+            except BaseException as exc:
+                answer.set_exception(exc)
+            answers.put(answer)
+
+    for _ in range(min(at_once, len(questions))):
+        # No thread of a pool: Python waits for these when it ends, and Ctrl-C would wait for a silent Kafka.
+        Thread(target=work, name="look", daemon=True).start()
+    for _ in questions:
+        yield answers.get().result()
 
 
 @dataclass(eq=False)

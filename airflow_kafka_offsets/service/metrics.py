@@ -11,7 +11,7 @@ from airflow_kafka_offsets.core.plan.overview import Outline
 from airflow_kafka_offsets.core.state_metrics import Family, GroupNow, OpenWindows, families, group_now
 from airflow_kafka_offsets.core.window import Lane
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
-from airflow_kafka_offsets.service.freshness import look
+from airflow_kafka_offsets.service.freshness import each
 from airflow_kafka_offsets.service.windows import utc_now
 
 
@@ -61,13 +61,18 @@ class Collector:
     def _ask(self, ledger: Ledger) -> list[str]:
         groups = ledger.groups()
         outlines = ledger.outlines([group.name for group in groups])
-        lags = look(groups, ledger, self._open_log, self._clock(), is_one_kafka=self._is_one_kafka)
-        before = {one.group.name: one for one in self._groups}
-        self._groups = [
-            group_now(group, lags[group.name], _open_windows(outlines[group.name]), before.get(group.name))
-            for group in groups
-        ]
-        return list(dict.fromkeys(lag.error for lag in lags.values() if lag.error))
+        known = {one.group.name: one for one in self._groups}
+        errors: dict[str, str | None] = {}
+        for answer in each(groups, ledger, self._open_log, self._clock(), is_one_kafka=self._is_one_kafka):
+            for group in groups:
+                if (lag := answer.get(group.name)) is not None:
+                    open_ = _open_windows(outlines[group.name])
+                    known[group.name] = group_now(group, lag, open_, known.get(group.name))
+                    errors[group.name] = lag.error
+            # At once, for a scrape meanwhile: a Kafka that is silent holds up no other one.
+            self._groups = [known[group.name] for group in groups if group.name in known]
+        self._groups = [known[group.name] for group in groups]
+        return list(dict.fromkeys(said for group in groups if (said := errors[group.name])))
 
     def families(self) -> list[Family]:
         """Return the metrics as of the last collection; the ages of open windows are those of now."""

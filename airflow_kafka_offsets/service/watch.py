@@ -110,6 +110,7 @@ class _Look:
     states: dict[str, GroupState | Exception] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._opened: LogOffsets | None = None
         self._frontiers: dict[str, Frontier | Exception] = {}
         self._windows: dict[str, Standing | Exception] = {}
         self._listed: Collection[str] | Exception = ()
@@ -121,10 +122,13 @@ class _Look:
     def _ledger(self) -> Ledger:
         return self.open_ledger()
 
-    @cached_property
+    @property
     def _kafka(self) -> LogOffsets:
-        assert self.open_log, "conditions on Kafka need it"
-        return self.open_log()
+        # No `cached_property`: up to Python 3.11 it has one lock for all looks, and one Kafka that is slow to open would hold up the others.
+        if self._opened is None:
+            assert self.open_log, "conditions on Kafka need it"
+            self._opened = self.open_log()
+        return self._opened
 
     def load_groups(self, conditions: Sequence[Looked]) -> None:
         """Read from the ledger what the conditions need: each group and each window once."""

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
+from threading import Barrier
 
 import pytest
 
+from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.ports import LogOffsets
 from tests.cli.conftest import (
     CLICKS,
     CLICKS_0,
@@ -17,8 +25,10 @@ from tests.cli.conftest import (
     Cli,
     Lake,
     cells,
+    ctrl_c_is,
     read_past_an_open_transaction,
 )
+from tests.lab.patience import ANSWER
 from tests.service.memory_log import NoTimes
 
 
@@ -252,3 +262,49 @@ def test_the_windows_of_an_act_are_named_and_no_others(cli: Cli, lake: Lake, seq
     lake.ledger.record("lake.orders", Act("reset", "ann", "why", lake.clock(), {"superseded": superseded}))
     [row] = [cells(line) for line in cli("status", "lake.orders").out.splitlines() if " reset " in line]
     assert row[-3:] == [shown, "ann", "why"]
+
+
+def test_all_kafkas_are_asked_at_one_moment(cli: Cli, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    both_there = Barrier(2)
+
+    def open_log(group: KafkaGroup, config: object = None) -> LogOffsets:
+        both_there.wait(ANSWER)  # one after the other, the first one would wait for good
+        log: LogOffsets = lake.log
+        return log
+
+    monkeypatch.setattr(wiring, "open_log", open_log)
+    assert cli("status").code == 0
+
+
+IN_SILENCE = """
+import sys, threading
+from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.cli import main
+
+def open_log(group, config=None):
+    print("asked", flush=True, file=sys.stderr)
+    threading.Event().wait()
+
+wiring.open_log = open_log
+main(sys.argv[1:])
+"""
+
+
+def test_ctrl_c_waits_for_no_silent_kafka(lake: Lake) -> None:
+    command = [sys.executable, "-c", IN_SILENCE, "status", "--ledger", lake.url]
+    environment = {**os.environ, "_AIRFLOW_PROCESS_CONTEXT": "server"}
+    with (
+        ctrl_c_is(signal.default_int_handler),
+        subprocess.Popen(
+            command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        ) as process,
+    ):
+        try:
+            assert process.stderr is not None
+            for _ in range(2):
+                while process.stderr.readline() not in ("asked\n", ""):
+                    pass
+            process.send_signal(signal.SIGINT)
+            assert process.wait(ANSWER) == 130
+        finally:
+            process.kill()

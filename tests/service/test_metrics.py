@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from math import inf
+from threading import Event
 
 import pytest
 
@@ -13,7 +15,8 @@ from airflow_kafka_offsets.core.state_metrics import Values
 from airflow_kafka_offsets.core.window import Lane
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service.metrics import Collector
-from tests.core.examples import claim, tp
+from tests.core.examples import claim, group, tp
+from tests.lab.patience import LONGEST, wait_until
 from tests.ledger.examples import draft
 from tests.service.memory_log import MemoryLog, NoTimes
 from tests.service.world import World
@@ -134,3 +137,33 @@ def test_what_is_committed_leaves_no_lag_and_no_open_window(servers: Servers) ->
     assert servers.values("lag") == {("lake", "orders"): 0}
     assert servers.values("headroom_seconds") == {("lake", "orders"): inf}
     assert servers.values("open_windows")[("lake", "live")] == 0
+
+
+def test_while_a_silent_kafka_is_waited_for_the_others_are_there(world: World) -> None:
+    world.kafka.produce(tp(0), 10, at=world.now)
+    world.run(claim("run-1"))
+    silent = group("silent", kafka_conn_id="kafka_silent")
+    world.ledger.add_windows(silent, world.ledger.load("silent").version, [draft(0, 1)], claim("run-1"), world.now)
+    gives_up = Event()
+
+    def open_log(of: KafkaGroup) -> LogOffsets:
+        if of.name == "silent":
+            assert gives_up.wait(LONGEST)
+            raise KafkaUnavailableError("Kafka did not answer")
+        return world.kafka
+
+    collector = Collector(lambda: world.ledger, open_log, clock=lambda: world.now)
+
+    def up() -> Values:
+        return {family.name: family.values for family in collector.families()}["kafka_offsets_up"]
+
+    with ThreadPoolExecutor(1) as pool:
+        collected = pool.submit(collector.collect)
+        try:
+            wait_until(lambda: bool(up()), timeout=LONGEST, what="the other group is there")
+            assert up() == {("lake", "kafka_default"): 1}
+            assert not collected.done()
+        finally:
+            gives_up.set()
+        assert collected.result() == ["Kafka did not answer"]
+    assert up() == {("lake", "kafka_default"): 1, ("silent", "kafka_silent"): 0}
