@@ -26,6 +26,7 @@ class Kept(Generic[_T]):
     most: int = 100
     clock: Callable[[], float] = time.monotonic
     _kept: dict[str, tuple[float, Future[_T]]] = field(default_factory=dict)
+    _last: dict[str, _T] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, name: str, ask: Callable[[], _T]) -> _T:
@@ -44,10 +45,12 @@ class Kept(Generic[_T]):
         return answer.result()
 
     def last(self, name: str) -> _T | None:
-        """Return the newest answer, however old it is, without asking; None: there is none."""
+        """Return the newest answer, however old it is, without asking; None: there is none.
+
+        It stays while a newer one is on its way, and if that becomes an error.
+        """
         with self._lock:
-            _, answer = self._kept.get(name, (0.0, None))
-        return answer.result() if answer is not None and answer.done() else None
+            return self._last.get(name)
 
     def _begin(self, name: str) -> Future[_T]:
         answer: Future[_T] = Future()
@@ -67,3 +70,7 @@ class Kept(Generic[_T]):
         else:
             with self._lock:
                 self._kept[name] = (self.clock(), answer)
+                self._last.pop(name, None)
+                while len(self._last) >= self.most:
+                    self._last.pop(next(iter(self._last)))
+                self._last[name] = answer.result()

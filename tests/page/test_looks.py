@@ -79,3 +79,28 @@ def test_old_answers_make_room() -> None:
         kept.get(name, lambda: 1)
     assert kept.get("a", lambda: 2) == 2
     assert kept.get("c", lambda: 2) == 1
+
+
+def test_the_last_answer_stays_while_a_newer_one_is_on_its_way_and_if_that_is_an_error() -> None:
+    _, kept, clock = counter()
+    assert kept.last("a") is None
+    kept.get("a", lambda: 1)
+    clock.now = 10
+    seen: list[int | None] = []
+
+    def ask() -> int:
+        seen.append(kept.last("a"))
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        kept.get("a", ask)
+    assert [*seen, kept.last("a")] == [1, 1]
+    kept.get("a", lambda: 2)
+    assert kept.last("a") == 2
+
+
+def test_of_the_last_answers_the_oldest_makes_room() -> None:
+    kept: Kept[str] = Kept(10, most=2, clock=Clock())
+    for name in "abac":
+        kept.get(name, lambda: "said")
+    assert [name for name in "abc" if kept.last(name)] == ["b", "c"]
