@@ -345,6 +345,17 @@ def _(job: Job) -> None:
     same([(row.offset, row.reason.startswith(NO_SCHEMA)) for row in aside], [(4, True)])
 
 
+@step("bad records go aside from read(), and the others stay until release()", VALUES)
+def _(job: Job) -> None:
+    window = job.window("avro")
+    aside: list[Any] = []
+    rows = window.read(value="avro", on_bad="side", side=lambda bad, _: aside.extend(bad.collect())).select("offset")
+    same(window.write(rows, lambda rows, _: sorted(row.offset for row in rows.collect())), [0, 1, 2, 3])
+    same((window.records, window.bad), (5, 1))
+    same([(row.offset, row.reason.startswith(NO_SCHEMA)) for row in aside], [(4, True)])
+    window.release()
+
+
 @step("value='json', with and without a registry's header; value='string'", VALUES)
 def _(job: Job) -> None:
     window = job.window("json")
