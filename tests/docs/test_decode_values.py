@@ -1,0 +1,47 @@
+"""What docs/howto/decode-values.md types into a shell is taken; its jobs run in tests/spark/test_decode_values_page.py."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+
+import pytest
+
+from airflow_kafka_offsets.cli.parser import make_parser
+from airflow_kafka_offsets.wiring.registry import open_registry
+from tests.docs.test_docs import ROOT, blocks
+
+PAGE = ROOT / "docs" / "howto" / "decode-values.md"
+
+
+def commands() -> list[list[str]]:
+    """Return what the page types in blocks without a language, and between backticks if it is a command of ours."""
+    typed = "".join(blocks(PAGE, "")).replace("\\\n", "")
+    prose = re.sub(r"^```.*?^```", "", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
+    beside = re.findall(r"`(kafka-offsets [^`]*)`", prose)
+    return [shlex.split(line, comments=True) for line in [*typed.splitlines(), *beside]]
+
+
+OURS = [arguments for program, *arguments in commands() if program == "kafka-offsets"]
+OTHERS = [line for line in commands() if line[0] != "kafka-offsets"]
+
+
+@pytest.mark.parametrize("arguments", OURS, ids=" ".join)
+def test_the_cli_takes_what_the_page_types(arguments: list[str]) -> None:
+    assert make_parser().parse_args(arguments).function
+
+
+def test_the_connection_of_the_page_is_that_of_a_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    [[*added, conn_id, option, connection]] = OTHERS
+    assert (added, option) == (["airflow", "connections", "add"], "--conn-json")
+    assert f'registry="{conn_id}"' in blocks(PAGE, "python")[0]
+    monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", connection)
+    assert open_registry(conn_id)
+    assert json.loads(connection)["host"] == "https://registry:8081"
+
+
+def test_every_block_of_the_page_is_python_or_a_command() -> None:
+    languages = re.findall(r"^```(\w*)\n(?:.*?)^```", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert set(languages) == {"python", ""}
+    assert len(OURS) >= 2
