@@ -202,6 +202,13 @@ class Histories(NamedTuple):
     many_acts: History
 
 
+_LARGE = ("windows", "claims", "claim_windows", "attempts", "acts")
+_ANALYZE = {
+    "postgresql": ["ANALYZE"],
+    "mysql": [f"ANALYZE TABLE kafka_offsets_{name}" for name in _LARGE],
+}
+
+
 def written(url: str) -> Histories:
     """Write the groups into a ledger of their own."""
     ledger = SqlLedger(url)
@@ -214,11 +221,10 @@ def written(url: str) -> Histories:
         names = [name_window(history.group.name, seq) for seq in range(1, history.windows + 1)]
         ledger.record(history.group.name, act("import", left_open=names))
     with ledger._engine.begin() as connection:
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("ANALYZE"))  # as its autovacuum does after some minutes
-            # As if a page of an index were as near as the next page of a table. Else two hundred of so few windows are read by a scan: that
-            # is cheaper, and would not be with a longer history.
-            connection.execute(text(f'ALTER DATABASE "{ledger._engine.url.database}" SET random_page_cost = 1.0'))
+        # As PostgreSQL's autovacuum does after some minutes, and InnoDB in the background: without it, a plan of MariaDB depends on whether the
+        # statistics of so many new rows are there yet. All costs are the defaults.
+        for statement in _ANALYZE.get(connection.dialect.name, ()):
+            connection.execute(text(statement))
     return Histories(ledger, *made)
 
 

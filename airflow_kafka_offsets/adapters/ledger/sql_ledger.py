@@ -579,13 +579,13 @@ class SqlLedger:
         page = _page(group, states, lane, *wanted, is_ordered=cut_in is None, limit=limit)
         mine = _history().where(windows.c.group_id == _id_of(group))
         with self._reading() as connection:
-            if cut_in is None:
-                query = mine.join(page, windows.c.seq == page.c.seq).order_by(windows.c.seq.desc())
-                return [_window_row(row) for row in connection.execute(query)]
-            # In one statement, SQLite would take so many branches to find much, and read all of the history.
+            # In one statement, PostgreSQL would read all windows of the group for a join with 200 of them, and SQLite would take so many
+            # branches to find much.
             found = connection.execute(select(page.c.seq)).scalars().all()
             rows = [row for some in _chunks(found) for row in connection.execute(mine.where(windows.c.seq.in_(some)))]
-            return [_window_row(row) for row in sorted(rows, key=lambda row: -row.seq)]
+        # Some may have changed since their numbers were found.
+        still = [row for row in rows if not states or row.state in states]
+        return [_window_row(row) for row in sorted(still, key=lambda row: -row.seq)]
 
     def excerpt(
         self,
