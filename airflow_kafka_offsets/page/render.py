@@ -31,6 +31,7 @@ def _environment() -> Environment:
     made.filters.update(
         number=words.number,
         short_number=words.short_number,
+        sentence=words.sentence,
         stamp=stamp,
         rectangles=rectangles,
         url=lambda text: quote(str(text), safe=""),

@@ -30,9 +30,13 @@ document.addEventListener("DOMContentLoaded", () => {
     try { zone = JSON.parse(localStorage.getItem("timezone") || '"UTC"'); } catch { zone = localStorage.getItem("timezone"); }
     if (zone === "local") zone = undefined;
     try {
-      const form = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", timeZone: zone });
+      const parts = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", timeZone: zone };
+      const form = new Intl.DateTimeFormat("en-GB", parts), withYear = new Intl.DateTimeFormat("en-GB", { ...parts, year: "numeric" });
       if ($("zone")) $("zone").textContent = form.resolvedOptions().timeZone;
-      for (const time of all("time, [data-at]", from)) time.textContent = form.format(new Date(time.dateTime || time.dataset.at)).replace(",", "");
+      for (const time of all("time, [data-at]", from)) {
+        const at = new Date(time.dateTime || time.dataset.at), isNear = Math.abs(Date.now() - at) < 300 * 86_400_000;
+        time.textContent = (isNear ? form : withYear).format(at).replace(",", "");
+      }
     } catch { /* a zone that this browser does not know: UTC stays */ }
   }
   localize(document);
