@@ -35,7 +35,7 @@ def short_number(value: int | None) -> str:
     return number(value)
 
 
-_OFFSETS = re.compile(r"(?<![\w.,-])\d{4,}(?= offset| to \d)|(?<=\d to )\d{4,}")
+_OFFSETS = re.compile(r"(?<![\w.,-])\d{4,}(?= offset| to \d)|(?<=\d to )\d{4,}|(?<=offset )\d{4,}")
 
 
 def sentence(text: str) -> str:

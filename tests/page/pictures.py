@@ -36,7 +36,7 @@ from tests.lab.kafka import KafkaBroker
 from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.topics import create_topic, delete_records
-from tests.page.server import PageServer, Story
+from tests.page.server import PATH, PageServer, Story
 
 if TYPE_CHECKING:
     from selenium.webdriver.remote.webdriver import WebDriver
@@ -327,8 +327,8 @@ STATES = {
     "back": "kafka-offsets/groups/lake.back",
     "forth": "kafka-offsets/groups/lake.forth?axis=time",
     "long": f"kafka-offsets/groups/{LONG_NAME}",
-    "in-airflow": in_airflow("groups"),
-    "in-airflow-group": in_airflow("groups/lake.orders"),
+    "in-airflow": in_airflow("groups", f"http://host{PATH}"),
+    "in-airflow-group": in_airflow("groups/lake.orders", f"http://host{PATH}"),
     "in-airflow-dag": "dags/orders/plugin/kafka-windows-dag",
     "in-airflow-run": f"dags/orders/runs/{OF_AIRFLOW}/plugin/kafka-windows-run",
     "in-airflow-task": f"dags/orders/runs/{OF_AIRFLOW}/tasks/load/plugin/kafka-windows-task",

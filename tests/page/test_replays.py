@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,8 @@ from airflow.sdk import DAG
 
 from airflow_kafka_offsets import KafkaGroup, PlanWindowOperator, replay_params
 from airflow_kafka_offsets.core.plan.request import Windows
-from airflow_kafka_offsets.page.replays import Preview, Row
+from airflow_kafka_offsets.page import render
+from airflow_kafka_offsets.page.replays import Dag, Preview, Row
 from airflow_kafka_offsets.task.runs import request_of
 
 ORDERS = KafkaGroup("lake.orders", topics=["orders"])
@@ -32,3 +34,33 @@ def test_a_task_runs_what_was_confirmed_whatever_params_its_dag_has(params: dict
     context["dag_run"] = SimpleNamespace(run_type="manual", conf=posted)
     assert request_of(context, ORDERS) == Windows((3, 4, 7))
     assert json.loads(preview.command.split("'")[1]) == posted
+
+
+def dialog(*rows: Row, dags: Sequence[Dag] = (), chosen: str | None = None) -> str:
+    """Return the dialog of a preview."""
+    return render.html("replay.html", {"view": Preview("lake.orders", rows, dags, chosen)})
+
+
+def test_a_refused_window_says_why_in_a_row_of_its_own() -> None:
+    text = dialog(row(3), row(4, "offsets 0 to 1300 expired (beginning offset 1400)"), chosen="orders")
+    assert '<tr class="refused"><td>000004</td>' in text
+    assert 'class="why"><small>offsets 0 to 1,300 expired (beginning offset 1,400).</small>' in text
+    assert "Replay 1 window?" in text
+
+
+def test_nothing_is_promised_if_nothing_can_run() -> None:
+    text = dialog(row(4, "expired"))
+    assert "Nothing of this can run" in text
+    assert "read again" not in text
+
+
+def test_if_no_dag_can_run_it_each_says_why_and_none_is_offered() -> None:
+    dags = [
+        Dag("orders", False, "its file has an import error"),
+        Dag("gone", False, "Airflow has no such DAG at the moment"),
+    ]
+    text = dialog(row(3), dags=dags)
+    assert "orders (its file has an import error), gone (Airflow has no such DAG at the moment)." in text
+    assert "airflow dags trigger" in text
+    assert "<select" not in text
+    assert "data-confirm" not in text
