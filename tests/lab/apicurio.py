@@ -11,13 +11,13 @@ import requests
 from tests.lab import ivy
 from tests.lab.cache import CACHE, one_at_a_time, workshop
 from tests.lab.jars import JarError
-from tests.lab.java import java
+from tests.lab.java import LIGHT, java
 from tests.lab.processes import LOOPBACK, OneServer, Server, free_port
 
 # The newest one that runs on Java 17.
 VERSION = "2.6.13.Final"
 _ARCHIVE = f"io.apicurio:apicurio-registry-app:{VERSION}:all@tar.gz"
-_JVM = ("-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_JVM = ("-Xmx320m", "-XX:TieredStopAtLevel=1", *LIGHT, "-Xshare:auto")
 
 
 class Apicurio(OneServer):

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.lab.jars import as_xml, hbase_classpath
-from tests.lab.java import java, pyspark_home
+from tests.lab.java import LIGHT, java, pyspark_home
 from tests.lab.processes import LOOPBACK, Server, accepts_connections, free_port
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _OPENED = (
     "--add-exports=java.base/jdk.internal.misc=ALL-UNNAMED",
     "--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
 )
-_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_OPENED)
+_JVM = ("-XX:TieredStopAtLevel=1", *LIGHT, *_OPENED)
 _ACCESS_CONTROLLER = "org.apache.hadoop.hbase.security.access.AccessController"
 # Without web pages; waits for one region server only, and not for long.
 _QUICK = {

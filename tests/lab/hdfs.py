@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from tests.lab.jars import HDFS, as_xml, class_path, log_settings
-from tests.lab.java import java
+from tests.lab.java import LIGHT, java
 from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, Server, ServerError, ServerPair, free_port
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # WebHDFS uses reflection that Java 17 forbids.
-_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.lang=ALL-UNNAMED")
+_JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", *LIGHT, "--add-opens=java.base/java.lang=ALL-UNNAMED")
 _NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 

@@ -10,6 +10,12 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+LIGHT = ("-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
+"""Options of a JVM of the lab, which lives for minutes beside others. One thread collects its garbage. It writes no file for tools that watch
+it, for which it would wake up twenty times a second. And it does not check the code of jars, which is a tenth of a Spark's start."""
+CHECKED = "-XX:+BytecodeVerificationRemote"
+"""What has to follow them where a JVM writes an archive: what is in one was checked."""
+
 
 class JavaError(Exception):
     """There is no Java 17 or later here, or no PySpark."""

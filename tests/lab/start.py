@@ -22,15 +22,15 @@ from airflow_kafka_offsets.core.launch.start import (
 from airflow_kafka_offsets.spark.connector import avro_of, folder_name, spark_build
 from tests.lab.cache import PROVIDER_CACHE, one_at_a_time
 from tests.lab.jars import fetch_for_launches, jars_for_launches
-from tests.lab.java import java, pyspark_home
+from tests.lab.java import LIGHT, java, pyspark_home
 
 PROGRAM = Path(sys.executable).parent / "kafka-offsets"
-SHORT_LIFE = "-XX:+UseSerialGC"
-"""The option of a JVM that saves a driver that lives for seconds a tenth of its CPU."""
+SHORT_LIFE = " ".join(LIGHT)
+"""The options of a JVM that save a driver that lives for seconds a fifth of its CPU."""
 MUCH_CODE = "-XX:ReservedCodeCacheSize=240m"
 """The option of a JVM with one compiler that runs a hundred jobs: in the 48 MB that it has otherwise, it throws code away and compiles it again."""
 
-_SERVER = (SHORT_LIFE, MUCH_CODE, *compiler_options("auto", span=0))
+_SERVER = (*LIGHT, MUCH_CODE, *compiler_options("auto", span=0))
 
 NO_JOB = "true"
 """Instead of a Python: a program that ends well and runs no job. Then an archive holds what a driver loads before it has one: it is small, and soon

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import requests
 
 from tests.lab.jars import YARN, as_xml, class_path, log_settings
-from tests.lab.java import java, pyspark_home
+from tests.lab.java import LIGHT, java, pyspark_home
 from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, Server, ServerPair, free_port
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Guice makes classes at run time, which Java 17 forbids.
 _JVM = (
-    *("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+    *("-Xmx384m", "-XX:TieredStopAtLevel=1", *LIGHT),
     *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "net", "util")),
 )
 _RESOURCE_MANAGER = "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager"

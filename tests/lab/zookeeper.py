@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tests.lab.certificates import make_certificates
 from tests.lab.jars import ZOOKEEPER, class_path
-from tests.lab.java import java
+from tests.lab.java import LIGHT, java
 from tests.lab.processes import LOOPBACK, OneServer, Server, accepts_connections, free_port
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 QUICK = {"zookeeper.forceSync": "no"}
 """Properties of a server that does not wait for its disk: what it confirmed outlives it, and not the machine."""
-_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", *LIGHT)
 
 
 class ZooKeeperServer(OneServer):
