@@ -276,6 +276,7 @@ class Flat:
         assert many <= 1.2 * few + 10, f"{few} for {short.group.name}, {many} for {long.group.name}"
 
 
+@pytest.mark.slow  # it writes two long histories
 class TestSqlite(Flat):
     """In a file."""
 

@@ -160,6 +160,7 @@ def test_that_a_window_was_pruned_is_told_to_who_sees_the_group_only(story: Stor
         pictures.window(story.ledger, f"{NAME}-000002", lambda _: [])
 
 
+@pytest.mark.slow
 def test_page_by_page_each_window_is_drawn(tmp_path: Path) -> None:
     story = Story(SqlLedger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"]))
     story.hours(100, partitions=64)

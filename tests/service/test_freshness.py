@@ -193,6 +193,7 @@ def test_with_skip_lost_records_are_lost_until_the_next_plan_records_them(world:
     assert one(world).verdict == "OK"
 
 
+@pytest.mark.slow
 def test_many_groups_cost_a_few_lookups(world: World) -> None:
     groups = []
     for number in range(60):

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -319,6 +320,7 @@ _STEPS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=min(25, settings.default.max_examples), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_STEPS, min_size=5, max_size=25))
 def test_each_offset_that_kafka_holds_has_the_owner_that_it_had(steps: list[Step]) -> None:

@@ -386,6 +386,7 @@ def test_a_window_committed_out_of_order_is_published_by_whoever_closes_the_gap(
     assert {state_of(world, w) for w in (first, second, third)} == {State.COMMITTED}
 
 
+@pytest.mark.slow
 def test_writers_that_never_stop_are_told_of(world: World, store: MemoryStore) -> None:
     window = world.plan(ONE).window
     store.failure = ConcurrentChangeError("busy")

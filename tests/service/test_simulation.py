@@ -18,6 +18,7 @@ from tests.service.simulation import simulate
 CHUNK = 5
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_owned_twice_whatever_dies_between_two_calls() -> None:
     for seed in range(CHUNK):
         simulate(seed)

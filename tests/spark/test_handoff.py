@@ -146,6 +146,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(list(json.loads(handoff(RANGES).to_json()))), values, min_size=1, max_size=2))
 @example({"topics": {"orders": {"0": [0, float("inf")]}}})
 @example({"topics": {"orders": {"0": [float("nan"), 1]}}})
