@@ -24,6 +24,8 @@ LONGEST = 900
 _MOST_EXTENSIONS = 5
 _SHORTEST_PAUSE = 0.25
 _LONGEST_PAUSE = 2.0
+_LONGEST_PAUSE_WITH_SIGN = 1.0
+"""A dozen who look for their signs four times a second, for minutes, take a tenth of a core."""
 _LONGEST_INTERVAL = 0.25
 
 
@@ -68,9 +70,10 @@ class Patience:
             time.sleep(self._pause)
             self._pause = min(self._pause * 1.25, _LONGEST_PAUSE)
             return
-        before = self._signed
+        before, pause = self._signed, _SHORTEST_PAUSE
         while (now := self._sign()) == before and not self.is_over():
-            time.sleep(_SHORTEST_PAUSE)
+            time.sleep(pause)
+            pause = min(pause * 1.25, _LONGEST_PAUSE_WITH_SIGN)
         self._signed = now
 
     def is_over(self) -> bool:
