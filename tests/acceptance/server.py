@@ -45,6 +45,9 @@ PRELOADED = (
 
 _OF_DRIVERS = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", **FEW_RECORDS}
 
+_UNWATCHED = {"spark.ui.enabled": "false", "spark.eventLog.enabled": "false"}
+"""Settings of the Connect server, whose pages and event logs no test reads here: they took a twentieth of its CPU."""
+
 LINGER = 20.0
 """Seconds between a file of tests and the next one. Servers that no one asks take a tenth of a core, and the memory of three Sparks."""
 
@@ -132,7 +135,7 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
         (folder / name).mkdir(exist_ok=True)
     kafka = stack.enter_context(shared_kafka(folder_of_kafka))
     secure, postgres = SecureKafkaBroker(folder / "kafka-sasl"), Postgres()
-    connect = SparkConnect(folder / "spark-connect", conf=FEW_RECORDS)
+    connect = SparkConnect(folder / "spark-connect", conf={**FEW_RECORDS, **_UNWATCHED})
     for stop in (postgres.remove, secure.stop, connect.stop):
         stack.callback(stop)
     with ThreadPoolExecutor() as pool:
