@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
 TOPIC = "matrix"
+PARTITIONS = 2
+"""Of the topic. Spark opens a consumer for each at each of two hundred reads; the other tests have four."""
 
 KINDS = ("scheduled", "manual", "asset-triggered", "backfill")
 ACTIONS = ("retry", "clear", "clear with downstream", "mark failed, clear", "reprocess")

@@ -13,14 +13,14 @@ from airflow_kafka_offsets import KafkaGroup
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.window import Claim, Lane, Scope, State
 from airflow_kafka_offsets.service.windows import WindowService
-from tests.acceptance.conftest import PARTITIONS, Lab, expect_once
-from tests.acceptance.matrix import ACTIONS, DAY, TOPIC, Cell, cells, stop_commit_half_way, table
+from tests.acceptance.conftest import Lab, expect_once
+from tests.acceptance.matrix import ACTIONS, DAY, PARTITIONS, TOPIC, Cell, cells, stop_commit_half_way, table
 from tests.lab.airflow_api import UnexpectedStateError
 from tests.lab.topics import create_topic, produce
 
 # First what waits longest: until Airflow has noticed that a backfill is over.
 CELLS = sorted(cells(), key=lambda cell: cell.action != "reprocess")
-RECORDS = 5
+RECORDS = 10
 AT_ONCE = 12
 """Cells that are under way at one moment. Most of them wait: for a retry, the scheduler, or Airflow to notice an end."""
 
