@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from airflow_kafka_offsets.core.history import Attempt
+from airflow_kafka_offsets.core.window import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +63,13 @@ def first_of_series(this_try: Try, begun: Sequence[Attempt]) -> Attempt:
     continued = [one for one in begun if this_try.continues(one)]
     itself = [one for one in begun if one.try_number == this_try.number]
     return continued[0] if continued else itself[-1]
+
+
+def unseen_before(begun: Sequence[Attempt]) -> Attempt | None:
+    """Return the attempt before the newest one if no end of it was reported, so that its job may still run; None: there is none.
+
+    Args:
+        begun: the attempts at one window, oldest first. The newest one has made what was running ``lost``.
+    """
+    before = begun[-2] if len(begun) > 1 else None
+    return before if before is not None and before.outcome is Outcome.LOST else None

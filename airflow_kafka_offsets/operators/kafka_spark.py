@@ -269,7 +269,7 @@ class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
         from airflow_kafka_offsets.task.work import task_result
 
         self._returned = {}  # a new one: the tries of `airflow dags test` run on shallow copies of one object
-        work = self._work(run=run)
+        work = self._work(run=run, drives_here=not self._remote)
         results = work.all(self._planned)
         work.context["ti"].xcom_push(XCOM_WINDOW, task_result(self.group, results))
         emit_events(self, work.context, results, emit_empty=self.emit_empty)

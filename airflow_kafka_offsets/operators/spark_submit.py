@@ -181,6 +181,7 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
                 run=lambda p: self._launch(context, p, options, service),
                 stop=self._stop,
                 ending=ending,
+                drives_here=not self._is_in_cluster,
             )
             results = work.all(planned)
             emit_events(self, context, results, emit_empty=self.emit_empty)

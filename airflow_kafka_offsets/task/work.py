@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.ending import NO_JOB, earlier_try, evidence
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
+from airflow_kafka_offsets.core.tries import unseen_before
 from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.launch.job_files import NO_REPORT, Report
 from airflow_kafka_offsets.task.links import show_windows
@@ -42,6 +43,7 @@ class Work:
         run: run the job on a window, and return what it reported; raises when it fails.
         stop: whether someone stopped the task.
         ending: writes the end of the log; it gets a note of each step.
+        drives_here: whether the job's driver is on this worker, where the next try does not find it.
     """
 
     context: Context
@@ -51,6 +53,7 @@ class Work:
     run: Callable[[Planned], Report]
     stop: Stop
     ending: Ending
+    drives_here: bool = False
 
     def all(self, planned: Sequence[Planned]) -> list[dict[str, Any]]:
         """Work on windows, oldest first, and return what downstream tasks get of each."""
@@ -71,7 +74,21 @@ class Work:
             return self._commit(planned, Report(records=done.records), done.id)
         self.stop.check()
         attempt = self.service.start_attempt(window, self.claim, try_of(self.context))
+        self._warn_of_twin(window)
         return self._commit(planned, self._attempt(planned, attempt), attempt)
+
+    def _warn_of_twin(self, window: Window) -> None:
+        """Say that the driver of the try before may still run: on an Airflow that lets a worker end without its task."""
+        if not self.drives_here or self.context.get("task_state_store") is not None:
+            return
+        unseen = unseen_before(self.service.attempts(window.id))
+        if unseen is not None:
+            logger.warning(
+                "Window %s: no end of try %d of %s was reported, and this Airflow does not ask a task to stop when its worker is asked to (it "
+                "does from version 3.3 on). If the worker was not stopped with all of its processes, the job of that try still runs beside "
+                "this one: stop it there. Only this try can commit",
+                *(window.id, unseen.try_number, unseen.claim.run_id),
+            )
 
     def _attempt(self, planned: Planned, attempt: int) -> Report:
         """Run the job and record how it ended. This is the evidence for the commit."""

@@ -209,6 +209,7 @@ def leaves_its_job(lab: Lab) -> Outcome:
         task.kill()
         wait_until(lambda: not driver.is_running(), timeout=120, what="the driver dies with its task")
     lab.api.wait_for_run("worker_stopped", run, "success", timeout=240)
+    assert f"no end of try 1 of {run} was reported" in lab.api.unfolded_log("worker_stopped", run, "load", 2)
     # Nothing of it could say how it ended; the retry knew that it was over.
     return Outcome.LOST
 

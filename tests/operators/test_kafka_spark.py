@@ -28,6 +28,7 @@ from airflow_kafka_offsets.airflow_versions import (
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, NotYetError
 from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.launch.connect import remote_url
+from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.operators.kafka_spark import _no_job, quiet_conf
 from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.spark.connector import connector_package
@@ -254,6 +255,25 @@ def test_a_try_has_no_value_of_the_try_before_it_on_the_same_object(
         second._work = partial(Work, context, world.service, world.group, mine, stop=second._stop, ending=ending)
         assert second._all(_no_job) is None
     assert pushed["window"]["window_id"] == planned.window.id
+
+
+@pytest.mark.parametrize(("remote", "is_warned"), [(None, True), ("sc://server", False)])
+def test_only_the_job_of_a_worker_may_have_been_left_there_by_the_try_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, remote: str | None, is_warned: bool
+) -> None:
+    world, mine = World(tmp_path), claim()
+    world.kafka.produce(tp(0), 10)
+    world.service.start_attempt(world.plan(mine).window, mine, after_clear(0))
+    operator = operator_with()
+    operator._remote = remote
+    operator._planned, operator._claim = [world.plan(mine, this_try=replace(after_clear(0), number=2))], mine
+    ti = SimpleNamespace(try_number=2, max_tries=1, xcom_push=lambda *_: None)
+    run, task = SimpleNamespace(start_date=None), SimpleNamespace(retries=1)
+    context: Any = {"ti": ti, "task": task, "dag_run": run}
+    with Ending(context, world.service, mine, operator._planned) as ending:
+        operator._work = partial(Work, context, world.service, world.group, mine, stop=operator._stop, ending=ending)
+        operator._all(lambda planned: Report(planned.window.span))
+    assert any("still runs beside this one" in line for line in caplog.messages) == is_warned
 
 
 WITHOUT_A_SERVER = """

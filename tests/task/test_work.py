@@ -22,7 +22,7 @@ from airflow_kafka_offsets.core.history import Act, Idle
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import State
+from airflow_kafka_offsets.core.window import Outcome, State
 from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service.windows import Planned, WindowService
 from airflow_kafka_offsets.task import plan as planning
@@ -60,10 +60,11 @@ def context_of(this_try: Try) -> Any:
 
 
 def all_of(world: World, planned: list[Planned], run: Callable[[Planned], Report], **more: Any) -> list[dict[str, Any]]:
-    """Let a task work on windows, as the operators do; `more` are its context, claim and stop."""
+    """Let a task work on windows, as the operators do; `more` are its context, claim, stop, and whether it drives here."""
     context, claim_, stop = more["context"], more.get("claim", REPLAY), more.get("stop") or Stop()
     with Ending(context, world.service, claim_, planned, stop) as ending:
-        return Work(context, world.service, world.group, claim_, run, stop, ending).all(planned)
+        drives_here = more.get("drives_here", False)
+        return Work(context, world.service, world.group, claim_, run, stop, ending, drives_here).all(planned)
 
 
 def work(
@@ -297,3 +298,32 @@ def test_a_job_gets_the_schemas_that_its_window_has_when_its_attempt_begins(
     before_the_write(world, monkeypatch, refreeze, at="start_attempt")
     all_of(world, planned, run, context=context_of(Try()), claim=NEW)
     assert seen == [newer]
+
+
+@pytest.mark.parametrize(
+    ("drives_here", "store", "outcome", "is_warned"),
+    [
+        pytest.param(True, None, None, True, id="its worker may have ended without it"),
+        pytest.param(True, None, Outcome.FAILED, False, id="it ended, and said so"),
+        pytest.param(True, Mock(), None, False, id="this Airflow asks the task to stop"),
+        pytest.param(False, None, None, False, id="a driver in a cluster is found there"),
+    ],
+)
+def test_a_try_warns_of_the_job_of_the_one_before_that_may_still_run_on_another_worker(
+    world: World,
+    caplog: pytest.LogCaptureFixture,
+    drives_here: bool,
+    store: Any,
+    outcome: Outcome | None,
+    is_warned: bool,
+) -> None:
+    world.kafka.produce(tp(0), 10)
+    before = world.service.start_attempt(world.plan(NEW).window, NEW, Try(1, 1, 1, NOON))
+    if outcome is not None:
+        world.service.end_attempt(before, outcome)
+    context = {**context_of(Try(2, 1, 1, NOON)), **({} if store is None else {"task_state_store": store})}
+    planned = world.ask(NEW, this_try=Try(2, 1, 1, NOON))
+    all_of(world, planned, lambda p: Report(p.window.span), context=context, claim=NEW, drives_here=drives_here)
+    warned = [line for line in caplog.messages if "no end of try 1 of new was reported" in line]
+    assert len(warned) == is_warned
+    assert all("lake-000004" in line for line in warned)
