@@ -74,8 +74,12 @@ class OtherSpark:
         if self.driver is None:
             return sys.executable
         found = shutil.which(self.driver)
-        if found is None:
-            raise JarError(f"there is no {self.driver} on the PATH, which the drivers of {self.name} have to run on")
+        # A shim of pyenv may be on the PATH without a Python behind it.
+        if found is None or subprocess.run([found, "--version"], capture_output=True, check=False).returncode != 0:
+            raise JarError(
+                f"the drivers of Spark {self.name} run on {self.driver}, and no {self.driver} on the PATH starts: install it and put its folder "
+                "on the PATH, or leave this Spark out with --only"
+            )
         return found
 
     @property
