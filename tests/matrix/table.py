@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
 
 RESULTS = Path(__file__).with_name("results.json")
 """For each Spark, what it is, what job it ran, and what came of the steps of that job, for each way to get a Spark."""
-PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+_ROOT = Path(__file__).parents[2]
+_JOB_SIDE = "airflow_kafka_offsets/spark"
+PAGE = _ROOT / "docs" / "compatibility.md"
 
 _BEGIN, _END = "<!-- make test-matrix -->\n", "<!-- end -->\n"
 _COLUMNS = {
@@ -57,6 +61,18 @@ def job_now() -> str:
     return hashlib.sha256(Path(job.__file__).read_bytes()).hexdigest()[:16]
 
 
+def run_now() -> dict[str, str]:
+    """Return what tells a run of now from that of another day: the date, and the last commit that changed the job side."""
+
+    def git(*args: str) -> str:
+        return subprocess.run(
+            ["git", *args, "--", _JOB_SIDE], cwd=_ROOT, capture_output=True, text=True, check=True
+        ).stdout
+
+    is_changed = " and changes" if git("status", "--porcelain") else ""
+    return {"date": f"{datetime.now(UTC):%Y-%m-%d}", "commit": git("log", "-1", "--format=%h").strip() + is_changed}
+
+
 def failures(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return a line for each step that went wrong."""
     return [
@@ -77,10 +93,24 @@ def tables(found: Mapping[str, Mapping[str, Any]]) -> str:
     )
     return "\n".join(
         [
+            _runs(found),
             _table(["Spark", "Scala", "Python, Java", "Kafka client", "session", *_COLUMNS], outcomes),
             _table(["Spark", "Scala", "Delta", "Iceberg"], list(map(list, formats))),
         ]
     )
+
+
+def _runs(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return when the runs were, in one line for those of one day and one job side."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for name, result in found.items():
+        together.setdefault((result["date"], result["commit"]), []).append(name)
+    runs = [
+        f"on {date} with the job side of commit {commit}"
+        + (f" (Spark {', '.join(names)})" if len(together) > 1 else "")
+        for (date, commit), names in together.items()
+    ]
+    return f"Seen {', and '.join(runs)}:\n"
 
 
 def on_page() -> str:

@@ -35,9 +35,27 @@ def test_the_last_run_took_the_job_of_today_with_all_steps_that_the_spark_can_ta
     assert (found["spark"], found["scala"]) == (spark.version, spark.scala)
 
 
+def test_the_page_says_when_the_runs_were_and_of_which_job_side() -> None:
+    runs = {name: {"date": f"2026-01-0{name}", "commit": "abc1234", SUBMIT: {}, CONNECT: {}} for name in "112"}
+    facts = {"spark": "9.9", "scala": "2.13"}
+    one, both = ({name: {**runs[name], **facts} for name in names} for names in ("1", "12"))
+    assert tables(one).startswith("Seen on 2026-01-01 with the job side of commit abc1234:\n")
+    assert tables(both).startswith(
+        "Seen on 2026-01-01 with the job side of commit abc1234 (Spark 1), and on 2026-01-02 with the job side of commit abc1234 (Spark 2):\n"
+    )
+
+
 def test_a_step_that_went_wrong_is_named_and_no_cell_says_yes() -> None:
     def result(outcome: str) -> dict[str, Any]:
-        facts = {"spark": "9.9", "scala": "2.13", "python": "3.11.1", "java": "17.0.1", "kafka": "9.9"}
+        facts = {
+            "spark": "9.9",
+            "scala": "2.13",
+            "python": "3.11.1",
+            "java": "17.0.1",
+            "kafka": "9.9",
+            "date": "2026-01-31",
+            "commit": "abc1234",
+        }
         return {"9.9": {**facts, SUBMIT: {of(SUBMIT): outcome}, CONNECT: {of(CONNECT): outcome}}}
 
     def of(way: str) -> str:
