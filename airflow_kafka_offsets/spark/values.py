@@ -23,6 +23,7 @@ from airflow_kafka_offsets.spark.errors import DecodeError
 from airflow_kafka_offsets.spark.handoff import Handoff, Subject
 from airflow_kafka_offsets.spark.observing import Observed, observe
 from airflow_kafka_offsets.spark.shared import short
+from airflow_kafka_offsets.spark.units import unlike
 
 KEY, VALUE = "key", "value"
 KINDS = ("avro", "json", "string")
@@ -361,6 +362,8 @@ class _Avro(_Part):
         self._ids: dict[tuple[str, ...], list[int]] = {}
         for writer in writers:
             self._ids.setdefault(writer.topics, []).append(writer.id)
+        pairs = [(writer, unlike(writer.text, reader.text)) for reader in its_readers for writer in reader.writers]
+        self._unlike = [(writer, said) for writer, said in pairs if said is not None]
         self._header, self._body = f"{self._name}_header", f"{self._name}_body"
 
     def prepared(self, frame: DataFrame) -> DataFrame:
@@ -374,6 +377,8 @@ class _Avro(_Part):
         frame = _with(frame, {name: self._read(reader) for name, reader in zip(names, self._readers)})  # noqa: B905
         found = [F.col(name) for name in names]
         is_ok = F.coalesce(*(one[_OK] for one in found)).isNotNull()
+        for writer, _ in self._unlike:
+            is_ok = is_ok & ~self._is_one_of([writer.id], writer.topics)
         if len(found) == 1:
             together = found[0][_PAYLOAD]
         else:
@@ -405,6 +410,9 @@ class _Avro(_Part):
         is_known: Any = F
         for topics, ids in self._ids.items():
             is_known = is_known.when(self._is_one_of(ids, topics), F.lit(True))
+        other_unit: Any = F
+        for writer, said in self._unlike:
+            other_unit = other_unit.when(self._is_one_of([writer.id], writer.topics), F.lit(said))
         none = F.lit(None).cast("string")
         first = F.lower(F.hex(F.substring(self._raw, 1, 1)))
         return (
@@ -416,6 +424,7 @@ class _Avro(_Part):
                 ),
             )
             .when(is_ok, none)
+            .when(*((F.lit(False), none) if other_unit is F else (other_unit.isNotNull(), other_unit)))
             .when(
                 is_known,
                 _sentence("its bytes do not fit the schema with id ", number, ", or not the schema to read with"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -132,6 +133,62 @@ def test_what_can_not_be_decoded_is_named_with_the_reason(spark: SparkSession) -
         assert (said is None) is (expected is None)
     given = decoded(spark, Decoding(of(OF_ORDERS), "avro", schema=strict, on_bad="null"), Row(framed(1, encoded(7))))
     assert "not the schema to read with" in str(reasons(given)[0])
+
+
+RICH = (
+    ("small", "int"),
+    ("amount", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
+    ("day", {"type": "int", "logicalType": "date"}),
+    ("millis", {"type": "long", "logicalType": "timestamp-millis"}),
+    ("micros", {"type": "long", "logicalType": "timestamp-micros"}),
+    ("uuid", {"type": "string", "logicalType": "uuid"}),
+    ("gone", "string"),
+)
+EVOLVED = (("small", "long"), *RICH[1:6], ("note", ["null", "string"], None))
+
+
+def test_logical_types_promotions_and_removed_fields_are_read_with_the_latest_schema(spark: SparkSession) -> None:
+    texts = {1: json.dumps(record("Order", *RICH)), 2: json.dumps(record("Order", *EVOLVED))}
+    subject = replace(OF_ORDERS, schemas=texts)
+    amount = b"\x04" + (-1234).to_bytes(2, "big", signed=True)
+    noon = int(NOON.timestamp())
+    uuid = "8d3e6f0a-0c38-4e5e-9a0a-6f6a6b1c2d3e"
+    middle = amount + encoded(20454, noon * 1000 + 5, noon * 1_000_000 + 7, uuid)
+    rows = [
+        Row(framed(1, encoded(-7) + middle + encoded("left out"))),
+        Row(framed(2, encoded(2**40) + middle + b"\x02" + encoded("kept"))),
+    ]
+    found = decoded(spark, Decoding(of(subject), "avro"), *rows)
+    columns = ("small", "amount", "day", "unix_micros(millis)", "unix_micros(micros)", "uuid", "note")
+    [old, new] = values.public(found).orderBy("offset").select("value.*").selectExpr(*columns).collect()
+    same = (Decimal("-12.34"), date(2026, 1, 1), noon * 1_000_000 + 5000, noon * 1_000_000 + 7, uuid)
+    assert tuple(old) == (-7, *same, None)
+    assert tuple(new) == (2**40, *same, "kept")
+
+
+NO_FIT = "its bytes do not fit the schema with id 1, or not the schema to read with"
+MILLIS, MICROS = ({"type": "long", "logicalType": f"timestamp-{unit}"} for unit in ("millis", "micros"))
+CENTS, FINER = ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": scale} for scale in (2, 4))
+
+
+@pytest.mark.parametrize(
+    ("written", "latest", "body", "says"),
+    [
+        ("long", "int", encoded(7), NO_FIT),
+        ("string", "long", encoded("7"), NO_FIT),
+        (MILLIS, MICROS, encoded(7), "its field id is timestamp-millis in the schema that it was written with"),
+        (CENTS, FINER, b"\x04\x04\xd2", "its field id is decimal of scale 2 in the schema that it was written with"),
+    ],
+)
+def test_a_latest_schema_that_does_not_fit_that_of_a_record_is_named_and_no_wrong_value_is_read(
+    spark: SparkSession, written: Any, latest: Any, body: bytes, says: str
+) -> None:
+    texts = {1: json.dumps(record("Order", ("id", written))), 2: json.dumps(record("Order", ("id", latest)))}
+    subject = replace(OF_ORDERS, schemas=texts)
+    found = decoded(spark, Decoding(of(subject), "avro", on_bad="null"), Row(framed(1, body)))
+    [row] = found.collect()
+    assert row["value"] is None
+    assert says in row["kafka_offsets_bad"]
 
 
 def test_a_record_of_nulls_is_not_taken_for_a_bad_one(spark: SparkSession) -> None:

@@ -1,0 +1,132 @@
+"""Finds fields that two Avro schemas count in different units. Avro itself looks only at the type below: an old amount would be read wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    Placed = tuple[Any, str]
+    """A schema, and the namespace that is valid in it."""
+    Names = dict[str, Placed]
+    Seen = set[tuple[str, str]]
+
+_NAMED = ("record", "error", "enum", "fixed")
+_UNITS = ("date", "millis", "micros", "nanos")
+
+
+def unlike(writer: str, reader: str) -> str | None:
+    """Say which field has another unit in the schema that a record was written with than in the one that it is read with; None: none has.
+
+    A unit that only one of the two schemas gives is no difference: it is usual to add it later.
+
+    >>> print(unlike('{"type": "long", "logicalType": "timestamp-millis"}', '{"type": "long", "logicalType": "timestamp-micros"}'))
+    it is timestamp-millis in the schema that it was written with, and timestamp-micros in the schema to read with
+    >>> unlike('"long"', '{"type": "long", "logicalType": "timestamp-micros"}')
+
+    Args:
+        writer: what the record was written with, as JSON text.
+        reader: what it is read with, as JSON text.
+    """
+    return next(_Pair(json.loads(writer), json.loads(reader)).told(), None)
+
+
+class _Pair:
+    """Two schemas, looked at side by side."""
+
+    def __init__(self, writer: Any, reader: Any) -> None:
+        self._whole = writer, reader
+        self._written: Names = {}
+        self._read: Names = {}
+        _collect(writer, "", self._written)
+        _collect(reader, "", self._read)
+
+    def told(self) -> Iterator[str]:
+        """Yield a sentence for each field with two units."""
+        writer, reader = self._whole
+        return self._compare((writer, ""), (reader, ""), "", set())
+
+    def _compare(self, writer: Placed, reader: Placed, path: str, seen: Seen) -> Iterator[str]:
+        (written, its_space), (read, other_space) = _resolved(*writer, self._written), _resolved(*reader, self._read)
+        if isinstance(written, list) or isinstance(read, list):
+            yield from self._branches((written, its_space), (read, other_space), path, seen)
+            return
+        units = _unit(written), _unit(read)
+        if None not in units and units[0] != units[1]:
+            what, (before, now) = f"its field {path}" if path else "it", map(_named, (written, read))
+            yield f"{what} is {before} in the schema that it was written with, and {now} in the schema to read with"
+        elif written["type"] == read["type"] == "record":
+            pair = f"{its_space}.{written['name']}", f"{other_space}.{read['name']}"
+            if pair in seen:  # a record may have fields of its own type
+                return
+            seen.add(pair)
+            fields = {field["name"]: field["type"] for field in written["fields"]}
+            for field in read["fields"]:
+                if field["name"] in fields:
+                    inner = f"{path}.{field['name']}" if path else str(field["name"])
+                    mine, other = (fields[field["name"]], its_space), (field["type"], other_space)
+                    yield from self._compare(mine, other, inner, seen)
+        else:
+            for part in ("items", "values"):
+                if part in written and part in read:
+                    yield from self._compare((written[part], its_space), (read[part], other_space), path, seen)
+
+    def _branches(self, writer: Placed, reader: Placed, path: str, seen: Seen) -> Iterator[str]:
+        (written, its_space), (read, other_space) = writer, reader
+        for mine in written if isinstance(written, list) else [written]:
+            for other in read if isinstance(read, list) else [read]:
+                pair = _resolved(mine, its_space, self._written)[0], _resolved(other, other_space, self._read)[0]
+                if pair[0]["type"] == pair[1]["type"] and pair[0].get("name") == pair[1].get("name"):
+                    yield from self._compare((mine, its_space), (other, other_space), path, seen)
+
+
+def _collect(schema: Any, space: str, found: Names) -> None:
+    """Note each named type with the namespace that is valid inside of it."""
+    if isinstance(schema, list):
+        for one in schema:
+            _collect(one, space, found)
+    if not isinstance(schema, dict):
+        return
+    if schema.get("type") in _NAMED:
+        full = _full(str(schema["name"]), schema.get("namespace", space))
+        space = full.rpartition(".")[0]
+        found[full] = schema, space
+    for part in ("type", "items", "values"):
+        if isinstance(schema.get(part), (dict, list)):
+            _collect(schema[part], space, found)
+    for field in schema.get("fields", ()):
+        _collect(field["type"], space, found)
+
+
+def _resolved(schema: Any, space: str, names: Names) -> Placed:
+    """Return a union as a list, anything else as its definition, and the namespace inside of it."""
+    if isinstance(schema, list):
+        return schema, space
+    if isinstance(schema, str):
+        for name in (_full(schema, space), schema):
+            if name in names:
+                return names[name]
+        return {"type": schema}, space
+    if schema["type"] in _NAMED:
+        return names[_full(str(schema["name"]), schema.get("namespace", space))]
+    if isinstance(schema["type"], (dict, list)):
+        return _resolved(schema["type"], space, names)
+    return schema, space
+
+
+def _full(name: str, space: str | None) -> str:
+    return name if "." in name or not space else f"{space}.{name}"
+
+
+def _unit(schema: dict[str, Any]) -> str | None:
+    logical = str(schema.get("logicalType"))
+    if logical == "decimal":
+        return str(schema.get("scale", 0))
+    unit = logical.rpartition("-")[2]
+    return unit if unit in _UNITS else None
+
+
+def _named(schema: dict[str, Any]) -> str:
+    logical = str(schema["logicalType"])
+    return f"decimal of scale {schema.get('scale', 0)}" if logical == "decimal" else logical
