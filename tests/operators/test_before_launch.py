@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -283,6 +284,36 @@ def test_a_java_that_is_too_old_fails_the_task_at_once(
     number = version.removeprefix("1.").partition(".")[0]
     said = refused(worker, f"^Spark 4.0.0 requires Java {wanted} or later, and the worker has Java {number}", *run)
     assert f"({worker}/jdk/bin/java)" in said
+
+
+@pytest.mark.parametrize(
+    ("task", "spark", "java", "says"),
+    [
+        ("launch", "4.0.0", "25.0.3", "The worker has Java 25 .* Spark 4.0.0 is for Java 17 and 21"),
+        ("call", "4.0.0", "25.0.3", "The worker has Java 25 .* Spark 4.0.0 is for Java 17 and 21"),
+        ("call", "4.0.0", "21.0.2", None),
+        ("launch", "3.5.6", "23", "The worker has Java 23 .* Spark 3.5.6 is for Java 8, 11 and 17"),
+        ("launch", "4.2.0", "25.0.3", None),
+    ],
+)
+@pytest.mark.slow
+def test_a_java_that_is_too_new_is_warned_of(
+    *,
+    task: str,
+    spark: str,
+    java: str,
+    says: str | None,
+    worker: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_of(worker, java)))
+    if spark != "4.0.0":
+        monkeypatch.setenv("SPARK_HOME", str(spark_of(worker, spark)))
+    plans(*((launch, worker) if task == "launch" else (call,)))
+    said = [message for message in caplog.messages if message.startswith("The worker has Java")]
+    assert len(said) == (says is not None)
+    assert all(re.match(says or "", message) for message in said)
 
 
 @pytest.mark.parametrize(("version", "is_enough"), [("1.7.0_80", False), ("1.8.0_402", True)])

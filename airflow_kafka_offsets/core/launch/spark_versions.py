@@ -10,6 +10,11 @@ _OLDEST_CLIENT = (4, 0)
 _OLDEST_JAVA = {4: 17, 3: 8}
 """The oldest Java by Spark's major version: "runs on Java" in https://spark.apache.org/docs/4.0.0/index.html and https://spark.apache.org/docs/3.5.6/index.html."""
 
+_NAMED_JAVAS = {(3, 5): "8, 11 and 17", (4, 0): "17 and 21", (4, 1): "17 and 21"}
+"""The Javas of the same sentence, for each Spark whose Hadoop asks Java for what it no longer has (HADOOP-19212). The documentation of Spark 4.2 names Java 25, too."""
+_JAVA_WITHOUT_SUBJECT = 23
+"""From this one on: "getSubject is not supported", https://github.com/apache/hadoop/pull/7434."""
+
 
 def check_versions_agree(pyspark: str | None, client: str | None) -> None:
     """Refuse a pyspark and a pyspark-client of different feature releases. Maintenance releases (the third number) may differ.
@@ -58,6 +63,28 @@ def check_java(spark: str, java: int, program: str) -> None:
             f"Spark {spark} requires Java {oldest} or later, and the worker has Java {java} ({program}). Nothing was planned: install Java 17 on each "
             "worker (Debian: apt-get install openjdk-17-jre-headless), and set JAVA_HOME to its folder in the worker's environment"
         )
+
+
+def java_warning(spark: str, java: int, program: str) -> str | None:
+    """Warn of a Java that is too new for a Spark; None: it is not known to be. A vendor may have changed its Spark, so this is no refusal.
+
+    Args:
+        spark: the version of Spark.
+        java: the version of Java, such as 25.
+        program: the path of Java.
+
+    >>> java_warning("4.0.0", 21, "/usr/bin/java")
+    >>> java_warning("4.2.0", 25, "/usr/bin/java")
+    >>> java_warning("4.0.0", 25, "/jdk/bin/java")[:64]
+    'The worker has Java 25 (/jdk/bin/java), and Spark 4.0.0 is for J'
+    """
+    named = _NAMED_JAVAS.get(_known_release(spark) or (0, 0))
+    if named is None or java < _JAVA_WITHOUT_SUBJECT:
+        return None
+    return (
+        f'The worker has Java {java} ({program}), and Spark {spark} is for Java {named}. If the job fails with "getSubject is not supported", install '
+        "Java 17 on each worker (Debian: apt-get install openjdk-17-jre-headless), and set JAVA_HOME to its folder in the worker's environment"
+    )
 
 
 def check_session_spark(home: str, spark: str, pyspark: str) -> None:

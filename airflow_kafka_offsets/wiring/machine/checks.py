@@ -5,6 +5,7 @@ Only what certainly fails is refused. If a script could still find Java by itsel
 
 from __future__ import annotations
 
+import logging
 import shutil
 import sys
 from collections.abc import Mapping
@@ -21,8 +22,15 @@ from airflow_kafka_offsets.adapters.machine.spark_home import (
     python_without_spark,
 )
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.launch.spark_versions import check_java, check_session_spark, check_versions_agree
+from airflow_kafka_offsets.core.launch.spark_versions import (
+    check_java,
+    check_session_spark,
+    check_versions_agree,
+    java_warning,
+)
 from airflow_kafka_offsets.spark.connector import spark_build
+
+logger = logging.getLogger(__name__)
 
 _INSTALL = "pip install 'airflow-kafka-offsets[spark]'"
 _SUBMIT = "spark-submit"
@@ -149,6 +157,8 @@ def _check_java(home: Path | None, environment: Mapping[str, str]) -> None:
     build = spark_build(jar_names(home))
     if build is not None and java.version is not None:
         check_java(build.version, java.version, java.program)
+        if warning := java_warning(build.version, java.version, java.program):
+            logger.warning("%s", warning)
 
 
 def _refuse_without_java(environment: Mapping[str, str]) -> None:
@@ -159,6 +169,6 @@ def _refuse_without_java(environment: Mapping[str, str]) -> None:
         else "no java is on the PATH, and JAVA_HOME is not set"
     )
     raise BadInputError(
-        f"The worker has no Java, which launching a Spark job requires: {what}. Nothing was planned: install Java 17 or later on each "
+        f"The worker has no Java, which launching a Spark job requires: {what}. Nothing was planned: install Java 17 on each "
         "worker (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
     )
