@@ -11,6 +11,7 @@ from airflow_kafka_offsets import KafkaGroup, KafkaSparkSqlOperator
 from airflow_kafka_offsets.airflow_versions import AirflowFailException
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.launch.statements import check_statements, split
+from tests.lab.apicurio import Apicurio
 from tests.lab.registry import Registry
 from tests.lab.topics import create_topic, produce_bytes
 from tests.spark.avro import encoded, framed, record
@@ -159,3 +160,39 @@ def test_sql_sees_decoded_values_and_a_rerun_asks_no_registry(worker: Worker, ka
     assert "6 records read of 6 offsets; 1 record could not be decoded" in said
     assert "hunter2" not in said
     assert b"hunter2" not in (worker.folder / "airflow" / "kafka_offsets.db").read_bytes()
+
+
+OF_SHOP_7 = """
+insert overwrite directory '{folder}/lake/window_id=${{window_id}}' using parquet
+select `partition`, value.id as `offset` from kafka_window
+where key.shop = 7 and value.city = if(value.id < 3, '?', 'Bonn');
+"""
+
+
+def test_keys_and_values_of_a_real_registry_are_read_the_same_after_it_is_gone_on_a_server_and_on_another_spark(
+    worker: Worker, kafka: KafkaBroker, launch_jars: Path
+) -> None:
+    topic = f"{worker.topic}-apicurio"
+    create_topic(kafka, topic)
+    fields = ("id", "long"), ("city", "string", "?")
+    with Apicurio(worker.folder) as server:
+        shop = server.register(f"{topic}-key", json.dumps(record("Shop", ("shop", "long"))))
+        first, second = (
+            server.register(f"{topic}-value", json.dumps(record("Order", *fields[:number]))) for number in (1, 2)
+        )
+        values = [framed(first, encoded(n)) if n < 3 else framed(second, encoded(n, "Bonn")) for n in range(6)]
+        produce_bytes(kafka, topic, values, key=framed(shop, encoded(7)))
+        worker.group |= {"topics": [topic], "registry": "apicurio"}
+        worker.connections["apicurio"] = {"conn_type": "http", "host": server.url}
+        sql = {"sql": OF_SHOP_7.format(folder=worker.folder), "read": {"key": "avro", "value": "avro"}}
+        worker.run({"sql": sql})
+    assert worker.lake() == {(0, n): 1 for n in range(6)}
+
+    for path in (worker.folder / "lake").rglob("*.parquet"):
+        path.unlink()  # so that what is found is of the rerun
+    conf = {"spark.master": "local[1]", "spark.ui.enabled": "false"}
+    again = {"try_number": 2, "last_clear": 1, "conf": conf, "conn_id": None}
+    said = worker.run({"sql": sql, **again})
+    facts = json.loads(said.rpartition("XCOM window ")[2].splitlines()[0])
+    assert (facts["records"], facts["is_rerun"]) == (6, True)
+    assert worker.lake() == {(0, n): 1 for n in range(6)}
