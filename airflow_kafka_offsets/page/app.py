@@ -293,7 +293,9 @@ async def _windows_of(
             raise UnknownGroupError(f"There is no DAG {dag_id} that you may see")
         found = ledger.windows_of_run(dag_id, run_id, task_id, map_index)
         if wants_json(request):
-            return _json({"windows": [views.line_document(one) for one in found]})
+            rows = pictures.windows_of_run(ledger, found)
+            readable = reader.readable(row.held.holder.dag_id for _, row in rows)
+            return _json({"windows": [views.run_document(line, row, readable) for line, row in rows]})
         return _page(request, "run.html", {"rows": found, "dag_id": dag_id, "run_id": run_id, "task_id": task_id})
 
     return await _ask(shown)

@@ -449,17 +449,7 @@ def window_document(picture: WindowPicture, readable: Readable) -> Document:
     return {"group": picture.group.name, "windows": [document]}
 
 
-def line_document(line: WindowLine) -> Document:
-    """Return a window that a task instance has, or had."""
-    return {
-        "id": line.id,
-        "group": line.group,
-        "seq": line.seq,
-        "state": line.state.value,
-        "lane": line.lane.value,
-        "span": line.span,
-        "until": line.until,
-        "planned_at": line.planned_at,
-        "committed_at": line.committed_at,
-        "run": line.holder,
-    }
+def run_document(line: WindowLine, row: WindowRow, readable: Readable) -> Document:
+    """Return a window that a task instance has, or had, as ``kafka-offsets windows`` lists it, and in ``run`` that task instance."""
+    held_by = row.held.holder if row.held.holder.dag_id in readable else None
+    return documents.window_document(row) | {"held_by": held_by, "run": line.holder}

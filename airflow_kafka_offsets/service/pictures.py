@@ -9,7 +9,7 @@ from datetime import datetime
 from airflow_kafka_offsets.core.errors import PrunedWindowError, UnknownGroupError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow
-from airflow_kafka_offsets.core.plan.overview import Outline, Overview
+from airflow_kafka_offsets.core.plan.overview import Outline, Overview, WindowLine
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED, Pruned
 from airflow_kafka_offsets.core.schemas import Frozen
@@ -238,6 +238,20 @@ def windows_at_once(partitions: int) -> int:
     """
     most = MOST_BLOCKS // max(1, partitions) if partitions <= MOST_STRIPS else MOST_WINDOWS
     return min(MOST_WINDOWS, most, max(FEWEST_WINDOWS, RANGES_AT_ONCE // max(1, partitions)))
+
+
+def windows_of_run(ledger: Ledger, lines: Sequence[WindowLine]) -> list[tuple[WindowLine, WindowRow]]:
+    """Return the windows of a run with all that the ledger knows of each, in their order; one that was pruned meanwhile is left out."""
+    seqs: dict[str, set[int]] = {}
+    for line in lines:
+        seqs.setdefault(line.group, set()).add(line.seq)
+    with ledger.one_connection():
+        found = {
+            row.held.window.id: row
+            for name, some in seqs.items()
+            for row in ledger.windows(name, seqs=sorted(some), limit=len(some))
+        }
+    return [(line, found[line.id]) for line in lines if line.id in found]
 
 
 def hidden_window(window_id: str) -> UnknownWindowError:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from airflow_kafka_offsets import documents
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.schemas import Subject
+from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.page import render, views
 from airflow_kafka_offsets.service import pictures
 from tests.page.server import Story
@@ -80,3 +82,20 @@ def test_without_the_group_there_is_no_replay_and_no_link_that_ends_in_an_error(
     assert "Your DAGs have no part in this group any longer" in text
     assert 'href="/kafka-offsets/groups/lake.orders"' not in text
     assert 'href="/kafka-offsets/groups/lake.orders"' in page(story, 1, "orders")
+
+
+def test_the_windows_of_a_run_are_the_documents_of_the_command_line(tmp_path: Path) -> None:
+    ledger = SqlLedger(f"sqlite:///{tmp_path / 'run.db'}", create=True)
+    mine, theirs = (Story(ledger, KafkaGroup(name, topics=["orders"])) for name in ("lake.orders", "lake.clicks"))
+    for story in (mine, mine, theirs):
+        story.run(story.draft(0, 5), run_id="run")
+    taken = ledger.window("lake.orders-000001").held
+    ledger.hold([taken], Claim("other", "run", "load"), mine.at)
+    found = pictures.windows_of_run(ledger, ledger.windows_of_run("orders", "run"))
+    assert [line.id for line, _ in found] == ["lake.clicks-000001", "lake.orders-000001", "lake.orders-000002"]
+    for line, row in found:
+        document = views.run_document(line, row, {"orders", "other"})
+        assert document == documents.window_document(ledger.window(line.id)) | {"run": Claim("orders", "run", "load")}
+    hidden = views.run_document(*found[1], {"orders"})
+    assert (hidden["held_by"], hidden["id"]) == (None, "lake.orders-000001")
+    assert "other" not in documents.as_json(hidden)
