@@ -12,36 +12,45 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Kept(threading.Thread):
-    """Waits until the job no longer needs a frame that Spark keeps, and then lets Spark forget it.
-
-    A Spark Connect server keeps a frame also after its session has ended. So whoever ends a job has to let go.
+class Kept:
+    """A frame that is persisted. A Spark Connect server keeps it also after its session has ended, so the end of a job lets go of it.
 
     Args:
-        frame: one that is persisted.
+        frame: the frame.
+        is_remote: whether it is one of Spark Connect.
 
     Attributes:
         frame: as given.
     """
 
-    def __init__(self, frame: DataFrame) -> None:
-        super().__init__(name="kafka-offsets-kept", daemon=True)
+    def __init__(self, frame: DataFrame, *, is_remote: bool) -> None:
         self.frame = frame
         self._is_over = threading.Event()
-        self.start()  # now, and not in `release`: at the end of the process, Python starts no thread
-
-    def run(self) -> None:
-        self._is_over.wait()
-        try:
-            self.frame.unpersist()
-        except Exception as exc:  # Spark was stopped, or is gone
-            logger.info("Spark was not told to forget a frame: %s", type(exc).__name__)
+        # From now on, and not in `release`: at the end of the process, Python starts no thread.
+        self._thread = (
+            threading.Thread(target=self._wait, name="kafka-offsets-kept", daemon=True) if is_remote else None
+        )
+        if self._thread is not None:
+            self._thread.start()
 
     def release(self, timeout: float) -> None:
         """Let Spark forget the frame; it is not an error if Spark can't be asked.
 
         Args:
-            timeout: seconds to wait for its answer. PySpark asks a Connect server that is gone for 10 minutes.
+            timeout: seconds to wait for a Connect server. PySpark asks one that is gone for 10 minutes.
         """
+        if self._thread is None:
+            self._forget()
+            return
         self._is_over.set()
-        self.join(timeout)
+        self._thread.join(timeout)
+
+    def _wait(self) -> None:
+        self._is_over.wait()
+        self._forget()
+
+    def _forget(self) -> None:
+        try:
+            self.frame.unpersist()
+        except Exception as exc:  # Spark was stopped, or is gone
+            logger.info("Spark was not told to forget a frame: %s", type(exc).__name__)

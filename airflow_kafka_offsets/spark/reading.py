@@ -34,7 +34,7 @@ from airflow_kafka_offsets.spark.options import (
 from airflow_kafka_offsets.spark.progress import Progress
 from airflow_kafka_offsets.spark.reports import Reports
 from airflow_kafka_offsets.spark.shared import counted, error_in_short
-from airflow_kafka_offsets.spark.source import empty_frame, is_stopped, load, parallelism
+from airflow_kafka_offsets.spark.source import empty_frame, is_classic, is_stopped, load, parallelism
 
 if TYPE_CHECKING:
     from pyspark import StorageLevel
@@ -305,7 +305,7 @@ class WindowReading:
             self._kept.pop().release(_TO_LET_GO)
 
     def _read_beside(self, side: Side, decoding: values.Decoding, options: dict[str, Any]) -> DataFrame:
-        kept = Kept(self._persist(decoding, options))
+        kept = Kept(self._persist(decoding, options), is_remote=not is_classic(self._spark))
         self._kept.append(kept)
         try:
             frame = self._read_kept(kept.frame, decoding, side)

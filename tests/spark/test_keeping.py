@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import pytest
+
 from airflow_kafka_offsets.spark.keeping import Kept
 
 
@@ -13,19 +15,28 @@ class Frame:
 
     def __init__(self) -> None:
         self.answer = threading.Event()
-        self.is_kept = True
+        self.is_asked = threading.Event()
 
     def unpersist(self) -> None:
+        self.is_asked.set()
         self.answer.wait()
-        self.is_kept = False
         raise ConnectionError("the session is closed")
 
 
-def test_a_spark_that_does_not_answer_or_refuses_holds_no_one_up() -> None:
+def test_a_server_that_does_not_answer_holds_no_one_up() -> None:
     frame: Any = Frame()
-    kept = Kept(frame)
+    kept = Kept(frame, is_remote=True)
+    assert not frame.is_asked.is_set()
     kept.release(timeout=0.01)
-    assert (kept.is_alive(), frame.is_kept) == (True, True)
+    assert frame.is_asked.wait(60)
+    assert not frame.answer.is_set(), "the release did not wait for the answer"
     frame.answer.set()
     kept.release(timeout=60)
-    assert (kept.is_alive(), frame.is_kept) == (False, False)
+
+
+@pytest.mark.parametrize("is_remote", [True, False])
+def test_a_spark_that_is_gone_is_no_error(is_remote: bool) -> None:
+    frame: Any = Frame()
+    frame.answer.set()
+    Kept(frame, is_remote=is_remote).release(timeout=60)
+    assert frame.is_asked.is_set()
