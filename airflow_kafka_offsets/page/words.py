@@ -52,13 +52,13 @@ def ago(then: datetime | None, now: datetime) -> str:
     """Return how long ago a moment was, in its largest unit; a clock that is ahead counts as now.
 
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    >>> [ago(None, noon), ago(noon, noon), ago(noon.replace(hour=9), noon)]
-    ['—', '0 s ago', '3 h ago']
+    >>> [ago(None, noon), ago(noon.replace(hour=9), noon), ago(noon.replace(year=2021), noon)]
+    ['—', '3 h ago', '1,826 d ago']
     """
     if then is None:
         return NOTHING
-    largest = length(max(0.0, (now - then).total_seconds())).split(" ")[:2]
-    return f"{' '.join(largest)} ago"
+    amount, unit = length(max(0.0, (now - then).total_seconds())).split(" ")[:2]
+    return f"{int(amount):,} {unit} ago"
 
 
 def took(start: datetime | None, end: datetime | None) -> str:
