@@ -7,8 +7,8 @@ How to call it, for many groups at once::
     found["lake.orders"].verdict, found["lake.orders"].reason
 
 Each Kafka is asked once for all groups that read it: one snapshot for each isolation level, one look for open transactions, one at the
-configuration of the topics that have lag, and at most `core.lag.search.MAX_ROUNDS` lookups in the timestamp index. The ledger gets a few statements for a
-hundred groups. A Kafka that does not answer, or only in part, makes `GroupLag.error` of its groups: nothing is raised for it.
+configuration of the topics that have lag, and at most `core.lag.search.MAX_ROUNDS` lookups in the timestamp index, less those for
+transactions. The ledger gets a few statements for a hundred groups. A Kafka that does not answer, or only in part, makes `GroupLag.error` of its groups: nothing is raised for it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from airflow_kafka_offsets.core.lag.measure import (
 )
 from airflow_kafka_offsets.core.lag.pace import Commit, Pace, commits_wanted, pace_of
 from airflow_kafka_offsets.core.lag.retention import Retention, hidden_note
-from airflow_kafka_offsets.core.lag.search import Hits, Search
+from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, Hits, Search
 from airflow_kafka_offsets.core.lag.verdict import in_part, judged, unknown
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -158,7 +158,11 @@ def _as_they_come(ask: Callable[[_Asked], _Said], questions: Sequence[_Asked], a
 
 @dataclass(eq=False)
 class _Look:
-    """One look at the groups of one Kafka."""
+    """One look at the groups of one Kafka.
+
+    Attributes:
+        rounds: how many lookups are left for the search in the timestamp index.
+    """
 
     groups: Sequence[KafkaGroup]
     states: Mapping[str, GroupState]
@@ -167,6 +171,7 @@ class _Look:
     horizon: timedelta | None
     notes: list[str] = field(default_factory=list)
     failed: dict[str, KafkaAnswerError] = field(default_factory=dict)
+    rounds: int = MAX_ROUNDS
 
     def __post_init__(self) -> None:
         known = ((g, self.states.get(g.name, GroupState()), self.commits.get(g.name, ())) for g in self.groups)
@@ -223,8 +228,10 @@ class _Look:
             return {}
         kafka = open_log()
         try:
+            self.rounds -= 1
             high = kafka.bounds(sorted(seen_to), IsolationLevel.READ_UNCOMMITTED)
             more = [tp for tp, bounds in high.items() if bounds.end > seen_to[tp]]
+            self.rounds -= 1 if more else 0
             # Others may have written in between: what is still hidden now belongs to a transaction.
             now = kafka.bounds(more, IsolationLevel.READ_COMMITTED) if more else {}
         except KafkaAnswerError as exc:
@@ -264,7 +271,9 @@ class _Look:
             }
             guesses = {tp: to_ms(p.caught_up_at) for (tp, _), p in unread.items() if p.caught_up_at is not None}
             limited = [tp for tp, _ in unread if (r := retentions.get(tp.topic)) is not None and r.size is not None]
-            hits = find(kafka, list(searches.values()), guesses, [rate_probe(tp, now_ms) for tp in limited])
+            hits = find(
+                kafka, list(searches.values()), guesses, [rate_probe(tp, now_ms) for tp in limited], self.rounds
+            )
         except KafkaAnswerError as exc:
             logger.warning("Lag in time is not known: %s", exc)
             self.notes.append(f"lag in time and headroom are not known: {exc}")

@@ -10,22 +10,27 @@ from airflow_kafka_offsets.ports import LogOffsets
 
 
 def find(
-    kafka: LogOffsets, searches: Sequence[Search], guesses: Mapping[TopicPartition, int], more: Iterable[Probe] = ()
+    kafka: LogOffsets,
+    searches: Sequence[Search],
+    guesses: Mapping[TopicPartition, int],
+    more: Iterable[Probe] = (),
+    rounds: int = MAX_ROUNDS,
 ) -> Hits:
-    """Let all searches ask together, until all are done or `MAX_ROUNDS` is reached; return the answers to what else was to be asked.
+    """Let all searches ask together, until all are done or have asked so often; return the answers to what else was to be asked.
 
     Args:
         kafka: whom to ask.
         searches: they learn from the answers.
         guesses: for some partitions, when the first unread record was probably written.
         more: other probes, which join the first lookup.
+        rounds: how many lookups there are at most.
 
     Raises:
         KafkaAnswerError: there was no answer; the searches keep what they learned before.
     """
     others: Hits = {}
     extra = dict.fromkeys(more)
-    for number in range(MAX_ROUNDS):
+    for number in range(rounds):
         asked = probes(searches, guesses)
         if not asked and not extra:
             break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from random import Random
 from threading import Barrier
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +13,10 @@ import pytest
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError, NoConnectionError
 from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
 from airflow_kafka_offsets.core.lag.lag import GroupLag
-from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS
+from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, MOST_LOOKUPS
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.plan.request import Live
-from airflow_kafka_offsets.core.window import Claim
+from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import freshness
 from tests.core.examples import claim, group, tp
@@ -210,6 +211,36 @@ def test_many_groups_cost_a_few_lookups(world: World) -> None:
     assert world.kafka.calls[:2] == ["snapshot", "retentions"]
     assert set(world.kafka.calls[2:]) == {"first_records"}
     assert len(world.kafka.calls) <= 2 + MAX_ROUNDS
+
+
+def test_many_partitions_cost_twelve_lookups_also_if_transactions_hide_records_and_a_log_falls_back(
+    world: World,
+) -> None:
+    partitions, times = 200, Random(7)
+    world.kafka.create("wide", partitions)
+    for partition in range(partitions):
+        number = 60 if partition % 2 else 40  # of the latter, nothing but what a transaction hides is unread
+        for seconds in sorted(times.sample(range(2 * 86_400, 6 * 86_400), number), reverse=True):
+            world.kafka.produce(tp(partition, "wide"), 1, world.now - timedelta(seconds=seconds))
+    wide = group("wide", topics=["wide"], max_offsets=40 * partitions)
+    claimed = Claim("d", "run", "load")
+    [held] = world.service.plan(wide, claimed, lambda _: True)
+    attempt = world.service.start_attempt(held.window, claimed)
+    world.service.end_attempt(attempt, Outcome.SUCCEEDED, held.window.span)
+    world.service.commit(held.window.id, claimed, attempt)
+    for partition in range(0, partitions, 2):
+        world.kafka.open_transaction(tp(partition, "wide"))
+        world.kafka.produce(tp(partition, "wide"), 3, world.now - DAY)
+    world.kafka.fall_back_once(tp(0, "wide"), 39)
+    world.kafka.calls.clear()
+    found = look(world, wide)["wide"]
+    assert sum(p.hidden_to is not None for p in found.partitions.values()) == partitions / 2
+    assert sum(p.lag == 20 and p.lag_seconds is not None for p in found.partitions.values()) == partitions / 2
+    lookups = [call for call in world.kafka.calls if call != "retentions"]
+    assert (lookups.count("snapshot"), lookups.count("bounds")) == (1, 3), (
+        "the second look at the log that fell back is one"
+    )
+    assert len(lookups) <= MOST_LOOKUPS
 
 
 @pytest.fixture

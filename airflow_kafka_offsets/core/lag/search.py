@@ -26,6 +26,10 @@ from airflow_kafka_offsets.core.plan.planning import FUTURE
 MAX_ROUNDS = 10
 """How many lookups a search may take. Each is one batch for all partitions that are not found yet."""
 
+MOST_LOOKUPS = 12
+"""How many lookups a look at the groups of one Kafka takes at most, if all have one isolation level: a snapshot, a second look at logs that
+seem to have fallen back, and those of a search. What looks for open transactions comes out of the rounds of the search."""
+
 CLOSE_MS = 1000
 """Bounds this close are good enough."""
 
