@@ -11,6 +11,7 @@ import sys
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 NAME = "airflow-kafka-offsets"
 EXAMPLES = f"{NAME}-example-dags"
@@ -49,16 +50,19 @@ def parse_examples(package: Path) -> list[str]:
     """Let Airflow parse the examples, from 3.3 on where it looks for those of a provider, and return the ids of their DAGs."""
     from airflow.dag_processing.bundles.manager import DagBundlesManager
 
+    given: dict[str, Any] = {"bundle_name": EXAMPLES}
     try:
         from airflow.dag_processing.dagbag import DagBag
-    except ImportError:  # Airflow 3.1
+    except ImportError:  # Airflow 3.1, where a bag of DAGs does not know the name of its bundle
         from airflow.models.dagbag import DagBag
+
+        given = {"include_examples": False}
     folder = package / "example_dags"
     found = [Path(bundle.path) for bundle in DagBundlesManager().get_all_dag_bundles() if bundle.name == EXAMPLES]
     is_older = tuple(map(int, version("apache-airflow").split(".")[:2])) < (3, 3)
     if found != [folder] and not is_older:
         raise SystemExit(f"Airflow does not find the examples: {found}")
-    bag = DagBag(folder, bundle_path=folder, bundle_name=EXAMPLES)
+    bag = DagBag(folder, bundle_path=folder, **given)
     # An example may show what only the newest Airflow has.
     if bag.import_errors and not is_older:
         raise SystemExit(f"Airflow can't parse the examples: {bag.import_errors}")
