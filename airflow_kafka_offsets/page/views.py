@@ -452,4 +452,4 @@ def window_document(picture: WindowPicture, readable: Readable) -> Document:
 def run_document(line: WindowLine, row: WindowRow, readable: Readable) -> Document:
     """Return a window that a task instance has, or had, as ``kafka-offsets windows`` lists it, and in ``run`` that task instance."""
     held_by = row.held.holder if row.held.holder.dag_id in readable else None
-    return documents.window_document(row) | {"held_by": held_by, "run": line.holder}
+    return documents.window_document(summary_of(row)) | {"held_by": held_by, "run": line.holder}
