@@ -14,6 +14,7 @@ import pytest
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ports import LogOffsets
 from tests.cli.conftest import (
@@ -308,3 +309,22 @@ def test_ctrl_c_waits_for_no_silent_kafka(lake: Lake) -> None:
             assert process.wait(ANSWER) == 130
         finally:
             process.kill()
+
+
+def test_a_group_with_a_pattern_shows_what_it_matched_when_it_last_planned_and_the_lag_of_what_appeared_since(
+    lake: Lake, cli: Cli
+) -> None:
+    shops = KafkaGroup("lake.shops", topics_pattern="shop-.*")
+    lake.log.create("shop-eu")
+    lake.log.produce(TopicPartition("shop-eu", 0), 5)
+    lake.commit(shops, 1)
+    lake.log.create("shop-us")
+    lake.log.produce(TopicPartition("shop-us", 0), 3)
+    done = cli("status", "lake.shops")
+    assert "topics:         shop-eu\nthat match:     shop-.*\n" in done.out
+    assert "\nlag:            3 offsets" in done.out
+    [group] = cli("status", "lake.shops", "-o", "json").json["groups"]
+    assert (group["topics"], group["topics_pattern"], group["lag"]) == (["shop-eu"], "shop-.*", 3)
+    assert [partition["topic"] for partition in group["partitions"]] == ["shop-eu", "shop-us"]
+    [orders] = cli("status", "lake.orders", "-o", "json").json["groups"]
+    assert orders["topics_pattern"] is None

@@ -353,3 +353,10 @@ def test_an_open_window_tells_how_its_last_try_ended_and_leads_to_all_of_them(em
     hidden = page(empty, readable={"another"})
     assert "3, " in words_of(hidden)
     assert failed.window.id not in hidden
+
+
+def test_the_page_of_a_group_has_its_pattern_and_the_topics_that_it_matched(tmp_path: Path) -> None:
+    by_pattern = KafkaGroup(NAME, topics_pattern="shop-.*").having_matched(["shop-eu", "shop-us"])
+    story = Story(SqlLedger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True), by_pattern)
+    story.hours(1)
+    assert "Topics shop-eu, shop-us (those that match <code>shop-.*</code>), 6 partitions." in page(story)

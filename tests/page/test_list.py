@@ -41,6 +41,14 @@ def test_a_row_has_what_the_ledger_knows_and_leaves_room_for_what_kafka_says(tmp
     assert "1 Nov 01:06</time>" in last
 
 
+def test_a_row_has_the_pattern_of_a_group_and_the_topics_that_it_matched(tmp_path: Path) -> None:
+    by_pattern = KafkaGroup("lake.all", topics_pattern="shop-[a-z<>]+").having_matched(["shop-eu", "shop-us"])
+    story = Story(SqlLedger(f"sqlite:///{tmp_path / 'l.db'}", create=True), by_pattern)
+    story.run(story.draft(0, 5))
+    name = cells(story, {"orders"})[1]
+    assert ">shop-eu, shop-us (match shop-[a-z&lt;&gt;]+)</small>" in name
+
+
 def test_a_row_names_no_window_and_no_dag_that_is_hidden(tmp_path: Path) -> None:
     story = Story(SqlLedger(f"sqlite:///{tmp_path / 'l.db'}", create=True), KafkaGroup("lake.all", topics=["orders"]))
     story.run(story.draft(0, 5), is_open=True)

@@ -54,6 +54,17 @@ def test_what_is_there_is_returned_without_deferring(places: Places) -> None:
     assert enough().execute({}) == {"span": 5, "partitions": 1, "behind": ["orders-0"]}  # type: ignore[typeddict-item]
 
 
+def test_a_topic_that_matches_a_pattern_counts_as_soon_as_it_is_there(places: Places) -> None:
+    by_pattern = group(topics=(), topics_pattern="shop-.*")
+    sensor = KafkaUnreadSensor(task_id="wait", group=by_pattern, min_span=5)
+    places.world.kafka.produce(tp(0), 9)  # of orders, which the pattern does not match
+    places.world.kafka.create("shop-eu")
+    deferred(sensor)
+    places.world.kafka.create("shop-us")
+    places.world.kafka.produce(tp(0, "shop-us"), 5)
+    assert sensor.execute({}) == {"span": 5, "partitions": 1, "behind": ["shop-us-0"]}  # type: ignore[typeddict-item]
+
+
 def test_what_is_not_there_is_left_to_the_triggerer(places: Places) -> None:
     waiting = deferred(enough(timeout=600, poke_interval=30))
     assert waiting.method_name == "resume"

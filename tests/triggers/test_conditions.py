@@ -55,6 +55,22 @@ def test_it_fires_once_with_what_was_seen(places: Places) -> None:
     assert payload == {"seen": {"span": 5, "partitions": 1, "behind": ["orders-0"]}}
 
 
+def test_a_pattern_travels_through_the_database_and_is_looked_up_at_each_look(places: Places) -> None:
+    kafka = moody(places)
+    condition = condition_to_json(UnreadAtLeast(group(topics=(), topics_pattern="shop-.*"), 5))
+    waiting_for = remade(ConditionTrigger(condition=condition, poll_interval=EVERY))
+    kafka.create("shop-eu")
+
+    async def scene() -> Any:
+        waiting = asyncio.create_task(first(waiting_for.run()))
+        await until(lambda: kafka.calls.count("snapshot") >= 2)
+        kafka.create("shop-us")
+        kafka.produce(tp(0, "shop-us"), 5)
+        return await waiting
+
+    assert run(scene()) == {"seen": {"span": 5, "partitions": 1, "behind": ["shop-us-0"]}}
+
+
 def test_kafka_that_goes_away_is_waited_for(places: Places) -> None:
     kafka = moody(places)
     kafka.fails = {"orders": KafkaUnavailableError("gone")}
