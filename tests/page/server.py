@@ -39,10 +39,13 @@ ROLES = {"admin": "admin", "user": "user", "viewer": "viewer", "limited": "viewe
 DAG = """
 from airflow.sdk import DAG
 from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow_kafka_offsets import KafkaGroup, PlanWindowOperator
 
 for name in ("orders", "replays", "paused", "stale", "broken"):
     with DAG(name, schedule=None):
         EmptyOperator(task_id="load")
+with DAG("planned", schedule=None):
+    PlanWindowOperator(task_id="load", group=KafkaGroup("lake.planned", topics=["planned"]))
 """
 
 

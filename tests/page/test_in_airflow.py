@@ -10,16 +10,17 @@ import requests
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
 
-from airflow_kafka_offsets.task.links import in_airflow
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.task.links import WindowLink, in_airflow
 from tests.lab.browser import console
 from tests.lab.patience import ANSWER
 from tests.lab.processes import wait_until
-from tests.page.server import PATH, PageServer
+from tests.page.server import PATH, PageServer, Story
 
 if TYPE_CHECKING:
     from selenium.webdriver.remote.webdriver import WebDriver
-    from selenium.webdriver.remote.webelement import WebElement
 
 DEEP = in_airflow("groups/lake.orders", f"http://host{PATH}")
 
@@ -144,6 +145,54 @@ def test_it_follows_the_theme_of_airflow(framed: WebDriver) -> None:
     for theme in ("dark", "light", "dark", "light"):
         set_theme(framed, theme)
         wait_until(lambda: dark(framed) is (theme == "dark"), timeout=20, what=f"the page is {theme}")  # noqa: B023
+
+
+@pytest.fixture
+def planned(server: PageServer) -> str:
+    """A run whose task has a window, and the link that a try leaves: return its address in Airflow's UI."""
+    runs, headers = f"{server.url}/api/v2/dags/planned/dagRuns", {"Authorization": f"Bearer {server.token('admin')}"}
+    body = {"dag_run_id": "by_hand", "logical_date": None}
+    requests.post(runs, headers=headers, json=body, timeout=ANSWER).raise_for_status()
+    group = KafkaGroup("lake.planned", topics=["planned"], kafka_conn_id="kafka_down")
+    story = Story(server.ledger, group, dag_id="planned")
+    link = in_airflow(f"windows/{story.run(story.draft(0, 5), run_id='by_hand')}", server.url)
+    requests.post(
+        f"{runs}/by_hand/taskInstances/load/xcomEntries",
+        headers=headers,
+        json={"key": WindowLink().xcom_key, "value": link},
+        timeout=ANSWER,
+    ).raise_for_status()
+    return f"{server.url}/dags/planned/runs/by_hand"
+
+
+def test_the_entry_the_tabs_and_the_button_of_airflow_lead_to_the_page(
+    server: PageServer, browser: WebDriver, planned: str
+) -> None:
+    def follow(css: str, shown: str) -> None:
+        """Click a link of Airflow, and wait for what the frame shows then."""
+        first(browser, css, WebElement.is_displayed).click()
+        browser.switch_to.frame(first(browser, "iframe"))
+        first(browser, f"main a[href$='{shown}']")
+        browser.switch_to.default_content()
+
+    server.log_in(browser)
+    browser.get(server.url)
+    first(browser, "button", lambda e: e.text.strip() == "Browse").click()
+    follow("a[role=menuitem][href$='plugin/kafka-windows']", "groups/lake.planned")
+    for address, route, shown in (
+        (f"{server.url}/dags/planned", "dag", "groups/lake.planned"),
+        (planned, "run", "windows/lake.planned-000001"),
+        (f"{planned}/tasks/load", "task", "windows/lake.planned-000001"),
+    ):
+        browser.get(address)
+        follow(f"a[href$='plugin/kafka-windows-{route}']", shown)
+    browser.get(f"{planned}/tasks/load/details")
+    button = first(browser, "a[href$='kafka-offsets/windows/lake.planned-000001']", WebElement.is_displayed)
+    assert button.text == "Kafka window"
+    button.click()
+    browser.switch_to.frame(first(browser, "iframe"))
+    assert first_text(browser, "h1").startswith("lake.planned-000001")
+    browser.switch_to.default_content()
 
 
 def test_a_link_leads_to_the_task_instance_without_a_reload(framed: WebDriver, server: PageServer) -> None:
