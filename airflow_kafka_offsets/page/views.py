@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_kafka_offsets import documents
 from airflow_kafka_offsets.core.errors import counted, name_some
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import KEPT_FROM, Act, Attempt, WindowRow, acted_on
 from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.lag.pace import Pace
@@ -50,11 +51,17 @@ def person(claim: Claim, readable: Readable) -> Person:
 
 @dataclass(frozen=True, slots=True)
 class ListRow:
-    """A group in the list."""
+    """A group in the list.
+
+    Attributes:
+        words: what its row is found by.
+        topics, first_topics: all of its topics, and the first of them in short.
+    """
 
     name: str
-    topics: Sequence[str]
-    topics_pattern: str | None
+    words: str
+    topics: str
+    first_topics: str
     open: int
     first_open: WindowLine | None
     holder: Person | None
@@ -66,12 +73,13 @@ class ListRow:
 
 def list_row(line: GroupLine, readable: Readable, now: datetime) -> ListRow:
     """Return a group as the list shows it."""
-    one = line.outline
+    one, group = line.outline, line.group
     first, last = one.first_open, one.last_committed
     return ListRow(
         name=one.group,
-        topics=line.group.topics,
-        topics_pattern=line.group.topics_pattern,
+        words=f"{one.group} {' '.join(group.topics)} {group.topics_pattern or ''}",
+        topics=", ".join(group.topics),
+        first_topics=_first_topics(group),
         open=sum(one.open.values()),
         first_open=first,
         holder=person(first.holder, readable) if first else None,
@@ -80,6 +88,16 @@ def list_row(line: GroupLine, readable: Readable, now: datetime) -> ListRow:
         committed_at=last.committed_at if last else None,
         curve=curve(one.unread),
     )
+
+
+MOST_TOPICS = 3
+"""How many topics of a group the list names."""
+
+
+def _first_topics(group: KafkaGroup) -> str:
+    more = len(group.topics) - MOST_TOPICS
+    named = ", ".join(group.topics[:MOST_TOPICS]) + (f" and {more} more" if more > 0 else "")
+    return named if group.topics_pattern is None else f"{named} (match {group.topics_pattern})"
 
 
 CURVE_WIDTH, CURVE_HEIGHT = 110, 24
@@ -94,7 +112,7 @@ def curve(values: Sequence[int]) -> str:
     if len(values) < 2:
         return ""
     step, height = CURVE_WIDTH / (len(values) - 1), (CURVE_HEIGHT - 4) / (max(values) or 1)
-    return " ".join(f"{i * step:.0f},{CURVE_HEIGHT - 2 - value * height:.0f}" for i, value in enumerate(values))
+    return " ".join([f"{round(i * step)},{round(CURVE_HEIGHT - 2 - value * height)}" for i, value in enumerate(values)])
 
 
 _STATES = {

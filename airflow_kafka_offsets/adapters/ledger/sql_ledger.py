@@ -24,6 +24,7 @@ from sqlalchemy import (
     Select,
     Subquery,
     and_,
+    bindparam,
     false,
     func,
     insert,
@@ -67,6 +68,7 @@ from airflow_kafka_offsets.core.plan.overview import (
     Overview,
     WindowLine,
     WindowSummary,
+    first_open,
 )
 from airflow_kafka_offsets.core.plan.ownership import (
     Abandonment,
@@ -111,6 +113,9 @@ MAX_OPEN = 50
 """How many open windows of a group an overview has."""
 
 _T = TypeVar("_T")
+
+# Statements of every page, plan and commit are built once: to build one takes longer than to run it.
+_IS_NAMED = groups.c.name.in_(bindparam("names", expanding=True))
 
 _OWNER = (groups.c.owner_dag_id, groups.c.owner_task_id)
 _HOLDER = (claims.c.dag_id, claims.c.run_id, claims.c.task_id, claims.c.map_index, claims.c.scope)
@@ -204,7 +209,7 @@ class SqlLedger:
     def load(self, group: str, claim: Claim | None = None) -> GroupState:
         """Return the state of a group, for planning."""
         with self._reading() as connection:
-            found = connection.execute(_standing_groups().where(groups.c.name == group)).all()
+            found = connection.execute(_standing_groups_named(), {"names": [group]}).all()
             state = _states(connection, found, _open).get(group, GroupState())
             if claim is None:
                 return state
@@ -221,7 +226,7 @@ class SqlLedger:
         with self._reading() as connection:
             found: dict[str, GroupState] = {}
             for some in _chunks(names):
-                rows = connection.execute(_standing_groups().where(groups.c.name.in_(some))).all()
+                rows = connection.execute(_standing_groups_named(), {"names": some}).all()
                 found |= _states(connection, rows, _oldest_open)
             return found
 
@@ -660,7 +665,12 @@ def _act(group: str, row: Row[Any]) -> Act:
 
 
 def _owner(group: Row[Any]) -> Owner | None:
-    return Owner(group.owner_dag_id, group.owner_task_id) if group.owner_dag_id is not None else None
+    return _owner_named(group.owner_dag_id, group.owner_task_id) if group.owner_dag_id is not None else None
+
+
+@lru_cache(maxsize=10_000)  # as above: of a thousand groups, to check the names takes longer than to find them again
+def _owner_named(dag_id: str, task_id: str) -> Owner:
+    return Owner(dag_id, task_id)
 
 
 def _owner_values(owner: Owner) -> dict[str, str]:
@@ -739,11 +749,12 @@ def _acts_queries(ids: Sequence[int], newest: int | None) -> Iterator[Executable
 
 
 def _outlines(connection: Connection, names: Sequence[str]) -> dict[str, Outline]:
-    rows = connection.execute(_lists().where(groups.c.name.in_(names))).all()
+    rows = connection.execute(_lists(), {"names": names}).all()
     recent = _recent(connection, names)
-    shown = [(row.id, seq) for row in rows for seq in (*_open_windows(row)[0].values(), row.last) if seq is not None]
+    is_open = {row.id: _open_windows(row) for row in rows}
+    shown = [(row.id, seq) for row in rows for seq in (*is_open[row.id][0].values(), row.last) if seq is not None]
     lines = {(row.group_id, row.seq): row for row in _lines(connection, shown)}
-    return {row.name: _outline(row, lines, recent.get(row.id, ([], set()))) for row in rows}
+    return {row.name: _outline(row, is_open[row.id], lines, recent.get(row.id, ([], set()))) for row in rows}
 
 
 _OPEN_COLUMNS = tuple(
@@ -764,11 +775,14 @@ def _lists() -> Select[Any]:
     columns: list[ColumnElement[Any]] = [of(Lane.LIVE, State.COMMITTED, func.max(windows.c.seq)).label("last")]
     for lane, state, first, number in _OPEN_COLUMNS:
         columns += [of(lane, state, func.min(windows.c.seq)).label(first), of(lane, state, func.count()).label(number)]
-    return select(groups.c.id, groups.c.name, groups.c.next_seq, *_OWNER, *columns)
+    return select(groups.c.id, groups.c.name, groups.c.next_seq, *_OWNER, *columns).where(_IS_NAMED)
 
 
-def _open_windows(row: Row[Any]) -> tuple[dict[Lane, int], dict[Lane, int]]:
-    """Return the number of the oldest open window, and how many are open, in each lane that has some."""
+_Open = tuple[dict[Lane, int], dict[Lane, int]]
+"""The number of the oldest open window, and how many are open, in each lane that has some."""
+
+
+def _open_windows(row: Row[Any]) -> _Open:
     found = row._mapping
     counts: dict[Lane, int] = {}
     firsts: dict[Lane, int] = {}
@@ -785,53 +799,57 @@ _Recent = tuple[list[int], set[str]]
 
 def _recent(connection: Connection, names: Sequence[str]) -> dict[int, _Recent]:
     """Look at the newest windows of groups. Numbers have no holes at the end, so this is a step into the index for each group."""
-    # As a join, PostgreSQL would read all claims: it takes each third window to be among the newest.
-    dag_id = select(claims.c.dag_id).where(claims.c.id == windows.c.holder).scalar_subquery()
-    query = (
-        select(windows.c.group_id, windows.c.lane, windows.c.unread, dag_id)
-        .select_from(groups)
-        .join(windows, and_(windows.c.group_id == groups.c.id, windows.c.seq >= groups.c.next_seq - MAX_RECENT))
-        .where(groups.c.name.in_(names))
-        .order_by(windows.c.group_id, windows.c.seq)
-    )
     live, found = Lane.LIVE.value, dict[int, _Recent]()
-    for group_id, lane, unread, dag in connection.execute(query).all():
-        lags, dag_ids = found.setdefault(group_id, ([], set()))
+    for group_id, lane, unread, dag in connection.execute(_newest_of_groups(), {"names": names}).all():
+        if group_id not in found:
+            found[group_id] = ([], set())
+        lags, dag_ids = found[group_id]
         dag_ids.add(dag)
         if lane == live and unread is not None:
             lags.append(unread)
     return found
 
 
-def _lines(connection: Connection, pairs: Sequence[tuple[int, int]]) -> Iterator[Row[Any]]:
+@cache
+def _newest_of_groups() -> Select[Any]:
+    # As a join, PostgreSQL would read all claims: it takes each third window to be among the newest.
+    dag_id = select(claims.c.dag_id).where(claims.c.id == windows.c.holder).scalar_subquery()
+    return (
+        select(windows.c.group_id, windows.c.lane, windows.c.unread, dag_id)
+        .select_from(groups)
+        .join(windows, and_(windows.c.group_id == groups.c.id, windows.c.seq >= groups.c.next_seq - MAX_RECENT))
+        .where(_IS_NAMED)
+        .order_by(windows.c.group_id, windows.c.seq)
+    )
+
+
+def _lines(connection: Connection, pairs: Sequence[tuple[int, int]]) -> list[Row[Any]]:
     """Find windows by group id and number, without their ranges."""
     query = _line_query().join(claims)
-    for some in _chunks(pairs):
-        yield from connection.execute(query.where(_are(connection, some)))
+    return [row for some in _chunks(pairs) for row in connection.execute(query.where(_are(connection, some))).all()]
 
 
+@cache
 def _line_query() -> Select[Any]:
     columns = ("group_id", "seq", "lane", "state", "span", "until", "planned_at", "committed_at")
     return select(*(windows.c[column] for column in columns), *_HOLDER).select_from(windows)
 
 
-def _outline(row: Row[Any], lines: Mapping[tuple[int, int], Row[Any]], recent: _Recent) -> Outline:
-    def line(seq: int) -> WindowLine:
-        return _line(row.name, lines[row.id, seq])
-
-    firsts, counts = _open_windows(row)
-    lags, dag_ids = recent
-    outline = Outline(
+def _outline(row: Row[Any], is_open: _Open, lines: Mapping[tuple[int, int], Row[Any]], recent: _Recent) -> Outline:
+    (firsts, counts), (lags, dag_ids) = is_open, recent
+    oldest = {lane: _line(row.name, lines[row.id, seq]) for lane, seq in firsts.items()}
+    last = None if row.last is None else _line(row.name, lines[row.id, row.last])
+    shown = [found.holder.dag_id for found in (first_open(oldest), last) if found is not None]
+    return Outline(
         group=row.name,
         given=row.next_seq - 1,
         owner=_owner(row),
         open=counts,
-        oldest={lane: line(seq) for lane, seq in firsts.items()},
-        last_committed=None if row.last is None else line(row.last),
+        oldest=oldest,
+        last_committed=last,
         unread=tuple(lags),
+        dag_ids=frozenset({row.owner_dag_id, *dag_ids, *shown} - {None}),
     )
-    shown = [found.holder.dag_id for found in (outline.first_open, outline.last_committed) if found is not None]
-    return replace(outline, dag_ids=frozenset({row.owner_dag_id, *dag_ids, *shown} - {None}))
 
 
 def _line(group: str, row: Row[Any]) -> WindowLine:
@@ -884,6 +902,11 @@ def _newest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, 
     for row in sorted(rows, key=lambda row: -row.seq):
         found.setdefault(row.group_id, []).append(_summary(row))
     return found
+
+
+@cache
+def _standing_groups_named() -> Select[Any]:
+    return _standing_groups().where(_IS_NAMED)
 
 
 @cache
@@ -1142,8 +1165,20 @@ def _claim_query(claim: Claim) -> Select[Any]:
     )
 
 
+@cache
+def _known_claim() -> Select[Any]:
+    names = ("dag_id", "run_id", "task_id", "map_index")
+    return select(claims.c.id, claims.c.scope).where(*(claims.c[name] == bindparam(f"of_{name}") for name in names))
+
+
 def _claim_id(connection: Connection, claim: Claim) -> int:
-    found = connection.execute(_claim_query(claim).add_columns(claims.c.scope)).first()
+    asked = {
+        "of_dag_id": claim.dag_id,
+        "of_run_id": claim.run_id,
+        "of_task_id": claim.task_id,
+        "of_map_index": claim.map_index,
+    }
+    found = connection.execute(_known_claim(), asked).first()
     if found is not None:
         if found.scope != claim.scope:  # the task has another operator now
             connection.execute(update(claims).where(claims.c.id == found.id).values(scope=claim.scope))
@@ -1170,19 +1205,25 @@ def _note_claims(connection: Connection, claim_id: int, group_id: int, new: Sequ
 
 def _group_and_earlier(connection: Connection, window: Window, claim_id: int, try_number: int) -> tuple[int, list[int]]:
     """Return a group's id and the task's running attempts at its window up to this try, in one query."""
-    at_window = and_(attempts.c.group_id == groups.c.id, attempts.c.seq == window.seq)
-    earlier = and_(attempts.c.claim_id == claim_id, attempts.c.try_number <= try_number)
-    query = (
-        select(groups.c.id, windows.c.seq, attempts.c.id.label("attempt"))
-        .outerjoin(windows, and_(windows.c.group_id == groups.c.id, windows.c.seq == window.seq))
-        .outerjoin(attempts, and_(at_window, earlier, attempts.c.outcome == Outcome.RUNNING))
-    )
-    rows = connection.execute(query.where(groups.c.name == window.group)).all()
+    asked = {"of_group": window.group, "of_seq": window.seq, "of_claim": claim_id, "up_to": try_number}
+    rows = connection.execute(_running_up_to(), asked).all()
     if not rows:
         raise _unknown_group(window.group)
     if rows[0].seq is None:
         raise absent(window.group, [window.seq], pruning.load(connection, window.group))
     return rows[0].id, [row.attempt for row in rows if row.attempt is not None]
+
+
+@cache
+def _running_up_to() -> Select[Any]:
+    at_window = and_(attempts.c.group_id == groups.c.id, attempts.c.seq == bindparam("of_seq"))
+    earlier = and_(attempts.c.claim_id == bindparam("of_claim"), attempts.c.try_number <= bindparam("up_to"))
+    return (
+        select(groups.c.id, windows.c.seq, attempts.c.id.label("attempt"))
+        .outerjoin(windows, and_(windows.c.group_id == groups.c.id, windows.c.seq == bindparam("of_seq")))
+        .outerjoin(attempts, and_(at_window, earlier, attempts.c.outcome == Outcome.RUNNING))
+        .where(groups.c.name == bindparam("of_group"))
+    )
 
 
 def _running(connection: Connection, group_id: int, seqs: Sequence[int]) -> list[int]:
@@ -1282,8 +1323,15 @@ def _advance(connection: Connection, group: str, version: int, **values: Any) ->
 
 
 def _find_window(connection: Connection, query: Select[Any], window_id: str) -> Row[Any]:
+    return _found(connection, query.where(*_IS_WINDOW), window_id)
+
+
+_IS_WINDOW = (groups.c.name == bindparam("of_group"), windows.c.seq == bindparam("of_seq"))
+
+
+def _found(connection: Connection, query: Select[Any], window_id: str, **asked: Any) -> Row[Any]:
     group, seq = parse_window_id(window_id)
-    row = connection.execute(query.where(groups.c.name == group, windows.c.seq == seq)).first()
+    row = connection.execute(query, {"of_group": group, "of_seq": seq, **asked}).first()
     if row is None:
         raise absent(group, [seq], pruning.load(connection, group))
     return row
@@ -1293,14 +1341,17 @@ def _standing(
     connection: Connection, window_id: str, attempt: int | None = None
 ) -> tuple[Standing, int, Outcome | None]:
     """Find a window without its ranges, its group's id, and how an attempt at it ended: all that a commit checks, in one query."""
-    evidence = and_(
-        attempts.c.id == attempt, attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq
-    )
-    query = _standings().add_columns(attempts.c.outcome).outerjoin(attempts, evidence)
-    row = _find_window(connection, query, window_id)
+    row = _found(connection, _standing_with_evidence(), window_id, of_attempt=attempt)
     window = _standing_of(row)
     with intact(f"attempt {attempt}"):
         return window, row.group_id, None if row.outcome is None else Outcome(row.outcome)
+
+
+@cache
+def _standing_with_evidence() -> Select[Any]:
+    here = (attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq)
+    evidence = and_(attempts.c.id == bindparam("of_attempt"), *here)
+    return _standings().add_columns(attempts.c.outcome).outerjoin(attempts, evidence).where(*_IS_WINDOW)
 
 
 @cache

@@ -137,5 +137,10 @@ class Outline:
 
     @property
     def first_open(self) -> WindowLine | None:
-        """The oldest open live window, or else the oldest open backfill window; None: nothing is open."""
-        return self.oldest.get(Lane.LIVE) or self.oldest.get(Lane.BACKFILL)
+        """See `first_open`."""
+        return first_open(self.oldest)
+
+
+def first_open(oldest: Mapping[Lane, WindowLine]) -> WindowLine | None:
+    """Return the oldest open live window, or else the oldest open backfill window; None: nothing is open."""
+    return oldest.get(Lane.LIVE) or oldest.get(Lane.BACKFILL)
