@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -36,9 +37,9 @@ def test_a_task_runs_what_was_confirmed_whatever_params_its_dag_has(params: dict
     assert json.loads(preview.command.split("'")[1]) == posted
 
 
-def dialog(*rows: Row, dags: Sequence[Dag] = (), chosen: str | None = None) -> str:
+def dialog(*rows: Row, dags: Sequence[Dag] = (), chosen: str | None = None, unknown: str | None = None) -> str:
     """Return the dialog of a preview."""
-    return render.html("replay.html", {"view": Preview("lake.orders", rows, dags, chosen)})
+    return render.html("replay.html", {"view": Preview("lake.orders", rows, dags, chosen, unknown)})
 
 
 def test_a_refused_window_says_why_in_a_row_of_its_own() -> None:
@@ -64,3 +65,12 @@ def test_if_no_dag_can_run_it_each_says_why_and_none_is_offered() -> None:
     assert "airflow dags trigger" in text
     assert "<select" not in text
     assert "data-confirm" not in text
+
+
+def test_without_an_answer_of_kafka_no_window_is_said_to_run() -> None:
+    text = dialog(row(3), row(4, "superseded"), chosen="orders", unknown="Kafka is away")
+    said = re.findall(r'class="badge (\w+)"[^>]*>(.*?)</span>', text)
+    assert [tone for tone, _ in said] == ["plain", "bad"]
+    assert said[0][1] == "not known"
+    assert "Kafka is away." in text
+    assert "data-confirm" in text, "whoever knows that Kafka is back may go on"
