@@ -76,8 +76,8 @@ class Airflow:
         connections: Airflow connections by id, in their JSON form (`{"conn_type": "kafka", "extra": {...}}`).
         environment: Variables that the components and their tasks get on top of ours.
         settings: Airflow settings as `{section: {option: value}}`, stronger than the quick ones of this module.
-        preload: Modules that the scheduler and the Dag processor import. Tasks, and the processes that read a Dag file, are
-            forks of them and have them at once: Spark's client alone costs each of them two seconds of a processor.
+        preload: Modules that the scheduler imports. Its tasks are forks of it and have them at once: Spark's client alone
+            costs each of them two seconds of a processor.
     """
 
     user = "admin"
@@ -227,8 +227,7 @@ class Airflow:
         folder = self.home / "config"
         folder.mkdir(exist_ok=True)
         lines = [f"    import {module}" for module in self._preload]
-        begins_as = 'if {"scheduler", "dag-processor"} & set(sys.argv):'
-        text = "\n".join(["import sys", "", "__all__ = []", "", begins_as, "    pass", *lines, ""])
+        text = "\n".join(["import sys", "", "__all__ = []", "", 'if "scheduler" in sys.argv:', "    pass", *lines, ""])
         (folder / "airflow_local_settings.py").write_text(text)
 
     def _own_settings(self) -> dict[str, dict[str, str]]:
