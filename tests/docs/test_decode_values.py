@@ -19,8 +19,10 @@ def commands() -> list[list[str]]:
     """Return what the page types in blocks without a language, and between backticks if it is a command of ours."""
     typed = "".join(blocks(PAGE, "")).replace("\\\n", "")
     prose = re.sub(r"^```.*?^```", "", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
-    beside = re.findall(r"`(kafka-offsets [^`]*)`", prose)
-    return [shlex.split(line, comments=True) for line in [*typed.splitlines(), *beside]]
+    beside = re.findall(r"`(kafka-offsets [a-z-]+ [^`]*)`", prose)  # a command by its name alone is no line to type
+    # A command ends where the next one begins: JSON between quotes may have several lines.
+    one_by_one = re.split(r"\n(?=airflow |kafka-offsets )", typed.strip())
+    return [shlex.split(command, comments=True) for command in [*one_by_one, *beside]]
 
 
 OURS = [arguments for program, *arguments in commands() if program == "kafka-offsets"]
@@ -32,8 +34,9 @@ def test_the_cli_takes_what_the_page_types(arguments: list[str]) -> None:
     assert make_parser().parse_args(arguments).function
 
 
-def test_the_connection_of_the_page_is_that_of_a_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    [[*added, conn_id, option, connection]] = OTHERS
+@pytest.mark.parametrize("command", OTHERS, ids=["login", "OAuth"])
+def test_a_connection_of_the_page_is_that_of_a_registry(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    [*added, conn_id, option, connection] = command
     assert (added, option) == (["airflow", "connections", "add"], "--conn-json")
     assert f'registry="{conn_id}"' in blocks(PAGE, "python")[0]
     monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", connection)

@@ -10,6 +10,7 @@ import pytest
 from airflow_kafka_offsets import documents
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.plan.overview import summary_of
 from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.page import render, views
@@ -95,7 +96,7 @@ def test_the_windows_of_a_run_are_the_documents_of_the_command_line(tmp_path: Pa
     assert [line.id for line, _ in found] == ["lake.clicks-000001", "lake.orders-000001", "lake.orders-000002"]
     for line, row in found:
         document = views.run_document(line, row, {"orders", "other"})
-        assert document == documents.window_document(ledger.window(line.id)) | {"run": Claim("orders", "run", "load")}
+        assert document == documents.window_document(summary_of(ledger.window(line.id))) | {"run": Claim("orders", "run", "load")}
     hidden = views.run_document(*found[1], {"orders"})
     assert (hidden["held_by"], hidden["id"]) == (None, "lake.orders-000001")
     assert "other" not in documents.as_json(hidden)
