@@ -159,11 +159,10 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
         settings={
             # Many tasks wait: for a file that holds them, or for a server that is away.
             "core": {"parallelism": "12", "min_serialized_dag_fetch_interval": "60"},
-            # It looks at all DAGs each time; of so many, half a second would keep it busy. Of itself, it tells as seldom as Airflow's does.
+            # It looks at all DAGs each time; of so many, half a second would keep it busy.
             # And it takes a task for dead that does not tell of itself for long: on a machine with other work, for a minute.
             "scheduler": {
                 "scheduler_idle_sleep_time": "2",
-                "scheduler_heartbeat_sec": "5",
                 "task_instance_heartbeat_timeout": "80",
             },
             # No test changes a Dag file, and to read a hundred DAGs again and again takes the time of their tasks.
