@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -168,52 +169,62 @@ def test_a_new_partition_starts_at_its_beginning(kafka: KafkaBroker, topic: str,
     assert ranges(runs.read(starting_offsets="latest")) == {0: (10, 10), 1: (0, 7)}
 
 
-def test_a_log_that_ends_before_the_watermark_is_an_error(tmp_path: Path, topic: str, ledger: SqlLedger) -> None:
-    with KafkaBroker(tmp_path / "kafka") as broker:
-        create_topic(broker, topic)
-        produce(broker, topic, 100)
-        runs = Runs(WindowService(ledger, KafkaLog(broker.client_config(), 15)), topics=[topic])
-        runs.read()
-        truncate(broker, topic)
-        with pytest.raises(DataLossError, match=rf"{topic}-0: the log ends at 0, before the watermark 100") as error:
-            runs.plan(on_data_loss="skip")
-        assert f'kafka-offsets reset g --to \'{{"{topic}":{{"0":0}}}}\'' in str(error.value)
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(tmp_path_factory.mktemp("own-kafka")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def broker(own_broker: KafkaBroker) -> KafkaBroker:
+    """Give the broker that tests stop: started again if one of them failed before it did so."""
+    own_broker.revive()
+    return own_broker
+
+
+def test_a_log_that_ends_before_the_watermark_is_an_error(broker: KafkaBroker, topic: str, ledger: SqlLedger) -> None:
+    create_topic(broker, topic)
+    produce(broker, topic, 100)
+    runs = Runs(WindowService(ledger, KafkaLog(broker.client_config(), 15)), topics=[topic])
+    runs.read()
+    truncate(broker, topic)
+    with pytest.raises(DataLossError, match=rf"{topic}-0: the log ends at 0, before the watermark 100") as error:
+        runs.plan(on_data_loss="skip")
+    assert f'kafka-offsets reset g --to \'{{"{topic}":{{"0":0}}}}\'' in str(error.value)
 
 
 def test_a_log_that_was_cut_back_and_has_grown_past_the_watermark_is_an_error(
-    tmp_path: Path, topic: str, ledger: SqlLedger
+    broker: KafkaBroker, topic: str, ledger: SqlLedger
 ) -> None:
-    with KafkaBroker(tmp_path / "kafka") as broker:
-        create_topic(broker, topic)
-        produce(broker, topic, 60)
-        produce(broker, topic, 40, first=60)
-        runs = Runs(WindowService(ledger, KafkaLog(broker.client_config(), 30)), topics=[topic])
-        assert ranges(runs.read()) == {0: (0, 100)}
-        truncate(broker, topic, 60)
-        produce(broker, topic, 70, first=1000)
-        with pytest.raises(LogTruncatedError, match=rf"{topic}-0: offsets 60 to 99 are other records now") as error:
-            runs.plan(on_data_loss="skip")
-        stay = f'{{"{topic}":{{"0":100}}}}'
-        assert f"kafka-offsets reset g --to '{stay}'" in str(error.value)
-        runs.service.reset(KafkaGroup("g", topics=[topic]), stay, "me", "they are not needed")
-        assert ranges(runs.read()) == {0: (100, 130)}
+    create_topic(broker, topic)
+    produce(broker, topic, 60)
+    produce(broker, topic, 40, first=60)
+    runs = Runs(WindowService(ledger, KafkaLog(broker.client_config(), 30)), topics=[topic])
+    assert ranges(runs.read()) == {0: (0, 100)}
+    truncate(broker, topic, 60)
+    produce(broker, topic, 70, first=1000)
+    with pytest.raises(LogTruncatedError, match=rf"{topic}-0: offsets 60 to 99 are other records now") as error:
+        runs.plan(on_data_loss="skip")
+    stay = f'{{"{topic}":{{"0":100}}}}'
+    assert f"kafka-offsets reset g --to '{stay}'" in str(error.value)
+    runs.service.reset(KafkaGroup("g", topics=[topic]), stay, "me", "they are not needed")
+    assert ranges(runs.read()) == {0: (100, 130)}
 
 
-def test_a_restart_that_loses_nothing_changes_nothing(tmp_path: Path, topic: str, ledger: SqlLedger) -> None:
-    with KafkaBroker(tmp_path / "kafka") as broker:
-        create_topic(broker, topic)
-        produce(broker, topic, 100)
-        kafka = KafkaLog(broker.client_config(), 30)
-        runs = Runs(WindowService(ledger, kafka), topics=[topic])
-        window = runs.read()
-        before = window.leader_epochs[TopicPartition(topic, 0)]
-        broker.stop()
-        broker.start()
-        produce(broker, topic, 30)
-        later = runs.read()
-        assert ranges(later) == {0: (100, 130)}
-        # Otherwise nothing was asked.
-        assert later.leader_epochs[TopicPartition(topic, 0)] > before
+def test_a_restart_that_loses_nothing_changes_nothing(broker: KafkaBroker, topic: str, ledger: SqlLedger) -> None:
+    create_topic(broker, topic)
+    produce(broker, topic, 100)
+    kafka = KafkaLog(broker.client_config(), 30)
+    runs = Runs(WindowService(ledger, kafka), topics=[topic])
+    window = runs.read()
+    before = window.leader_epochs[TopicPartition(topic, 0)]
+    broker.stop()
+    broker.start()
+    produce(broker, topic, 30)
+    later = runs.read()
+    assert ranges(later) == {0: (100, 130)}
+    # Otherwise nothing was asked.
+    assert later.leader_epochs[TopicPartition(topic, 0)] > before
 
 
 def truncate(broker: KafkaBroker, topic: str, end: int = 0) -> None:
