@@ -15,7 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset
 import pytest
 import requests
 
@@ -98,6 +97,8 @@ class Lab:
 
     def lake(self, dag_id: str) -> Counter[tuple[int, int]]:
         """Count each (partition, offset) in the DAG's lake, as any reader of Parquet sees it."""
+        import pyarrow.dataset
+
         path = self.folder / "lake" / dag_id
         files = pyarrow.dataset.dataset(path, partitioning="hive") if path.exists() else None
         if files is None or not files.files:

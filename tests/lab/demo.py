@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-import pyarrow.dataset
 import requests
 from confluent_kafka import Producer
 from tabulate import tabulate
@@ -162,6 +161,8 @@ class Demo:
 
     def orders_in_lake(self) -> Counter[int]:
         """Count each order in the lake, as any reader of Parquet sees it."""
+        import pyarrow.dataset
+
         table = pyarrow.dataset.dataset(self.lake, partitioning="hive").to_table(["json"])
         return Counter(int(text.split(":")[1].split(",")[0]) for text in table["json"].to_pylist())
 

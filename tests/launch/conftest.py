@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.dataset
 import pytest
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
@@ -114,6 +113,8 @@ class Worker:
 
     def lake(self) -> Counter[tuple[int, int]]:
         """Count each (partition, offset) that readers of the lake see."""
+        import pyarrow.dataset
+
         path = self.folder / "lake"
         files = pyarrow.dataset.dataset(path, partitioning="hive") if path.exists() else None
         if files is None or not files.files:

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.dataset
 import pytest
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubmitOperator
@@ -234,6 +233,8 @@ def test_a_launch_without_a_network_takes_the_jars_that_are_there(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
+    import pyarrow.dataset
+
     monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(launch_jars))
     if is_in_spark:
         monkeypatch.setenv("SPARK_HOME", str(spark_with_connector))

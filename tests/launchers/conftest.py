@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pyarrow.dataset
 import pytest
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
@@ -154,6 +153,8 @@ class Task:
 
     def is_whole(self) -> bool:
         """Whether the lake holds each record once."""
+        import pyarrow.dataset
+
         files = pyarrow.dataset.dataset(self.folder / "lake", partitioning="hive").to_table(["partition", "offset"])
         found = Counter(zip(files["partition"].to_pylist(), files["offset"].to_pylist(), strict=True))
         return found == Counter((0, offset) for offset in range(RECORDS))
