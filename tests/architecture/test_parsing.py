@@ -100,6 +100,7 @@ def test_every_public_name_is_parsed() -> None:
 
 
 @needs_light_providers
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_parse_imports_only_what_the_list_allows(name: str, imports: dict[str, dict[str, str]]) -> None:
     listed = {f"{PACKAGE}.{module}" for module in ALLOWED[name]}

@@ -41,6 +41,7 @@ def test_windows_by_url_need_the_database_only(lake: Lake) -> None:
     assert imported("status", "--offline", "--ledger", lake.url) == ["sqlalchemy", "tabulate"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "seconds"), [(["--help"], 0.3), (["windows", "lake.orders"], 1.5)])
 def test_commands_start_quickly(lake: Lake, arguments: list[str], seconds: float) -> None:
     """In seconds of the CPU: a busy machine does not count."""
