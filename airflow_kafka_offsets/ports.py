@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.place.place import PlaceOffsets
-from airflow_kafka_offsets.core.plan.overview import Outline, Overview, WindowLine
+from airflow_kafka_offsets.core.plan.overview import Outline, Overview, WindowLine, WindowSummary
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
 from airflow_kafka_offsets.core.plan.pruning import Pruned
 from airflow_kafka_offsets.core.schemas import NOTHING, Frozen, Subject, ToFreeze
@@ -518,6 +518,19 @@ class Ledger(Protocol):
             cut_in: only windows with ``start < until <= end``.
             before: only windows with smaller numbers, for the next page.
             since: only windows with this number or a larger one.
+            limit: how many at most.
+        """
+        ...
+
+    def summaries(
+        self, group: str, *, states: Sequence[State] = (), seqs: Sequence[int] = (), limit: int = 50
+    ) -> Sequence[WindowSummary]:
+        """Return windows of a group in short, newest first. Their ranges are not read: with many partitions, this takes most of the time.
+
+        Args:
+            group: its name.
+            states: only these; none: all.
+            seqs: only these; none: all.
             limit: how many at most.
         """
         ...

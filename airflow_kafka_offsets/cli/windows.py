@@ -10,7 +10,6 @@ from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, table, time
 from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
 from airflow_kafka_offsets.core.history import WindowRow
-from airflow_kafka_offsets.core.plan.overview import summary_of
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.plan.request import parse_windows
 from airflow_kafka_offsets.core.window import State
@@ -33,7 +32,7 @@ def windows(args: Namespace) -> Answer:
 
 def _list(ledger: Ledger, group: str, args: Namespace) -> Answer:
     states = [State(state) for state in args.state or ()]
-    found = [window_document(summary_of(row)) for row in ledger.windows(group, states=states, limit=args.limit)]
+    found = [window_document(window) for window in ledger.summaries(group, states=states, limit=args.limit)]
     before = ledger.pruned(group).before
     document = {"group": group, "pruned_before": before if before > 1 else None, "windows": found}
     return Answer(document, lambda: _list_text(document, args.limit))

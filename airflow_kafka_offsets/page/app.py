@@ -293,9 +293,9 @@ async def _windows_of(
             raise UnknownGroupError(f"There is no DAG {dag_id} that you may see")
         found = ledger.windows_of_run(dag_id, run_id, task_id, map_index)
         if wants_json(request):
-            rows = pictures.windows_of_run(ledger, found)
-            readable = reader.readable(row.held.holder.dag_id for _, row in rows)
-            return _json({"windows": [views.run_document(line, row, readable) for line, row in rows]})
+            windows = pictures.windows_of_run(ledger, found)
+            readable = reader.readable(window.holder.dag_id for _, window in windows)
+            return _json({"windows": [views.run_document(line, window, readable) for line, window in windows]})
         return _page(request, "run.html", {"rows": found, "dag_id": dag_id, "run_id": run_id, "task_id": task_id})
 
     return await _ask(shown)

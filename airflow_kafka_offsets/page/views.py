@@ -467,7 +467,7 @@ def window_document(picture: WindowPicture, readable: Readable) -> Document:
     return {"group": picture.group.name, "windows": [document]}
 
 
-def run_document(line: WindowLine, row: WindowRow, readable: Readable) -> Document:
+def run_document(line: WindowLine, window: WindowSummary, readable: Readable) -> Document:
     """Return a window that a task instance has, or had, as ``kafka-offsets windows`` lists it, and in ``run`` that task instance."""
-    held_by = row.held.holder if row.held.holder.dag_id in readable else None
-    return documents.window_document(summary_of(row)) | {"held_by": held_by, "run": line.holder}
+    held_by = window.holder if window.holder.dag_id in readable else None
+    return documents.window_document(window) | {"held_by": held_by, "run": line.holder}

@@ -9,7 +9,7 @@ from datetime import datetime
 from airflow_kafka_offsets.core.errors import PrunedWindowError, UnknownGroupError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow
-from airflow_kafka_offsets.core.plan.overview import Outline, Overview, WindowLine
+from airflow_kafka_offsets.core.plan.overview import Outline, Overview, WindowLine, WindowSummary
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED, Pruned
 from airflow_kafka_offsets.core.schemas import Frozen
@@ -240,16 +240,16 @@ def windows_at_once(partitions: int) -> int:
     return min(MOST_WINDOWS, most, max(FEWEST_WINDOWS, RANGES_AT_ONCE // max(1, partitions)))
 
 
-def windows_of_run(ledger: Ledger, lines: Sequence[WindowLine]) -> list[tuple[WindowLine, WindowRow]]:
-    """Return the windows of a run with all that the ledger knows of each, in their order; one that was pruned meanwhile is left out."""
+def windows_of_run(ledger: Ledger, lines: Sequence[WindowLine]) -> list[tuple[WindowLine, WindowSummary]]:
+    """Return the windows of a run in short, in their order; one that was pruned meanwhile is left out."""
     seqs: dict[str, set[int]] = {}
     for line in lines:
         seqs.setdefault(line.group, set()).add(line.seq)
     with ledger.one_connection():
         found = {
-            row.held.window.id: row
+            window.id: window
             for name, some in seqs.items()
-            for row in ledger.windows(name, seqs=sorted(some), limit=len(some))
+            for window in ledger.summaries(name, seqs=sorted(some), limit=len(some))
         }
     return [(line, found[line.id]) for line in lines if line.id in found]
 

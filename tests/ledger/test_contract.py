@@ -846,6 +846,13 @@ class LedgerContract:
         [window] = ledger.overviews([name])[name].open
         assert window == summary_of(ledger.window(held.window.id))
         assert window.partitions == sum(1 for p in range(partitions) if p % 3)
+        assert ledger.summaries(name) == [window]
+
+    def test_windows_in_short_are_those_that_are_asked_for_in_full(self, ledger: Ledger, name: str) -> None:
+        commit(ledger, add(ledger, name, 0, 10))
+        add_all(ledger, name, [draft(10, 20), draft(20, 30, lost={TopicPartition("orders", 1): OffsetRange(15, 20)})])
+        for wanted in ({}, {"states": [State.PLANNED]}, {"seqs": [1, 3], "limit": 2}, {"limit": 1}, {"seqs": [7]}):
+            assert ledger.summaries(name, **wanted) == [summary_of(row) for row in ledger.windows(name, **wanted)]
 
     def test_in_its_turn_a_process_changes_a_group_alone(self, ledger: Ledger, name: str) -> None:
         commit(ledger, add(ledger, name, 0, 10))

@@ -88,6 +88,10 @@ QUESTIONS: dict[str, Question] = {
     ),
     "a picture of long ago": lambda ledger, history: pictures.group(ledger, history.group.name, list, before=31),
     "the windows of a run": lambda ledger, history: ledger.windows_of_run("bench", f"{history.group.name} 3"),
+    "the windows of a run for programs": lambda ledger, history: pictures.windows_of_run(
+        ledger, ledger.windows_of_run("bench", f"{history.group.name} 3")
+    ),
+    "the newest page in short": lambda ledger, history: ledger.summaries(history.group.name),
     "where it stands": lambda ledger, history: ledger.position(history.group.name),
     "its outline": lambda ledger, history: ledger.outlines([history.group.name]),
     "attempts at some windows": lambda ledger, history: ledger.attempts_at(history.group.name, [3, history.windows]),

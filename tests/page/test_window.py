@@ -94,9 +94,11 @@ def test_the_windows_of_a_run_are_the_documents_of_the_command_line(tmp_path: Pa
     ledger.hold([taken], Claim("other", "run", "load"), mine.at)
     found = pictures.windows_of_run(ledger, ledger.windows_of_run("orders", "run"))
     assert [line.id for line, _ in found] == ["lake.clicks-000001", "lake.orders-000001", "lake.orders-000002"]
-    for line, row in found:
-        document = views.run_document(line, row, {"orders", "other"})
-        assert document == documents.window_document(summary_of(ledger.window(line.id))) | {"run": Claim("orders", "run", "load")}
+    for line, window in found:
+        document = views.run_document(line, window, {"orders", "other"})
+        assert document == documents.window_document(summary_of(ledger.window(line.id))) | {
+            "run": Claim("orders", "run", "load")
+        }
     hidden = views.run_document(*found[1], {"orders"})
     assert (hidden["held_by"], hidden["id"]) == (None, "lake.orders-000001")
     assert "other" not in documents.as_json(hidden)

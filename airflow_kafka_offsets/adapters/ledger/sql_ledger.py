@@ -573,6 +573,27 @@ class SqlLedger:
         limit: int = 50,
     ) -> Sequence[WindowRow]:
         """Return windows of a group, newest first. `before` (a sequence number) asks for the next page."""
+        rows = self._history_of(group, states, lane, seqs, cut_in, before, since, limit)
+        return [_window_row(row) for row in rows]
+
+    def summaries(
+        self, group: str, *, states: Sequence[State] = (), seqs: Sequence[int] = (), limit: int = 50
+    ) -> Sequence[WindowSummary]:
+        """Return windows of a group in short, newest first, without reading their ranges."""
+        return [_summary(row) for row in self._history_of(group, states, None, seqs, None, None, None, limit)]
+
+    def _history_of(
+        self,
+        group: str,
+        states: Sequence[State],
+        lane: Lane | None,
+        seqs: Sequence[int],
+        cut_in: tuple[datetime, datetime] | None,
+        before: int | None,
+        since: int | None,
+        limit: int,
+    ) -> list[Row[Any]]:
+        """Find windows with their history, as `windows` is asked for them."""
         wanted: list[ColumnElement[bool]] = []
         # The sum hides the number from the index by number: a database that takes it reads all of the history for a span of time.
         seq = windows.c.seq if cut_in is None else windows.c.seq + 0
@@ -590,7 +611,7 @@ class SqlLedger:
             rows = [row for some in _chunks(found) for row in connection.execute(mine.where(windows.c.seq.in_(some)))]
         # Some may have changed since their numbers were found.
         still = [row for row in rows if not states or row.state in states]
-        return [_window_row(row) for row in sorted(still, key=lambda row: -row.seq)]
+        return sorted(still, key=lambda row: -row.seq)
 
     def excerpt(
         self,
