@@ -1185,6 +1185,21 @@ class _Server(LedgerContract):
                 waiting.result(LONGEST)
         assert ledger.window(held.window.id).held.window.schemas is None
 
+    def test_who_freezes_schemas_again_waits_for_the_turn_of_the_group_and_has_no_window_meanwhile(
+        self, url: str, ledger: SqlLedger, name: str
+    ) -> None:
+        """In another order, both would wait for each other."""
+        held = add(ledger, name, 0, 10)
+        seen = [(Idle.after(held, ledger.attempts(held.window.id)), {f"{name}-1": None})]
+        with ThreadPoolExecutor(1) as pool:
+            with ledger.turn(name):
+                waiting = pool.submit(ledger.refreeze, seen, act("freeze-schemas"))
+                until_it_waits_for_a_lock(url, waiting)
+                ledger.hold([held], claim("r2"), NOW)
+            with pytest.raises(ConcurrentChangeError, match="A run took window"):
+                waiting.result(LONGEST)
+        assert ledger.window(held.window.id).held.holder == claim("r2")
+
     def test_a_value_that_the_database_refuses_is_an_error_of_the_ledger(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10)
         with pytest.raises(LedgerError, match="refused a statement") as raised:

@@ -169,8 +169,7 @@ class SqlLedger:
     def turn(self, group: str) -> Iterator[None]:
         """Wait for a group, and let no one else change it meanwhile. All that this context asks and writes then is one transaction."""
         with writing(self._engine) as connection:
-            # SQLite has locked all of the ledger by now, and knows no FOR UPDATE.
-            connection.execute(select(groups.c.id).where(groups.c.name == group).with_for_update())
+            _wait_for_turn(connection, group)
             with self._sharing(connection):
                 yield
 
@@ -276,7 +275,10 @@ class SqlLedger:
     def refreeze(self, there: Sequence[tuple[Idle, Frozen]], act: Act) -> None:
         """Freeze schemas on a person's word, all or none, if nothing happened to the windows since they were read."""
         with writing(self._seeing_all_commits()) as connection:
-            (group_id,) = _group(connection, there[0][0].held.window.group, groups.c.id)
+            group = there[0][0].held.window.group
+            # Before the windows, as in a turn: the act below refers to the group. In another order, both would wait for each other.
+            _wait_for_turn(connection, group)
+            (group_id,) = _group(connection, group, groups.c.id)
             _check_idle(connection, group_id, [idle for idle, _ in there])
             _freeze(connection, [(idle.held.window, frozen) for idle, frozen in there])
             _record(connection, group_id, act)
@@ -1328,6 +1330,12 @@ def _group(connection: Connection, name: str, *columns: Any) -> Row[Any]:
     if row is None:
         raise _unknown_group(name)
     return row
+
+
+def _wait_for_turn(connection: Connection, group: str) -> None:
+    """Lock a group's row until the transaction ends."""
+    # SQLite has locked all of the ledger by now, and knows no FOR UPDATE.
+    connection.execute(select(groups.c.id).where(groups.c.name == group).with_for_update())
 
 
 def _unknown_group(name: str) -> UnknownGroupError:
