@@ -22,7 +22,7 @@ from tabulate import tabulate
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.lag.measure import to_ms
-from airflow_kafka_offsets.core.lag.search import Search
+from airflow_kafka_offsets.core.lag.search import MOST_LOOKUPS, Search
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.service.times import find
 from tests.bench.plan_and_commit import PER_BROKER, PER_TOPIC, make_topics
@@ -33,8 +33,6 @@ RECORDS = 100
 """Records of a partition: more of them make no difference to a search, which sees an index."""
 WEEK = timedelta(days=7)
 LEVEL = IsolationLevel.READ_UNCOMMITTED
-MOST_LOOKUPS = 12
-"""What lag in time may take, however many partitions there are."""
 
 
 class Counted(KafkaLog):
