@@ -9,7 +9,8 @@ from enum import StrEnum
 
 from airflow_kafka_offsets.core.lag.lag import PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
-from airflow_kafka_offsets.core.lag.verdict import urgency
+from airflow_kafka_offsets.core.lag.verdict import danger, urgency
+from airflow_kafka_offsets.core.lag.words import GroupVerdict
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.page.strips import Kind, Piece
 from airflow_kafka_offsets.service.pictures import MOST_STRIPS
@@ -35,8 +36,8 @@ class Shade(StrEnum):
 
 
 _ORDER = {shade: i for i, shade in enumerate(Shade)}
-_OF_DANGER = (Shade.QUIET, Shade.RISK, Shade.LOST)
-"""By the first number of `core.lag.verdict.urgency`."""
+_OF_DANGER = {GroupVerdict.OK: Shade.QUIET, GroupVerdict.AT_RISK: Shade.RISK, GroupVerdict.LOST: Shade.LOST}
+"""By what one partition makes of its group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Seen:
         recent: how many offsets the shown windows read.
         lost: how many offsets retention has taken that no window has noted.
         urgency: how much it needs a look by what Kafka says, as `core.lag.verdict.urgency` has it.
+        danger: what Kafka says of it: lost, at risk, or else quiet.
     """
 
     shade: Shade
@@ -56,11 +58,7 @@ class Seen:
     recent: int = 0
     lost: int = 0
     urgency: tuple[int, float, int] = (0, 0.0, 0)
-
-    @property
-    def danger(self) -> Shade:
-        """What Kafka says of it: lost, at risk, or else quiet."""
-        return _OF_DANGER[self.urgency[0]]
+    danger: Shade = Shade.QUIET
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +126,7 @@ def seen_of(pieces: Sequence[Piece], found: PartitionLag | None = None, pace: Pa
             recent += piece.end - piece.start
     if found is None:
         return Seen(shade, None, recent)
-    return Seen(shade, found.lag, recent, found.lost, urgency(found, pace))
+    return Seen(shade, found.lag, recent, found.lost, urgency(found, pace), _OF_DANGER[danger(found, pace)])
 
 
 def rows(seen: Mapping[TopicPartition, Seen]) -> list[Row]:
@@ -153,8 +151,8 @@ def _shared(some: Sequence[tuple[int, Seen]]) -> list[_Share]:
         known = [one.lag for _, one in part if one.lag is not None]
         shade = max((one.shade for _, one in part), key=_ORDER.__getitem__)
         recent, lost = sum(one.recent for _, one in part), sum(one.lost for _, one in part)
-        danger = _OF_DANGER[max(one.urgency[0] for _, one in part)]
-        found.append((part[0][0], part[-1][0], shade, sum(known) if known else None, recent, danger, lost))
+        worst_danger = max((one.danger for _, one in part), key=_ORDER.__getitem__)
+        found.append((part[0][0], part[-1][0], shade, sum(known) if known else None, recent, worst_danger, lost))
     return found
 
 
@@ -191,7 +189,7 @@ def worst(seen: Mapping[TopicPartition, Seen], most: int = WORST) -> list[TopicP
     def weight(tp: TopicPartition) -> tuple[int, float, int, int, int]:
         one = seen[tp]
         trouble = _ORDER[one.shade] if one.shade in (Shade.GAP, Shade.LOST) else 0
-        danger, how_much, _ = one.urgency
-        return danger, how_much, trouble, one.lag or 0, one.recent
+        how_bad, how_much, _ = one.urgency
+        return how_bad, how_much, trouble, one.lag or 0, one.recent
 
     return sorted(heapq.nlargest(most, sorted(seen), key=weight))

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from airflow_kafka_offsets.core.lag.words import GroupVerdict
+from airflow_kafka_offsets.core.lag.words import GroupVerdict, place
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.page import words
 from airflow_kafka_offsets.page.now import NOT_KNOWN, NowView
@@ -92,7 +92,7 @@ def now_of_all(shown: Mapping[str, NowView]) -> dict[str, Any]:
         for name, view in shown.items()
     }
     counts = Counter(view.verdict for view in shown.values() if view.needs_a_look)
-    worst_first = [verdict for verdict in (*reversed(GroupVerdict), NOT_KNOWN) if verdict in counts]
+    worst_first = sorted(counts, key=lambda word: place(None if word == NOT_KNOWN else GroupVerdict(word)))
     return {
         "parts": {"summary": "".join(f" · {counts[verdict]:,} {verdict.lower()}" for verdict in worst_first)},
         "groups": cells,

@@ -80,11 +80,17 @@ def tries_seconds(pace: Pace, retention: float | None) -> float:
     return tries if retention is None else min(tries, MOST * retention)
 
 
-def danger(partition: PartitionLag, pace: Pace) -> GroupVerdict:
-    """Return what one partition alone makes of its group: LOST, AT RISK, or else OK. Lateness is judged by all of them together."""
+def danger(partition: PartitionLag, pace: Pace, horizon: timedelta | None = None) -> GroupVerdict:
+    """Return what one partition alone makes of its group: LOST, AT RISK, or else OK. Lateness is judged by all of them together.
+
+    Args:
+        partition: the partition.
+        pace: how fast its group commits.
+        horizon: as of `needed_seconds`.
+    """
     if partition.verdict in GONE:
         return GroupVerdict.LOST
-    if partition.headroom_seconds is not None and partition.headroom_seconds < needed_seconds(partition, pace):
+    if partition.headroom_seconds is not None and partition.headroom_seconds < needed_seconds(partition, pace, horizon):
         return GroupVerdict.AT_RISK
     return GroupVerdict.OK
 
@@ -124,10 +130,10 @@ def judged(
         trouble: what planning would refuse; None: nothing.
         notes: what is not known.
     """
-    needed = {tp: needed_seconds(p, pace, horizon) for tp, p in partitions.items() if p.headroom_seconds is not None}
-    most = max(needed.values(), default=None)
+    needed = (needed_seconds(p, pace, horizon) for p in partitions.values() if p.headroom_seconds is not None)
+    most = max(needed, default=None)
     found = GroupLag(group, at, None, "", partitions, pace, needed_seconds=most, trouble=trouble, notes=notes)
-    finding = _lost(found) or _at_risk(found, needed) or _late(found) or _fine(found)
+    finding = _lost(found) or _at_risk(found, horizon) or _late(found) or _fine(found)
     return replace(found, verdict=finding.verdict, reason=finding.reason)
 
 
@@ -168,8 +174,8 @@ def _lost(found: GroupLag) -> _Finding | None:
     return None
 
 
-def _at_risk(found: GroupLag, needed: Mapping[TopicPartition, float]) -> _Finding | None:
-    risky = {tp: p for tp, p in found.partitions.items() if tp in needed and _headroom(p) < needed[tp]}
+def _at_risk(found: GroupLag, horizon: timedelta | None) -> _Finding | None:
+    risky = {tp: p for tp, p in found.partitions.items() if danger(p, found.pace, horizon) is GroupVerdict.AT_RISK}
     if not risky:
         return None
     first, p = min(risky.items(), key=lambda item: (_headroom(item[1]), item[0]))
@@ -179,7 +185,7 @@ def _at_risk(found: GroupLag, needed: Mapping[TopicPartition, float]) -> _Findin
     others = f", and of {counted(len(risky) - 1, 'more partition')} soon" if len(risky) > 1 else ""
     return _Finding(
         GroupVerdict.AT_RISK,
-        f"Retention {left}{others}; this group needs at least {length(needed[first])}",
+        f"Retention {left}{others}; this group needs at least {length(needed_seconds(p, found.pace, horizon))}",
     )
 
 
