@@ -50,6 +50,8 @@ class FolderExchange:
             for path in sorted(map(str, self._storage.find(f"{self._address}/{folder}"))):
                 report, _, file = path.rpartition(f"/{folder}/")[2].partition("/")
                 report = report.removesuffix(_MARK)
+                if not report:  # Hadoop's S3A keeps an empty object, `.../reports/`, for the folder of all reports
+                    continue
                 # A report without a file of rows is one that its job did not finish. Deeper files are those of a write that is under way.
                 contents.setdefault(report, b"")
                 if file.startswith(_PART):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from airflow_kafka_offsets.core.errors import BadInputError, ExchangeError
 from airflow_kafka_offsets.wiring.exchange import open_exchange
@@ -41,6 +42,23 @@ def test_the_empty_file_that_hadoop_leaves_beside_a_folder_on_s3_is_no_report_of
     assert found == {"1-a": b'{"a": 1}\n', "2-b": b""}, (
         "a job that has only made its folder has not finished its report"
     )
+
+
+def test_the_empty_object_that_hadoop_keeps_for_a_folder_on_s3_is_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = MemoryFileSystem()
+    monkeypatch.setattr(MemoryFileSystem, "store", {})
+    monkeypatch.setattr(MemoryFileSystem, "pseudo_dirs", [""])
+    exchange = open_exchange("memory://lake")
+
+    def put(key: str, content: bytes = b"") -> None:
+        storage.store[key] = MemoryFile(storage, key, content)  # like S3, and unlike its `pipe_file`, with any name
+
+    put("/lake/reports/")
+    assert exchange.reports("reports") == {}
+    put("/lake/reports/1-a/")
+    put("/lake/reports/1-a/part-00000-x.txt", b'{"a": 1}')
+    put("/lake/reports/2-b/")
+    assert exchange.reports("reports") == {"1-a": b'{"a": 1}', "2-b": b""}
 
 
 def test_a_folder_in_which_no_job_has_reported_has_no_reports(tmp_path: Path) -> None:

@@ -186,6 +186,8 @@ def test_the_exchange_on_s3_goes_through_airflow_s_own_connection(s3: S3, tmp_pa
     client = s3.client()
     prefix = "kafka-offsets/lake-000012/5ad0"
     for key, text in {
+        "": "",  # Hadoop's S3A keeps such an object for a folder
+        "1-a/": "",
         "1-a/part-00000.txt": '{"a": 1}',
         "1-a/_SUCCESS": "",
         "2-b/_temporary/0/part-00000.txt": "x",
