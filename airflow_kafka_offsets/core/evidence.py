@@ -1,8 +1,8 @@
 """What a job of another launcher must have reported before its window is committed.
 
 Another launcher knows whether its job succeeded, and not what the job read. So the job reports that itself, in a folder that its plan
-task has made for it. Each job that takes the window has a folder of its own there. Only the one that took it last counts: an earlier one may
-have read all of the window and failed after that, and then its launcher started this one.
+task has made for it. Each report has a folder of its own there. Only the last one of the job that took the window last counts: an earlier job
+may have read all of the window and failed after that, and then its launcher started this one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from airflow_kafka_offsets.core.errors import NoReportError, counted, name_some, short
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import Window
-from airflow_kafka_offsets.spark.shared import report_number
+from airflow_kafka_offsets.spark.shared import report_order
 
 WITHOUT = (
     "To run the job again, clear the plan task with all tasks after it. If a green task is evidence enough for you: "
@@ -54,7 +54,7 @@ def evidence_of(window: Window, found: Mapping[str, bytes], *, expect_gaps: bool
 
     Args:
         window: the window that is to be committed.
-        found: what the jobs reported: the name of each one's folder, and the bytes in it.
+        found: what the jobs reported: the name of each report's folder, and the bytes in it.
         expect_gaps: whether offsets without a record are normal.
         where: the folder of all these, for messages.
 
@@ -87,14 +87,14 @@ def evidence_of(window: Window, found: Mapping[str, bytes], *, expect_gaps: bool
 
 
 def _newest(window: Window, found: Mapping[str, bytes], where: str) -> str:
-    numbers = {name: report_number(name) for name in found}
-    if strange := sorted(name for name, number in numbers.items() if number is None):
+    names = {order: name for name in found if (order := report_order(name)) is not None}
+    if strange := sorted(set(found) - set(names.values())):
         # It could be a report that came last, of a version of this package that names it differently.
         raise NoReportError(
             f"Window {window.id}: {name_some([f'{where}/{name}' for name in strange], ', ')} can't be read as a report, so nothing is "
             f"committed. The job must have this version of airflow_kafka_offsets; remove what no job has written there. {WITHOUT}"
         )
-    return max(numbers, key=lambda name: (numbers[name] or 0, name))
+    return names[max(names)]
 
 
 def _read(window: Window, content: bytes, file: str) -> JobReport:

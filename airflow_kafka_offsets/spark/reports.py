@@ -1,8 +1,8 @@
 """The report of a job: what it read, for whoever commits its window.
 
 A launcher that runs on the driver's machine names a file. Around any other launcher, the plan task names a folder in storage that
-Airflow and Spark both reach. There, each session has a folder of its own, so the report of an earlier job never looks like that
-of a later one. Spark itself reads and writes there: so it works for each scheme that Spark knows, and over Spark Connect.
+Airflow and Spark both reach. There, each report has a folder of its own, so the report of an earlier job never looks like that
+of a later one, and none is ever missing while another is written. Spark itself reads and writes there: so it works for each scheme that Spark knows, and over Spark Connect.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark.errors import HandoffError, ReportError
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_URI, WINDOW_FILE, Handoff
-from airflow_kafka_offsets.spark.shared import error_in_short, report_name, report_number
+from airflow_kafka_offsets.spark.shared import error_in_short, report_name, report_order
 from airflow_kafka_offsets.spark.source import application_id, is_stopped
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Reports:
-    """Where one session reports about a window. Each report replaces the one before.
+    """Where one session reports about a window. Each report counts in place of the one before.
 
     Args:
         spark: the session.
@@ -37,7 +37,8 @@ class Reports:
         self._window_id = handoff.window_id
         self._where = handoff.report
         self._is_folder = handoff.report is not None and is_uri(handoff.report)
-        self._folder: str | None = None
+        self._place: tuple[int, str] | None = None
+        self._serial = 0
         self._taken_at = _now().isoformat()
 
     @property
@@ -89,21 +90,24 @@ class Reports:
                 "committed. Let the job call window.check() before spark.stop(), or leave out spark.stop()"
             )
         told = {**report, "taken_at": self._taken_at, "application": application_id(self._spark)}
-        if self._folder is None:
-            self._folder = f"{where}/{report_name(self._last_number(where) + 1, _own_name())}"
-        self._write_text(self._folder, json.dumps(told))
+        if self._place is None:
+            self._place = (self._last_number(where) + 1, _own_name())
+        self._serial += 1
+        self._write_text(f"{where}/{report_name(*self._place, self._serial)}", json.dumps(told))
 
     def _last_number(self, where: str) -> int:
         """Return the largest number of the reports that are there; 0: there is none."""
+        # A lifecycle rule, or a person, may remove one meanwhile.
+        found = self._spark.read.option("ignoreMissingFiles", "true")
         try:
-            rows = self._spark.read.text(f"{where}/*").select("_metadata.file_path").collect()
+            rows = found.text(f"{where}/*").select("_metadata.file_path").collect()
         except Exception as exc:
             if "PATH_NOT_FOUND" in str(exc):
                 return 0
             raise self._no_report(where, exc) from exc
         # Each report is a folder with a file of one line.
         names = (str(row[0]).split("/")[-2] for row in rows)
-        return max((report_number(name) or 0 for name in names), default=0)
+        return max((order[0] for name in names if (order := report_order(name)) is not None), default=0)
 
     def _write_text(self, folder: str, text: str) -> None:
         from pyspark.sql import functions as F
@@ -111,7 +115,7 @@ class Reports:
         # Not from a list: for that, Spark would start Python in a task.
         line = self._spark.range(0, 1, 1, 1).select(F.lit(text).alias("value"))
         try:
-            line.write.mode("overwrite").text(folder)
+            line.write.text(folder)
         except Exception as exc:
             raise self._no_report(folder, exc) from exc
 

@@ -44,28 +44,31 @@ def stage_prefix(window_id: str, table: str) -> str:
     return f"kafka_offsets_stage_{hashlib.sha256(f'{table} {window_id}'.encode()).hexdigest()[:10]}_"
 
 
-_REPORT = re.compile(r"(\d+)-.+")
+_REPORT = re.compile(r"(\d+)-(.+)\.(\d+)")
 
 
-def report_name(number: int, own: str) -> str:
-    """Return the name of the folder in which a job reports.
+def report_name(number: int, own: str, serial: int) -> str:
+    """Return the name of the folder of one report of a job.
 
     Args:
         number: one more than that of any report that was there when the job took its window. Clocks of two machines differ, and this
             tells which job took it later.
         own: what no other job has.
+        serial: counts the reports of the job. None is ever removed or written again: meanwhile, its number would not be seen.
     """
-    return f"{number:06d}-{own}"
+    return f"{number:06d}-{own}.{serial}"
 
 
-def report_number(name: str) -> int | None:
-    """Return the number of a report, from the name of its folder; None: it is no name of a report.
+def report_order(name: str) -> tuple[int, str, int] | None:
+    """Return the number, the own name and the serial of a report, from the name of its folder; None: it is no name of a report.
 
-    >>> report_number(report_name(7, "20260131T120000Z-5ad0")), report_number("notes.txt")
-    (7, None)
+    The largest is the last report of the job that took the window last.
+
+    >>> report_order(report_name(7, "20260131T120000Z-5ad0", 2)), report_order("notes.txt")
+    ((7, '20260131T120000Z-5ad0', 2), None)
     """
     found = _REPORT.fullmatch(name)
-    return int(found[1]) if found else None
+    return (int(found[1]), found[2], int(found[3])) if found else None
 
 
 def short(value: object) -> str:

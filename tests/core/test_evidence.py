@@ -14,7 +14,7 @@ from tests.core.examples import tp, window
 WINDOW = window({tp(0): (5, 10), tp(1): (0, 3), tp(2): (7, 7)}, seq=12)
 WHERE = "s3://lake/kafka-offsets/lake-000012/5ad0/reports"
 # The clock of the later job is behind.
-EARLIER, LATER = "000009-20260131T120500.000000Z-b", "000010-20260131T120000.000000Z-a"
+EARLIER, LATER = "000009-20260131T120500.000000Z-b.1", "000010-20260131T120000.000000Z-a.1"
 
 
 def report(**values: Any) -> bytes:
@@ -81,7 +81,7 @@ def test_a_newest_report_that_is_not_complete_proves_nothing_and_is_named(conten
     assert proven({EARLIER: content, LATER: report()}).records == 8
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "20260131T120000.000000Z-b", "-1-a", "7", ""])
+@pytest.mark.parametrize("name", ["notes.txt", "20260131T120000.000000Z-b", "-1-a.1", "1-a", "7", ""])
 def test_what_no_job_of_this_version_has_reported_proves_nothing_and_is_named(name: str) -> None:
     said = refused({EARLIER: report(), name: report(), LATER: report()})
     assert f"{WHERE}/{name} can't be read as a report" in said
@@ -91,6 +91,13 @@ def test_what_no_job_of_this_version_has_reported_proves_nothing_and_is_named(na
 def test_of_two_jobs_that_took_the_window_at_one_moment_the_later_by_the_clock_counts() -> None:
     first, second = EARLIER.replace("000009", "1"), LATER.replace("000010", "1")
     assert "has not reported what it read" in refused({first: TAKEN, second: report()})
+
+
+def test_the_last_report_of_a_job_counts_and_those_of_two_jobs_of_one_moment_are_not_mixed() -> None:
+    second, tenth = f"{LATER[:-1]}2", f"{LATER[:-1]}10"
+    assert proven({LATER: TAKEN, second: report(records=None), tenth: report()}).records == 8
+    assert "has not reported what it read" in refused({second: report(), tenth: TAKEN})
+    assert "has not reported what it read" in refused({"1-a.2": report(), "1-b.1": TAKEN})
 
 
 def test_a_report_of_another_window_proves_nothing() -> None:

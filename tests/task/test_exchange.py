@@ -58,7 +58,7 @@ def commit(given: Any, **options: Any) -> Any:
     return CommitWindowOperator(task_id="commit", window=given, **options).execute(context("commit"))
 
 
-def report(given: Mapping[str, Any], name: str = "1-a", **values: Any) -> None:
+def report(given: Mapping[str, Any], name: str = "1-a.1", **values: Any) -> None:
     """Report as a job does that has read all of the window; `values` replace the usual ones."""
     told = {
         "window_id": given["window_id"],
@@ -178,8 +178,8 @@ def test_what_was_reported_before_the_plan_task_ran_again_does_not_count(world: 
 
 def test_the_job_that_took_the_window_last_must_have_reported(world: World, tmp_path: Path) -> None:
     given = plan(world, tmp_path)
-    report(given, "1-z")
-    report(given, "2-a", records=None, counts={}, application="app-8")
+    report(given, "1-z.1")
+    report(given, "2-a.1", records=None, counts={}, application="app-8")
     with pytest.raises(
         NoReportError, match=r"the job that took the window last \(app-8, .*has not reported what it read"
     ):
@@ -258,7 +258,7 @@ def test_a_window_that_can_not_be_left_there_stays_for_the_next_try(world: World
 def test_an_exchange_that_can_not_be_read_commits_nothing(world: World, tmp_path: Path) -> None:
     given = plan(world, tmp_path)
     report(given)
-    part = Path(given["exchange"].removeprefix("file://"), "reports", "1-a", "part-00000.txt")
+    part = Path(given["exchange"].removeprefix("file://"), "reports", "1-a.1", "part-00000.txt")
     part.unlink()
     part.symlink_to(part)
     with pytest.raises(ExchangeError, match="can't read the exchange"):
