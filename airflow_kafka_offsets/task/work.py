@@ -74,14 +74,17 @@ class Work:
             return self._commit(planned, Report(records=done.records), done.id)
         self.stop.check()
         attempt = self.service.start_attempt(window, self.claim, try_of(self.context))
-        self._warn_of_twin(window)
         return self._commit(planned, self._attempt(planned, attempt), attempt)
 
     def _warn_of_twin(self, window: Window) -> None:
         """Say that the driver of the try before may still run: on an Airflow that lets a worker end without its task."""
         if not self.drives_here or self.context.get("task_state_store") is not None:
             return
-        unseen = unseen_before(self.service.attempts(window.id))
+        try:
+            unseen = unseen_before(self.service.attempts(window.id))
+        except KafkaOffsetsError as exc:  # only a warning depends on it
+            logger.warning("Could not ask the ledger whether the job of an earlier try may still run: %s", exc)
+            return
         if unseen is not None:
             logger.warning(
                 "Window %s: no end of try %d of %s was reported, and this Airflow does not ask a task to stop when its worker is asked to (it "
@@ -94,6 +97,7 @@ class Work:
         """Run the job and record how it ended. This is the evidence for the commit."""
         began, lane = time.monotonic(), planned.window.lane
         try:
+            self._warn_of_twin(planned.window)
             # From the attempt on, no one freezes other schemas with the window.
             report = self.run(ready(self.service, self.group, planned))
             patiently(lambda: self.service.check(planned.window))

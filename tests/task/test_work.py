@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
 from airflow_kafka_offsets.airflow_versions import AirflowTaskTimeout
 from airflow_kafka_offsets.core.conditions import WindowFree, condition_from_json
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, WindowBusyError
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, LedgerUnavailableError, WindowBusyError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act, Idle
 from airflow_kafka_offsets.core.plan.request import Windows
@@ -327,3 +328,26 @@ def test_a_try_warns_of_the_job_of_the_one_before_that_may_still_run_on_another_
     warned = [line for line in caplog.messages if "no end of try 1 of new was reported" in line]
     assert len(warned) == is_warned
     assert all("lake-000004" in line for line in warned)
+
+
+@pytest.mark.parametrize("error", [LedgerUnavailableError("no answer"), AirflowTaskTimeout("too late")])
+def test_a_ledger_that_is_away_for_this_warning_does_not_fail_the_try_and_an_end_of_the_task_meanwhile_is_recorded(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    world.kafka.produce(tp(0), 10)
+    planned = world.ask(NEW)
+    attempts = world.ledger.attempts
+
+    def away(window_id: str) -> Any:
+        monkeypatch.setattr(world.ledger, "attempts", attempts)
+        raise error
+
+    before_the_write(
+        world, monkeypatch, lambda: monkeypatch.setattr(world.ledger, "attempts", away), at="start_attempt"
+    )
+    is_fatal = not isinstance(error, KafkaOffsetsError)
+    with pytest.raises(AirflowTaskTimeout) if is_fatal else contextlib.nullcontext():
+        all_of(world, planned, lambda p: Report(p.window.span), context=context_of(Try()), claim=NEW, drives_here=True)
+    [attempt] = world.service.attempts("lake-000004")
+    assert attempt.outcome is (Outcome.FAILED if is_fatal else Outcome.SUCCEEDED)
+    assert is_fatal != any("Could not ask the ledger" in line for line in caplog.messages)
