@@ -11,12 +11,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_TO_LET_GO = 5.0
+"""Seconds to wait until a Connect server has forgotten a frame; nothing depends on it."""
+
 
 class Kept:
     """A frame that is persisted. A Spark Connect server keeps it also after its session has ended, so the end of a job lets go of it.
 
     Args:
-        frame: the frame.
+        frame: the frame. Whoever makes this persists it.
         is_remote: whether it is one of Spark Connect.
 
     Attributes:
@@ -33,7 +36,7 @@ class Kept:
         if self._thread is not None:
             self._thread.start()
 
-    def release(self, timeout: float) -> None:
+    def release(self, timeout: float = _TO_LET_GO) -> None:
         """Let Spark forget the frame; it is not an error if Spark can't be asked.
 
         Args:

@@ -57,9 +57,6 @@ _AFTER_THE_COUNT = 5.0
 _AFTER_A_SKIP = 5.0
 """Seconds to wait for Spark's count of a frame that no one needed to run, because its output exists."""
 
-_TO_LET_GO = 5.0
-"""Seconds to wait until Spark has forgotten a frame; nothing depends on it."""
-
 UNPUBLISHED = "nothing was published"
 
 _LOST_RANGE = re.compile(
@@ -287,14 +284,14 @@ class WindowReading:
             DecodeError: as in `read`.
         """
         decoding = self._decoding(value, key, schema, key_schema, on_bad, side)
-        frame = self._persist(decoding, options, storage_level)
+        kept = self._persist(decoding, options, storage_level)
         try:
-            yield self._read_kept(frame, decoding, side)
+            yield self._read_kept(kept.frame, decoding, side)
         except BaseException:
             self._progress.forget_written()  # whoever tries the block again writes all of it again
             raise
         finally:
-            frame.unpersist()
+            kept.release()
 
     def release(self) -> None:
         """Let Spark forget the records that `read` keeps with a `side`; a frame of that call would read Kafka again.
@@ -302,17 +299,17 @@ class WindowReading:
         The end of a job calls it. In a notebook, call it yourself after the last action.
         """
         while self._kept:
-            self._kept.pop().release(_TO_LET_GO)
+            self._kept.pop().release()
 
     def _read_beside(self, side: Side, decoding: values.Decoding, options: dict[str, Any]) -> DataFrame:
-        kept = Kept(self._persist(decoding, options), is_remote=not is_classic(self._spark))
-        self._kept.append(kept)
+        kept = self._persist(decoding, options)
         try:
             frame = self._read_kept(kept.frame, decoding, side)
         except BaseException:
             self._progress.forget_written()  # whoever calls read() again writes all of it again
-            self.release()
+            kept.release()
             raise
+        self._kept.append(kept)
         if self._guarded:
             guard.arm(self)
         return frame
@@ -333,13 +330,14 @@ class WindowReading:
 
     def _persist(
         self, decoding: values.Decoding, options: dict[str, Any], storage_level: StorageLevel | None = None
-    ) -> DataFrame:
+    ) -> Kept:
         """Return the window's frame, which Spark keeps when it reads it."""
         self._begin()
         frame, _ = self._frame(decoding.options(options))
         if decoding.is_on:
             frame = self._decoded(frame, decoding, options)
-        return frame.persist() if storage_level is None else frame.persist(storage_level)
+        frame = frame.persist() if storage_level is None else frame.persist(storage_level)
+        return Kept(frame, is_remote=not is_classic(self._spark))
 
     def _read_kept(self, frame: DataFrame, decoding: values.Decoding, side: Side | None) -> DataFrame:
         """Read a frame of `_persist`, check it, write its bad records to `side`, and return what the job gets of it."""

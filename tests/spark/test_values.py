@@ -464,6 +464,10 @@ def test_one_call_reads_once_puts_bad_records_aside_and_returns_the_others(
     assert found == [(n, n, "?") for n in range(10) if n != 4]
     window.finish()
     assert kept_by(spark) == 1
+    with pytest.raises(DataLossError):
+        window.read(value="avro", on_bad="side", side=side)
+    assert kept_by(spark) == 1, "a call that fails lets go of its own frame only"
+    assert rows.count() == 9
     window.release()
     assert kept_by(spark) == 0
     window.release()

@@ -211,6 +211,22 @@ def test_a_first_action_that_takes_a_part_is_noticed(
     assert window.is_unchecked
 
 
+def test_a_spark_that_is_gone_at_the_end_of_the_block_is_no_error(
+    kafka: KafkaBroker, topic: str, make_window: MakeWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(kafka, topic)
+    produce(kafka, topic, 3)
+    window = make_window({topic: {0: (0, 3)}})
+
+    def gone(_: DataFrame) -> None:
+        raise ConnectionError("the session is closed")
+
+    with window.persisted() as frame:
+        monkeypatch.setattr(type(frame), "unpersist", gone)
+    monkeypatch.undo()
+    assert window.records == frame.unpersist().count() == 3
+
+
 def test_looking_into_a_persisted_frame_is_fine(kafka: KafkaBroker, topic: str, make_window: MakeWindow) -> None:
     create_topic(kafka, topic, 2)
     produce(kafka, topic, 50)

@@ -10,6 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_kafka_offsets.spark.errors import WriteOptionError
+from airflow_kafka_offsets.spark.keeping import Kept
+from airflow_kafka_offsets.spark.source import is_classic
 
 WINDOW_ID = "window_id"
 """Column (for files: directory) that says which window wrote a row."""
@@ -66,7 +68,8 @@ def kept(frame: DataFrame) -> Iterator[DataFrame]:
         yield frame
         return
     frame.persist()
+    own = Kept(frame, is_remote=not is_classic(frame.sparkSession))
     try:
         yield frame
     finally:
-        frame.unpersist()
+        own.release()
