@@ -6,6 +6,7 @@ https://github.com/confluentinc/confluent-kafka-python/blob/master/src/confluent
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -26,6 +27,7 @@ _SENT = {
 }
 """Settings that are headers of each request to the registry."""
 _OPTIONAL = ("bearer.auth.scope", *_SENT)
+_ALL = (_SOURCE, *_NEEDED, *_OPTIONAL)
 
 
 def divided(conn_id: str, extra: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
@@ -34,19 +36,36 @@ def divided(conn_id: str, extra: Mapping[str, Any]) -> tuple[dict[str, str], dic
     Raises:
         BadInputError: a setting of OAuth is missing, unknown, or can't be used. No value is shown.
     """
-    oauth = {n.strip(): str(value).strip() for n, value in extra.items() if n.strip().startswith(_BEARER)}
-    rest = {name: value for name, value in extra.items() if not name.strip().startswith(_BEARER)}
+    # However it is spelled: a secret that is not known as one would be sent as a header.
+    oauth = {name.strip(): str(value).strip() for name, value in extra.items() if _is_oauth(name)}
+    rest = {name: value for name, value in extra.items() if not _is_oauth(name)}
     mask_secrets(oauth)
     if oauth:
         _check(conn_id, oauth)
     return oauth, rest
 
 
+def _is_oauth(name: str) -> bool:
+    return name.strip().lower().startswith(_BEARER) or _spelled(name) in _ALL
+
+
+def _spelled(name: str) -> str:
+    """Return a name as a setting of OAuth is spelled.
+
+    >>> _spelled("Bearer_Auth-Client.Secret")
+    'bearer.auth.client.secret'
+    """
+    return re.sub(r"[-_.\s]+", ".", name.strip().lower())
+
+
 def _check(conn_id: str, oauth: Mapping[str, str]) -> None:
-    if unknown := sorted(oauth.keys() - {_SOURCE, *_NEEDED, *_OPTIONAL}):
+    if other := sorted(name for name in oauth if name not in _ALL and _spelled(name) in _ALL):
+        named = [f"{_spelled(name)} instead of {short(name)}" for name in other]
+        raise BadInputError(f"Connection {conn_id!r}: its extra must have {name_some(named, ', ')}")
+    if unknown := sorted(oauth.keys() - set(_ALL)):
         raise BadInputError(
             f"Connection {conn_id!r}: {name_some([short(name) for name in unknown], ', ')} is no setting of the registry's OAuth. It has "
-            f"{', '.join((_SOURCE, *_NEEDED, *_OPTIONAL))}"
+            f"{', '.join(_ALL)}"
         )
     if oauth.get(_SOURCE) != "OAUTHBEARER":
         raise BadInputError(

@@ -242,6 +242,20 @@ def test_what_is_not_set_is_not_sent(provider: IdentityProvider, monkeypatch: py
 
 
 @pytest.mark.parametrize(
+    "name", ["Bearer.Auth.Client.Secret", "BEARER.AUTH.CLIENT.SECRET ", "bearer_auth_client-secret"]
+)
+def test_a_secret_that_is_spelled_in_another_way_is_refused_and_masked_and_no_header(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    connect(monkeypatch, host="h", extra={name: "hushed-7"})
+    said = f"its extra must have bearer.auth.client.secret instead of '{name.strip()}'"
+    with pytest.raises(BadInputError, match=said) as refused:
+        open_registry("registry")
+    assert "hushed" not in str(refused.value)
+    assert connections.without_secrets("got hushed-7") == "got ***"
+
+
+@pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"bearer.auth.client.secret": None}, "its extra lacks bearer.auth.client.secret"),
