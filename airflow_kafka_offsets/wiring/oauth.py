@@ -31,13 +31,13 @@ _ALL = (_SOURCE, *_NEEDED, *_OPTIONAL)
 
 
 def divided(conn_id: str, extra: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Divide an extra into the settings of OAuth and the rest.
+    """Divide an extra into the settings of OAuth and the rest. There is no white space around its names and values any more.
 
     Raises:
         BadInputError: a setting of OAuth is missing, unknown, or can't be used. No value is shown.
     """
     # However it is spelled: a secret that is not known as one would be sent as a header.
-    oauth = {name.strip(): str(value).strip() for name, value in extra.items() if _is_oauth(name)}
+    oauth = {name: str(value) for name, value in extra.items() if _is_oauth(name)}
     rest = {name: value for name, value in extra.items() if not _is_oauth(name)}
     mask_secrets(oauth)
     if oauth:
@@ -46,7 +46,7 @@ def divided(conn_id: str, extra: Mapping[str, Any]) -> tuple[dict[str, str], dic
 
 
 def _is_oauth(name: str) -> bool:
-    return name.strip().lower().startswith(_BEARER) or _spelled(name) in _ALL
+    return name.lower().startswith(_BEARER) or _spelled(name) in _ALL
 
 
 def _spelled(name: str) -> str:
@@ -55,7 +55,7 @@ def _spelled(name: str) -> str:
     >>> _spelled("Bearer_Auth-Client.Secret")
     'bearer.auth.client.secret'
     """
-    return re.sub(r"[-_.\s]+", ".", name.strip().lower())
+    return re.sub(r"[-_.\s]+", ".", name.lower())
 
 
 def _check(conn_id: str, oauth: Mapping[str, str]) -> None:

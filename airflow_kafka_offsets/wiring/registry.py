@@ -44,7 +44,8 @@ def open_registry(conn_id: str) -> SchemaRegistry:
 
     Args:
         conn_id: a connection of type ``http``: its host may be a whole address, with a path. Its extra has headers, and ``verify`` and
-            ``cert`` as Airflow's HTTP hook reads them, and the settings of `wiring.oauth`. White space around a value counts for nothing.
+            ``cert`` as Airflow's HTTP hook reads them, and the settings of `wiring.oauth`. White space around a name or a value counts for
+            nothing.
 
     Raises:
         BadInputError: the connection is missing, of another type, names no host, has what no header may have, or OAuth
@@ -53,7 +54,8 @@ def open_registry(conn_id: str) -> SchemaRegistry:
     from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
 
     connection = connection_of_type(conn_id, "http", "https", host_of="the schema registry")
-    host, extra = str(connection.host).strip(), connection.extra_dejson
+    host = str(connection.host).strip()
+    extra = {name.strip(): _stripped(value) for name, value in connection.extra_dejson.items()}
     scheme = (connection.schema or "").strip() or connection.conn_type
     if scheme not in ("http", "https"):
         raise BadInputError(
@@ -74,23 +76,30 @@ def open_registry(conn_id: str) -> SchemaRegistry:
             f"Connection {conn_id!r} has bearer.auth settings and another login: remove its login, password and Authorization, or the "
             "bearer.auth settings"
         )
-    verify = _verify_of(extra)
+    verify, cert = _verify_of(extra), extra.get("cert")
     return ConfluentRegistry(
         address.geturl(),
         conn_id,
         login=client_of(conn_id, oauth, verify) if oauth else login,
         headers={**headers, **headers_of(oauth)},
         verify=verify,
-        cert=extra.get("cert"),
+        cert=tuple(cert) if isinstance(cert, list) else cert,  # the client hashes it, and JSON has no tuples
     )
+
+
+def _stripped(value: Any) -> Any:
+    """Return a text, or a list such as that of ``cert``, without white space around it; anything else as it is."""
+    if isinstance(value, list):
+        return [_stripped(part) for part in value]
+    return value.strip() if isinstance(value, str) else value
 
 
 def _verify_of(extra: Mapping[str, Any]) -> bool | str:
     """Return whether to check a certificate, or the file with the authorities to check it with."""
     verify = extra.get("verify", True)
-    if isinstance(verify, str) and verify.strip().lower() not in ("true", "false", ""):
-        return verify.strip()
-    return is_true(str(verify).strip())
+    if isinstance(verify, str) and verify.lower() not in ("true", "false", ""):
+        return verify
+    return is_true(verify)
 
 
 def _login_of(connection: Connection) -> tuple[str, str] | None:
@@ -105,7 +114,7 @@ def _login_of(connection: Connection) -> tuple[str, str] | None:
 
 
 def _headers_of(conn_id: str, extra: Mapping[str, Any]) -> dict[str, str]:
-    headers = {name.strip(): str(value).strip() for name, value in extra.items() if name.strip() not in _NO_HEADERS}
+    headers = {name: str(value) for name, value in extra.items() if name not in _NO_HEADERS}
     for name, value in headers.items():
         mask(value)  # a token may be in any of them
         if " " in value and name.lower() in _LOGINS:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import re
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -20,9 +22,10 @@ class Registry:
 
     Args:
         login: `user:password` that each request must have; None: anyone may ask.
+        certificates: those of `make_certificates`: it speaks TLS, and each client must have a certificate; None: it speaks plainly.
     """
 
-    def __init__(self, login: str | None = None) -> None:
+    def __init__(self, login: str | None = None, certificates: Path | None = None) -> None:
         self.login = login
         self.tokens: set[str] | None = None
         """The tokens of which each request must have one; None: none is needed."""
@@ -37,6 +40,12 @@ class Registry:
         self._deleted: set[tuple[str, int]] = set()
         self._server = ThreadingHTTPServer((LOOPBACK, 0), self._handler())
         self._server.daemon_threads = True
+        self._scheme = "https" if certificates else "http"
+        if certificates:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificates / "ca.crt")
+            context.load_cert_chain(certificates / "broker.pem")
+            context.verify_mode = ssl.CERT_REQUIRED
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -54,7 +63,7 @@ class Registry:
     @property
     def url(self) -> str:
         """Its address."""
-        return f"http://{LOOPBACK}:{self.port}"
+        return f"{self._scheme}://{LOOPBACK}:{self.port}"
 
     def connection(self, **values: Any) -> str:
         """Return an Airflow connection to it, as JSON."""

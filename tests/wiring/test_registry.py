@@ -14,6 +14,7 @@ from airflow_kafka_offsets import KafkaGroup, wiring
 from airflow_kafka_offsets.core.errors import BadInputError, NotYetError, RegistryRefusedError, RegistryUnavailableError
 from airflow_kafka_offsets.wiring import connections
 from airflow_kafka_offsets.wiring.registry import open_registry
+from tests.lab.certificates import make_certificates
 from tests.lab.identity import IdentityProvider
 from tests.lab.registry import Registry
 
@@ -23,6 +24,13 @@ def registry() -> Iterator[Registry]:
     with Registry(login="me:hunter2 x") as server:
         server.register("s", '"long"')
         yield server
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certificates")
+    make_certificates(folder)
+    return folder
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, **values: Any) -> None:
@@ -59,9 +67,26 @@ def test_white_space_around_a_value_is_no_part_of_it(registry: Registry, monkeyp
         schema=" ",
         login="me\n",
         password="\thunter2 x\r\n",
-        extra={" X-Trace ": " a ", "verify ": " true\n"},
+        extra={" X-Trace ": " a "},
     )
     assert open_registry("registry").subject("s") is not None
+    assert registry.headers[0]["x-trace"] == "a"
+
+
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+@pytest.mark.parametrize(("verify", "cert"), [(" {ca}\n", "{own} \n"), ("\tfalse ", ["{own} ", " {own}"])])
+def test_white_space_around_what_is_for_tls_is_no_part_of_it(
+    monkeypatch: pytest.MonkeyPatch, certificates: Path, verify: str, cert: str | list[str]
+) -> None:
+    files = {"ca": certificates / "ca.crt", "own": certificates / "broker.pem"}
+    extra = {
+        " verify": verify.format(**files),
+        "cert ": cert.format(**files) if isinstance(cert, str) else [part.format(**files) for part in cert],
+    }
+    with Registry(certificates=certificates) as server:
+        server.register("s", '"long"')
+        connect(monkeypatch, host=server.url, extra=extra)
+        assert open_registry("registry").subject("s") is not None
 
 
 @pytest.mark.parametrize("password", ["hushed-1\n", "  hushed-2"])
