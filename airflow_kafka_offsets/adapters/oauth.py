@@ -28,9 +28,14 @@ USED_FOR = 0.8
 UNKNOWN_LIFE = 60.0
 """Seconds for which a token is used if the identity provider does not say how long it lives."""
 
-# To ask twice for a token does no harm.
+# To ask twice for a token does no harm. A Retry-After is not obeyed, as for the registry itself: it may be an hour.
 _RETRIES = Retry(
-    total=2, backoff_factor=0.5, status_forcelist=(502, 503, 504), allowed_methods=None, raise_on_status=False
+    total=2,
+    backoff_factor=0.5,
+    status_forcelist=(502, 503, 504),
+    allowed_methods=None,
+    raise_on_status=False,
+    respect_retry_after_header=False,
 )
 
 _CODE = re.compile(r"[a-z_]{1,60}")

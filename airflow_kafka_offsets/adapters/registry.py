@@ -21,8 +21,15 @@ TIMEOUT = (5.0, 30.0)
 _MISSING = {40401, 40402}
 """The registry's codes: there is no such subject, or no such version."""
 
-# A registry behind a load balancer that is restarted answers again within a second or two.
-_RETRIES = Retry(total=2, backoff_factor=0.5, status_forcelist=(502, 503, 504), raise_on_status=False)
+# A registry behind a load balancer that is restarted answers again within a second or two. A Retry-After is not obeyed: it may be an
+# hour, for which the task would hold its slot and say nothing. Airflow's retry of the task comes later.
+_RETRIES = Retry(
+    total=2,
+    backoff_factor=0.5,
+    status_forcelist=(502, 503, 504),
+    raise_on_status=False,
+    respect_retry_after_header=False,
+)
 
 
 class ConfluentRegistry:
@@ -126,7 +133,7 @@ class ConfluentRegistry:
         is_error = isinstance(document, dict) and "error_code" in document
         if answer.status_code == 404 and is_error and document["error_code"] in _MISSING:
             return None
-        if answer.status_code >= 500:
+        if answer.status_code >= 500 or answer.status_code == 429:
             raise RegistryUnavailableError(f"{self._name} answered {_status(answer)}")
         if answer.status_code in (401, 403):
             raise self._refused(f"it answered {_status(answer)}: {self._mend}")

@@ -157,6 +157,17 @@ def test_a_provider_that_is_ill_may_recover(registry: Registry, provider: Identi
     assert of(registry, login).subject("s") is not None
 
 
+@pytest.mark.timeout(60)  # who obeys waits for an hour
+@pytest.mark.parametrize(("status", "times"), [(503, 3), (429, 1)])
+def test_a_provider_that_wants_to_be_left_alone_for_an_hour_does_not_hold_the_task(
+    registry: Registry, provider: IdentityProvider, status: int, times: int
+) -> None:
+    provider.answer, provider.retry_after = (status, {"error": "temporarily_unavailable"}), 3600
+    with pytest.raises(RegistryUnavailableError, match=f"answered {status}"):
+        of(registry, client(provider)).subject("s")
+    assert len(provider.asked) == times
+
+
 def test_a_provider_that_is_away_may_come_back(registry: Registry, provider: IdentityProvider) -> None:
     endpoint = f"http://{LOOPBACK}:{free_port()}/token"
     with pytest.raises(RegistryUnavailableError, match=f"The token endpoint {endpoint} .* does not answer") as caught:

@@ -113,6 +113,17 @@ def test_a_registry_that_is_ill_may_recover(registry: Registry) -> None:
         of(registry).subject("s")
 
 
+@pytest.mark.timeout(60)  # who obeys waits for an hour
+@pytest.mark.parametrize(("status", "times"), [(503, 3), (429, 1)])
+def test_a_registry_that_wants_to_be_left_alone_for_an_hour_does_not_hold_the_task(
+    registry: Registry, status: int, times: int
+) -> None:
+    registry.answer, registry.retry_after = (status, "later"), 3600
+    with pytest.raises(RegistryUnavailableError, match=f"answered {status}"):
+        of(registry).subject("s")
+    assert len(registry.asked) == times
+
+
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_refusal_names_the_connection(registry: Registry, status: int) -> None:
     registry.answer = (status, '{"error_code": 40301, "message": "no"}')

@@ -25,6 +25,8 @@ class IdentityProvider:
         self.life = life
         self.answer: tuple[int, Any] | None = None
         """What it answers instead of a token."""
+        self.retry_after: int | None = None
+        """How many seconds it wants to be left alone after each answer; None: it does not say."""
         self.asked: list[dict[str, str]] = []
         """The forms of all requests."""
         self.tokens: set[str] = set()
@@ -74,6 +76,8 @@ class IdentityProvider:
                 text = answer if isinstance(answer, str) else json.dumps(answer)
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(text.encode())))
+                if provider.retry_after is not None:
+                    self.send_header("Retry-After", str(provider.retry_after))
                 self.end_headers()
                 self.wfile.write(text.encode())
 

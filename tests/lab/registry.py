@@ -33,6 +33,8 @@ class Registry:
         """The headers of all requests, with names in lower case."""
         self.answer: tuple[int, str] | None = None
         """What it answers instead of the truth."""
+        self.retry_after: int | None = None
+        """How many seconds it wants to be left alone after each answer; None: it does not say."""
         self.asked: list[str] = []
         """The paths of all requests."""
         self._ids: dict[str, int] = {}
@@ -137,6 +139,8 @@ class Registry:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
                 self.send_header("Content-Length", str(len(text.encode())))
+                if registry.retry_after is not None:
+                    self.send_header("Retry-After", str(registry.retry_after))
                 self.end_headers()
                 self.wfile.write(text.encode())
 
