@@ -106,12 +106,17 @@ CURVE_WIDTH, CURVE_HEIGHT = 110, 24
 def curve(values: Sequence[int]) -> str:
     """Return a line through values as the points of an SVG polyline; empty: there are fewer than two.
 
+    Zero is at the bottom. The least value is in the middle at most, so that values that hardly differ do not look like the most there can be.
+
     >>> curve([0, 5, 10])
     '0,22 55,12 110,2'
+    >>> curve([7, 7]), curve([0, 0])
+    ('0,12 110,12', '0,22 110,22')
     """
     if len(values) < 2:
         return ""
-    step, height = CURVE_WIDTH / (len(values) - 1), (CURVE_HEIGHT - 4) / (max(values) or 1)
+    top = max(max(values), 2 * min(values)) or 1
+    step, height = CURVE_WIDTH / (len(values) - 1), (CURVE_HEIGHT - 4) / top
     return " ".join([f"{round(i * step)},{round(CURVE_HEIGHT - 2 - value * height)}" for i, value in enumerate(values)])
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.page import render, views
@@ -57,3 +59,18 @@ def test_a_row_names_no_window_and_no_dag_that_is_hidden(tmp_path: Path) -> None
     assert "another DAG" in opened
     assert "lake.all-" not in opened
     assert last == "—<small></small>"
+
+
+@pytest.mark.parametrize(
+    ("unread", "heights"),
+    [
+        ([120, 120, 120], [12, 12, 12]),
+        ([119, 120, 121], [12, 12, 12]),
+        ([0, 0], [22, 22]),
+        ([100, 150, 200], [12, 7, 2]),
+    ],
+)
+def test_a_lag_that_stays_is_drawn_in_the_middle_and_no_lag_at_the_bottom(
+    unread: list[int], heights: list[int]
+) -> None:
+    assert [int(point.split(",")[1]) for point in views.curve(unread).split(" ")] == heights
