@@ -93,6 +93,15 @@ def test_after_a_reset_backwards_what_is_unread_begins_at_the_watermark(server: 
     assert len(browser.find_elements(By.CSS_SELECTOR, f"{strip} rect.superseded")) == 2
 
 
+def test_no_heading_of_the_list_runs_into_the_next_one(server: PageServer, browser: WebDriver) -> None:
+    server.log_in(browser)
+    browser.get(f"{server.url}/kafka-offsets/groups")
+    first(browser, ".groups th")
+    headings = browser.find_elements(By.CSS_SELECTOR, ".groups th")
+    wider = "return arguments[0].scrollWidth > arguments[0].clientWidth"
+    assert [heading.text for heading in headings if browser.execute_script(wider, heading)] == []
+
+
 def test_what_retention_took_is_drawn_as_lost_and_the_rest_as_unread(server: PageServer, browser: WebDriver) -> None:
     server.log_in(browser)
     browser.get(f"{server.url}/kafka-offsets/groups/lake.late")
