@@ -120,13 +120,6 @@ def curve(values: Sequence[int]) -> str:
     return " ".join([f"{round(i * step)},{round(CURVE_HEIGHT - 2 - value * height)}" for i, value in enumerate(values)])
 
 
-_STATES = {
-    State.PLANNED: "open",
-    State.COMMITTING: "committing",
-    State.COMMITTED: "committed",
-    State.ABANDONED: "abandoned",
-    State.SUPERSEDED: "superseded",
-}
 _TONES = {State.PLANNED: "warn", State.COMMITTING: "warn", State.COMMITTED: "good"}
 
 
@@ -159,14 +152,13 @@ class TableRow:
 def table_row(row: WindowRow, attempts: Sequence[Attempt], readable: Readable, now: datetime) -> TableRow:
     """Return a window as a group's page lists it."""
     window = row.held.window
-    state, tone, time = _STATES[window.state], _TONES.get(window.state, "plain"), took(row.planned_at, row.committed_at)
+    time = took(row.planned_at, row.committed_at)
     last_try = ""
     if attempts:
         last = attempts[-1]
         time = took(last.started_at, last.ended_at)
         if last.outcome is Outcome.RUNNING:
             time = f"running {took(last.started_at, now)}"
-            state = "being read" if window.state is State.PLANNED else state
         elif last.outcome is not Outcome.SUCCEEDED:
             last_try = last.outcome.value
     who = person(row.held.holder, readable)
@@ -174,8 +166,8 @@ def table_row(row: WindowRow, attempts: Sequence[Attempt], readable: Readable, n
         id=window.id,
         seq=window.seq,
         number=f"{window.seq:06d}",
-        state=state,
-        tone=tone,
+        state=window.state.value,
+        tone=_TONES.get(window.state, "plain"),
         lane=window.lane,
         until=window.until,
         span=window.span,

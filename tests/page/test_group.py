@@ -345,11 +345,14 @@ def test_an_open_window_tells_how_its_last_try_ended_and_leads_to_all_of_them(em
     empty.run(empty.draft(0, 5), tries=2)
     failed = empty.ledger.window(empty.run(empty.draft(5, 9), is_open=True, tries=3)).held
     [*_, last] = empty.ledger.attempts(failed.window.id)
-    assert "last failed" not in page(empty), "the last one still runs"
+    runs = page(empty)
+    assert "last failed" not in runs, "the last one still runs"
+    assert '<span class="badge warn">planned</span>' in runs, "the state, as the list and the command line name it"
     empty.ledger.end_attempt(last.id, Outcome.FAILED, None, empty.at)
     text = page(empty)
     assert f'<a href="/kafka-offsets/windows/{failed.window.id}">3</a>, <span class="bad">last failed</span>' in text
     assert text.count("last failed") == 1, "the one before succeeded in the end"
+    assert '<span class="badge warn">planned</span>' in text
     hidden = page(empty, readable={"another"})
     assert "3, " in words_of(hidden)
     assert failed.window.id not in hidden

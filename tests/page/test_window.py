@@ -59,6 +59,7 @@ def test_what_is_committed_can_be_replayed_and_what_is_open_can_not(story: Story
     assert 'data-windows="1"' in committed
     assert "disabled" in button(opened)
     assert "this window is still open" in opened
+    assert '<span class="badge warn">planned</span>' in opened, "also while a job reads it: that is its state"
 
 
 def test_the_schemas_that_are_frozen_with_a_window_are_shown(story: Story) -> None:
