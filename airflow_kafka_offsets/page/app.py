@@ -136,7 +136,7 @@ async def _failed(request: Request, exc: KafkaOffsetsError) -> Response:
 def _error(request: Request, text: str, status: int, title: str) -> Response:
     if wants_json(request):
         return _json({"error": text}, status)
-    return _page(request, "error.html", {"title": title, "text": text}, status)
+    return _page(request, "error.html", {"title": title, "text": text, "status": status}, status)
 
 
 def _json(document: Document, status: int = 200) -> Response:

@@ -38,6 +38,7 @@ def test_each_page_says_that_the_ledger_does_not_answer(server: PageServer, sile
         assert said.status_code == 503, where
         assert "<h1>The ledger does not answer</h1>" in said.text, where
         assert "did not answer within 2 seconds. Reload the page" in said.text, where
+        assert "Try again" in said.text, where
     assert "did not answer within 2 seconds" in document["error"]
     assert server.get("groups").status_code == 200, "it is back"
 

@@ -251,6 +251,7 @@ def test_an_address_that_makes_no_sense_is_told(server: PageServer, query: str) 
     said = server.get(f"groups/lake.orders?{query}")
     assert said.status_code == 400
     assert "<h1>That can't be shown</h1>" in said.text.replace("&#39;", "'")
+    assert "Try again" not in said.text, "it would be the same"
 
 
 def test_a_preview_says_what_can_run_and_what_can_not(server: PageServer) -> None:
