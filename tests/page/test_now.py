@@ -65,6 +65,7 @@ def test_lost_records_are_counted() -> None:
     view = now_view(lag(replace(BEHIND, headroom_offsets=-40), verdict=GroupVerdict.LOST))
     assert (view.verdict, view.headroom, view.about) == ("LOST", "lost", "40 offsets expired unread")
     assert view.needs_a_look
+    assert 'class="bad" width="3%"' in now_of_one(view)["parts"]["card-headroom"], "nothing is left, and one sees it"
 
 
 def test_without_an_answer_nothing_is_claimed() -> None:
