@@ -267,7 +267,11 @@ def test_a_preview_says_that_kafka_is_asked_and_that_airflow_did_not_answer(fram
     assert first_text(framed, "#dialog[open] h1") == "Asking Kafka…"
     framed.execute_script("window.lose(new TypeError('Failed to fetch'))")
     assert first_text(framed, "#dialog[open] h1", lambda text: text != "Asking Kafka…") == "Airflow did not answer"
-    first(framed, "#dialog [data-close]").click()
+    framed.execute_script("document.querySelector('#dialog p').style.height = '3000px'")
+    in_sight = "return arguments[0].getBoundingClientRect().bottom < innerHeight"
+    close = first(framed, "#dialog [data-close]")
+    assert framed.execute_script(in_sight, close), "also below a long reason"
+    close.click()
     assert not framed.find_elements(By.CSS_SELECTOR, "#dialog[open]")
 
 
