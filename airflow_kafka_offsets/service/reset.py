@@ -25,15 +25,40 @@ def work_out(
     target: Mapping[TopicPartition, int],
     log: LogSnapshot,
 ) -> Reset:
-    """Work out a reset against the windows of the ledger. Writes nothing; see `core.plan.reset.plan_reset`."""
+    """Work out a reset against the windows of the ledger. Writes nothing; see `core.plan.reset.plan_reset`.
+
+    Args:
+        ledger: the ledger.
+        kafka: the group's Kafka.
+        group: the group.
+        before: where the next live window would have started.
+        target: the new watermarks.
+        log: what Kafka holds of the topics of `target`. Kafka is asked for the other topics of the group's windows.
+    """
     backfill = (held.window for held in pages(ledger, group.name, states=tuple(OWNING), lane=Lane.BACKFILL))
     asked = doubtful(before.leader_epochs, before.topic_ids, log)
     epoch_ends = kafka.epoch_ends(asked)
     committed = committed_windows(ledger, group.name)
-    found = plan_reset(group.name, before, target, log, committed, backfill, epoch_ends=epoch_ends, reads=group.reads)
+    reads, whole = group.reads, _with_others(kafka, group, before, log)
+    found = plan_reset(group.name, before, target, whole, committed, backfill, epoch_ends=epoch_ends, reads=reads)
     # After the search for windows, as some may have left meanwhile.
     check_reset(group.name, target, ledger.pruned(group.name), log.topic_ids)
     return found
+
+
+def _with_others(kafka: LogOffsets, group: KafkaGroup, before: Position, log: LogSnapshot) -> LogSnapshot:
+    """Add the topics that stay where they are: a window that loses its offsets loses those in these topics, too."""
+    others = [topic for topic in read_before(group, before) if topic not in log.topic_ids]
+    if not others:
+        return log
+    rest = kafka.snapshot(others, group.isolation_level)
+    return LogSnapshot({**rest.topic_ids, **log.topic_ids}, {**rest.bounds, **log.bounds})
+
+
+def read_before(group: KafkaGroup, position: Position) -> list[str]:
+    """Return the topics that a group reads and has a watermark for."""
+    reads = group.reads
+    return sorted(topic for topic in position.topic_ids if topic in reads)
 
 
 def committed_windows(ledger: Ledger, group: str) -> Iterator[Window]:

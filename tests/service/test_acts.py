@@ -349,6 +349,69 @@ def test_a_truncated_log_has_a_way_out_where_another_topic_of_its_windows_was_re
     assert world.run(TWO).ranges[tp(0)] == OffsetRange(0, 5)
 
 
+@pytest.fixture
+def recreated(world: World) -> World:
+    """Run once on two topics, of which one is recreated and gets as many records as before. No one has reset it yet."""
+    world.kafka.create("clicks")
+    world.configure(topics=["orders", "clicks"])
+    world.kafka.produce(tp(0), 10)
+    world.kafka.produce(tp(0, "clicks"), 5)
+    world.run(ONE)
+    world.kafka.produce(tp(0), 10)
+    world.kafka.produce(tp(0, "clicks"), 5)
+    world.run(TWO)
+    world.kafka.recreate("clicks", 1)
+    world.kafka.produce(tp(0, "clicks"), 10)
+    return world
+
+
+def test_the_start_of_a_window_says_nothing_about_a_topic_that_was_recreated_since(recreated: World) -> None:
+    world = recreated
+    with pytest.raises(ConfirmationError, match=r"topic of lake-000002 clicks-0 5 to 9 was recreated since.*Keep"):
+        world.service.reset(world.group, "", "ada", "wrong", to_window="lake-000002")
+    reset = world.service.reset(world.group, "", "ada", "wrong", to_window="lake-000002", supersede=True)
+    assert reset.moves == {tp(0): (20, 10)}
+    assert reset.unread == {"lake-000002": ranges({tp(0, "clicks"): (5, 10)})}
+    with pytest.raises(TopicRecreatedError, match="reset lake --topic clicks --to earliest"):
+        world.plan(THREE)
+    world.service.reset(world.group, "earliest", "ada", "recreated", topics=["clicks"])
+    assert world.run(THREE).ranges.without_empty() == ranges({tp(0): (10, 20), tp(0, "clicks"): (0, 10)})
+
+
+def test_offsets_of_one_topic_go_back_although_another_one_was_recreated_since(recreated: World) -> None:
+    world = recreated
+    reset = world.service.reset(world.group, '{"orders":{"0":10}}', "ada", "wrong", supersede=True)
+    assert [window.id for window in reset.superseded] == ["lake-000002"]
+    assert reset.position.topic_ids["clicks"] == world.service.window("lake-000002").topic_ids["clicks"], (
+        "its own reset is left"
+    )
+    [act] = world.ledger.acts("lake")
+    assert act.details["unread"] == {"lake-000002": {"clicks-0": [5, 10]}}
+
+
+def test_a_window_of_a_topic_that_was_recreated_since_is_no_start(recreated: World) -> None:
+    world = recreated
+    world.kafka.recreate("orders", 2)
+    with pytest.raises(IllegalStepError, match=r"earlier topic.*reset lake --topic clicks --to earliest"):
+        world.service.reset(world.group, "", "ada", "wrong", to_window="lake-000002")
+
+
+def test_the_way_out_of_one_topic_does_not_lead_to_where_another_one_has_expired(two_windows: World) -> None:
+    world = two_windows
+    world.kafka.create("clicks")
+    world.configure(topics=["orders", "clicks"])
+    world.kafka.produce(tp(0), 10)
+    world.kafka.produce(tp(0, "clicks"), 5)
+    world.run(THREE)
+    world.kafka.produce(tp(0), 10)
+    world.run(claim("run-4"))
+    world.kafka.expire(tp(0, "clicks"), 3)
+    with pytest.raises(IllegalStepError, match="--to-window lake-000004"):
+        world.service.reset(world.group, '{"orders":{"0":15}}', "ada", "wrong")
+    reset = world.service.reset(world.group, "", "ada", "wrong", to_window="lake-000004", supersede=True)
+    assert reset.moves == {tp(0): (40, 30)}
+
+
 def test_what_a_job_read_of_a_topic_that_is_gone_is_kept_by_a_persons_commit(world: World) -> None:
     world.kafka.produce(tp(0), 10)
     window = world.plan(ONE).window

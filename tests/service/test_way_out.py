@@ -496,3 +496,22 @@ TestMaze.settings = settings(
     stateful_step_count=min(20, settings.default.stateful_step_count),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+
+
+@pytest.mark.parametrize(
+    ("recreated", "number", "end"),
+    [
+        pytest.param("clicks", 1, 2, id="the offsets of the old topic lie outside of the new one"),
+        pytest.param("orders", 1, 1, id="the new topic has fewer partitions"),
+        pytest.param("clicks", 2, 0, id="the new topic has more partitions"),
+    ],
+)
+def test_a_cut_back_log_has_a_way_out_before_the_other_topic_of_its_windows_is_reset(
+    recreated: str, number: int, end: int
+) -> None:
+    maze = Maze()
+    try:
+        maze.recreate_one_and_truncate_the_other(recreated=recreated, number=number, end=end)
+        maze.reset(to="latest", which=0, then=0)
+    finally:
+        maze.teardown()

@@ -11,7 +11,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, 
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
-from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, to_abandon
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, reset_command, to_abandon
 from airflow_kafka_offsets.core.plan.request import name_windows
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.starting import check_inside
@@ -32,6 +32,7 @@ class Reset:
             these.
         unread: by window, what these windows own of topics that the group no longer reads, or that were recreated since.
             After the reset, no one owns it: it is a gap, too.
+        topic_ids: the ids of the topics in which the offsets of windows still mean something, see `topics_of_today`.
     """
 
     position: Position
@@ -41,6 +42,7 @@ class Reset:
     irreplaceable: tuple[str, ...] = ()
     replaced: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
     unread: Mapping[str, OffsetRanges] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def changes_something(self) -> bool:
@@ -83,7 +85,7 @@ def plan_reset(
         group: its name, for messages.
         before: where the next live window would have started.
         target: the new watermarks; partitions that are not named keep theirs.
-        log: what Kafka holds of the topics of `target`.
+        log: what Kafka holds of the topics of `target`, and of the other topics that the group reads and has a watermark for.
         committed: the committed live windows, newest first.
         backfill: the backfill windows that own their offsets.
         epoch_ends: the ends of the leader epochs that are in doubt.
@@ -123,66 +125,97 @@ def plan_reset(
     starts = {tp: log.bounds[tp].beginning if old is None else old for tp, (old, _) in moves.items()}
     skipped = OffsetRanges((tp, OffsetRange(starts[tp], new)) for tp, (_, new) in moves.items() if new > starts[tp])
     back = {tp: new for tp, (old, new) in moves.items() if old is not None and new < old}
-    superseded = _superseded(position, back, committed, backfill)
-    unread = {window.id: left for window in superseded if (left := _unread(window, position, reads))}
-    way_out = _way_out(group, superseded, position, log)
+    reached = _reached(position, back, committed)
+    superseded = _superseded(position, back, chain(reached, backfill))
+    today = topics_of_today(position, log.topic_ids)
+    unread = {window.id: left for window in superseded if (left := _unread(window, today, reads))}
+    way_out = _way_out(group, before, reached, superseded, log, reads)
     for window in superseded:
         _refuse_open(group, window)
         _refuse_to_cut(window, position, way_out, unread.get(window.id, ()))
     replaced = leader_epochs.left_behind(before, target, epoch_ends or {})
-    return Reset(position, moves, skipped, superseded, _irreplaceable(superseded, position, log), replaced, unread)
+    only_copy = _irreplaceable(superseded, today, log)
+    return Reset(position, moves, skipped, superseded, only_copy, replaced, unread, today)
 
 
-def _of_today(window: Window, position: Position) -> OffsetRanges:
+def topics_of_today(position: Position, topic_ids: Mapping[str, str]) -> dict[str, str]:
+    """Return the ids of the topics that a position was noted in, without those of topics that Kafka has under another id now.
+
+    A recreated topic keeps its old id in the position until a person resets it. No one can read the old topic meanwhile, either.
+
+    Args:
+        position: where the next live window starts.
+        topic_ids: the ids that Kafka has now. A topic that is not in it counts as the same: it was not asked for, or is gone.
+    """
+    return {topic: known for topic, known in position.topic_ids.items() if topic_ids.get(topic, known) == known}
+
+
+def _of_today(window: Window, today: Mapping[str, str]) -> OffsetRanges:
     """Return a window's ranges without those of recreated topics, where its offsets mean nothing."""
-    same = {topic for topic, known in window.topic_ids.items() if position.topic_ids.get(topic) == known}
+    same = {topic for topic, known in window.topic_ids.items() if today.get(topic) == known}
     return OffsetRanges((tp, offsets) for tp, offsets in window.ranges.items() if tp.topic in same)
 
 
-def _unread(window: Window, position: Position, reads: Container[str] | None) -> OffsetRanges:
-    same = _of_today(window, position)
+def _unread(window: Window, today: Mapping[str, str], reads: Container[str] | None) -> OffsetRanges:
+    same = _of_today(window, today)
     left = {tp for tp in window.ranges if tp not in same or (reads is not None and tp.topic not in reads)}
     return OffsetRanges((tp, owned) for tp, owned in window.ranges.without_empty().items() if tp in left)
 
 
-def _irreplaceable(superseded: tuple[Window, ...], position: Position, log: LogSnapshot) -> tuple[str, ...]:
+def _irreplaceable(superseded: tuple[Window, ...], today: Mapping[str, str], log: LogSnapshot) -> tuple[str, ...]:
     return tuple(
         f"{window.id} {tp} {owned}"
         for window in superseded
-        for tp, owned in _of_today(window, position).without_empty().items()
+        for tp, owned in _of_today(window, today).without_empty().items()
         if (bounds := log.bounds.get(tp)) and (owned.end > bounds.end or owned.start < bounds.beginning)
     )
 
 
+def _reached(position: Position, back: Mapping[TopicPartition, int], committed: Iterable[Window]) -> tuple[Window, ...]:
+    # Committed live windows tile the log. Once one ends before the target, all older ones do.
+    return tuple(takewhile(lambda window: _reaches(window, position, back), committed)) if back else ()
+
+
 def _superseded(
-    position: Position,
-    back: Mapping[TopicPartition, int],
-    committed: Iterable[Window],
-    backfill: Iterable[Window],
+    position: Position, back: Mapping[TopicPartition, int], windows: Iterable[Window]
 ) -> tuple[Window, ...]:
     if not back:
         return ()
-    # Committed live windows tile the log. Once one ends before the target, all older ones do.
-    reached = takewhile(lambda window: _reaches(window, position, back), committed)
-    owners = [window for window in chain(reached, backfill) if _overlaps(window, position, back)]
+    owners = [window for window in windows if _overlaps(window, position, back)]
     return tuple(sorted(owners, key=lambda window: window.seq))
 
 
-def _way_out(group: str, superseded: tuple[Window, ...], position: Position, log: LogSnapshot) -> str:
+def _way_out(
+    group: str,
+    before: Position,
+    reached: Sequence[Window],
+    superseded: Sequence[Window],
+    log: LogSnapshot,
+    reads: Container[str] | None,
+) -> str:
+    today = topics_of_today(before, log.topic_ids)
+    live = {window.seq for window in superseded if window.lane is Lane.LIVE}
     # The oldest window whose start Kafka still holds. A reset to the start of a live window cuts no other live window.
     found: Window | None = None
     starts: dict[TopicPartition, int] = {}
-    for window in reversed([window for window in superseded if window.lane is Lane.LIVE]):
+    for window in reached:
         # A partition that came later goes back to where a window first took it up, see `window_starts`.
-        starts.update(_of_today(window, position).without_empty().starts)
-        if _is_held(starts, log):
+        starts.update(_of_today(window, today).starts)
+        if window.seq in live and _is_held(_to_move(starts, before, reads), log):
             found = window
-    if found is None:
-        backfill = [window for window in superseded if window.lane is Lane.BACKFILL]
-        found = next((w for w in backfill if _is_held(_of_today(w, position).without_empty().starts, log)), None)
-    if found is None:
-        return "Kafka no longer holds the start of any such window: use a group of another name for the topic"
-    return f"Reset to where a window starts: kafka-offsets reset {group} --to-window {found.id} --why '...'"
+    if found is not None:
+        return f"Reset to where a window starts: kafka-offsets reset {group} --to-window {found.id} --why '...'"
+    # Perhaps no live window starts where a backfill window does. If a live one is in the way, it would be cut there.
+    for window in superseded if not live else ():
+        to = _to_move(_of_today(window, today).without_empty().starts, before, reads)
+        if _is_held(to, log):
+            return f"Reset to where a window starts: {reset_command(group, to)}"
+    return "Kafka no longer holds the start of any such window: use a group of another name for the topic"
+
+
+def _to_move(starts: Offsets, before: Position, reads: Container[str] | None) -> dict[TopicPartition, int]:
+    moved = {tp: start for tp, start in starts.items() if before.offsets.get(tp) != start}
+    return {tp: start for tp, start in moved.items() if reads is None or tp.topic in reads}
 
 
 def _is_held(starts: Offsets, log: LogSnapshot) -> bool:
@@ -223,23 +256,30 @@ def _refuse_to_cut(window: Window, position: Position, way_out: str, unread: Col
 
 
 def window_starts(
-    window: Window, position: Position, committed: Iterable[Window], reads: Container[str] | None = None
+    window: Window,
+    position: Position,
+    committed: Iterable[Window],
+    reads: Container[str] | None = None,
+    topic_ids: Mapping[str, str] | None = None,
 ) -> dict[TopicPartition, int]:
     """Return the target of a reset to where a window starts.
 
     A partition that came later goes back to where the first window after this one took it up. So does one of a topic that
-    was recreated after this window.
+    was recreated after this window. One that no one has reset since it was recreated is not moved: the window's offsets mean
+    nothing there, and the next plan names its own reset.
 
     Args:
         window: the window; it may be one that no longer owns its offsets.
         position: where the next live window would start.
         committed: the committed live windows, newest first.
         reads: the topics that the group reads; None: all.
+        topic_ids: the ids that Kafka has now for the topics of `position`; None: the same.
 
     Raises:
         IllegalStepError: all records of the window are of topics that were recreated since.
     """
-    same = _of_today(window, position)
+    today = topics_of_today(position, topic_ids or {})
+    same = _of_today(window, today)
     other = sorted({tp.topic for tp in window.ranges.without_empty() if tp not in same})
     if other and not same.span:
         raise IllegalStepError(
@@ -250,9 +290,9 @@ def window_starts(
     for later in committed:
         if later.seq <= window.seq:
             break
-        starts.update(_of_today(later, position).starts)
+        starts.update(_of_today(later, today).starts)
     starts.update(same.starts)
-    return {tp: start for tp, start in starts.items() if position.offsets.get(tp) != start}
+    return _to_move(starts, position, reads)
 
 
 def _from_its_beginning(group: str, topics: Sequence[str]) -> str:
@@ -289,7 +329,7 @@ def nobody_reads(reset: Reset) -> list[str]:
     recreated: list[str] = []
     left: list[str] = []
     for window in reset.superseded:
-        same = _of_today(window, reset.position)
+        same = _of_today(window, reset.topic_ids)
         for tp, owned in reset.unread.get(window.id, {}).items():
             (left if tp in same else recreated).append(f"{window.id} {tp} {owned}")
     told = []

@@ -225,6 +225,15 @@ def test_a_backfill_window_is_not_cut_either() -> None:
         plan_reset("lake", BEFORE, {tp(0): 5, tp(1): 5}, LOG, LATE, [FILLED])
 
 
+def test_the_way_out_of_a_backfill_window_alone_is_its_offsets_because_no_live_window_may_start_there() -> None:
+    with pytest.raises(IllegalStepError, match=r"""reset lake --to '\{"orders":\{"0":0\}\}' --why""") as raised:
+        plan_reset("lake", position({tp(0): 10, tp(1): 5}), {tp(0): 4}, LOG, [], [FILLED])
+    assert "--to-window" not in str(raised.value)
+    assert plan_reset("lake", position({tp(0): 10, tp(1): 5}), {tp(0): 0}, LOG, [], [FILLED]).superseded == (FILLED,)
+    with pytest.raises(IllegalStepError, match="use a group of another name"):
+        plan_reset("lake", position({tp(0): 10}), {tp(0): 4}, log({tp(0): (1, 100)}), [], [FILLED])
+
+
 def test_a_backfill_window_that_is_open_is_in_the_way() -> None:
     waiting = replace(FILLED, state=State.PLANNED)
     with pytest.raises(IllegalStepError, match=r"lake-000004 of group lake is planned.*abandon lake-000004"):
@@ -300,3 +309,34 @@ def test_the_way_out_does_not_lead_to_where_a_later_window_took_up_what_has_expi
     anew = log({tp(0): (0, 20), CLICKS: (2, 3)}, clicks="new")
     with pytest.raises(IllegalStepError, match="use a group of another name"):
         plan_reset("lake", AFTER_BOTH, {tp(0): 5, CLICKS: 2}, anew, [ON_BOTH, BOTH], reads=READS)
+
+
+# A window of two topics, one of which was recreated and not reset yet.
+
+
+def test_the_start_of_a_window_leaves_a_recreated_topic_to_its_own_reset() -> None:
+    before = position({tp(0): 10, CLICKS: 5}, clicks="old")
+    assert window_starts(BOTH, before, [BOTH], topic_ids={"orders": "id-of-orders", "clicks": "new"}) == {tp(0): 0}
+    assert window_starts(BOTH, before, [BOTH], topic_ids={"orders": "id-of-orders"}) == {tp(0): 0, CLICKS: 0}
+    with pytest.raises(IllegalStepError, match="earlier topic of the name clicks, orders"):
+        window_starts(BOTH, before, [BOTH], topic_ids={"orders": "new", "clicks": "new"})
+
+
+def test_what_a_window_owns_of_a_recreated_topic_does_not_hold_it_back_before_that_topic_is_reset() -> None:
+    before = position({tp(0): 10, CLICKS: 5}, clicks="old")
+    seen = log({tp(0): (0, 20), CLICKS: (0, 9)}, clicks="new")
+    reset = plan_reset("lake", before, {tp(0): 0}, seen, [BOTH], reads=READS)
+    assert reset.superseded == (BOTH,)
+    assert reset.position == position({tp(0): 0, CLICKS: 5}, clicks="old")
+    assert reset.unread == {"lake-000001": ranges({CLICKS: (0, 5)})}
+    with pytest.raises(ConfirmationError, match=r"topic of lake-000001 clicks-0 0 to 4 was recreated.*Keep") as told:
+        check_confirmed("lake", reset, confirmed=False)
+    assert "no longer reads" not in str(told.value)
+
+
+def test_the_way_out_goes_by_all_windows_since_and_not_only_by_those_that_would_be_superseded() -> None:
+    added = window({tp(0): (20, 20), tp(2): (0, 3)}, 3)  # owns nothing of the partition that goes back
+    windows = [window({tp(0): (20, 30), tp(2): (3, 3)}, 4), added, window({tp(0): (10, 20)}, 2)]
+    seen = log({tp(0): (0, 100), tp(2): (2, 3)})
+    with pytest.raises(IllegalStepError, match="--to-window lake-000004"):
+        plan_reset("lake", position({tp(0): 30, tp(2): 3}), {tp(0): 15}, seen, windows)
