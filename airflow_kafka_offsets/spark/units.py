@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     Seen = set[tuple[str, str]]
 
 _NAMED = ("record", "error", "enum", "fixed")
-_UNITS = ("date", "millis", "micros", "nanos")
+_UNITS = ("date", *(f"{what}-{unit}" for what in ("time", "timestamp") for unit in ("millis", "micros", "nanos")))
 
 
 def unlike(writer: str, reader: str) -> str | None:
@@ -63,9 +63,10 @@ class _Pair:
             seen.add(pair)
             fields = {field["name"]: field["type"] for field in written["fields"]}
             for field in read["fields"]:
-                if field["name"] in fields:
+                name = next((name for name in (field["name"], *field.get("aliases", ())) if name in fields), None)
+                if name is not None:
                     inner = f"{path}.{field['name']}" if path else str(field["name"])
-                    mine, other = (fields[field["name"]], its_space), (field["type"], other_space)
+                    mine, other = (fields[name], its_space), (field["type"], other_space)
                     yield from self._compare(mine, other, inner, seen)
         else:
             for part in ("items", "values"):
@@ -73,12 +74,35 @@ class _Pair:
                     yield from self._compare((written[part], its_space), (read[part], other_space), path, seen)
 
     def _branches(self, writer: Placed, reader: Placed, path: str, seen: Seen) -> Iterator[str]:
-        (written, its_space), (read, other_space) = writer, reader
-        for mine in written if isinstance(written, list) else [written]:
-            for other in read if isinstance(read, list) else [read]:
-                pair = _resolved(mine, its_space, self._written)[0], _resolved(other, other_space, self._read)[0]
-                if pair[0]["type"] == pair[1]["type"] and pair[0].get("name") == pair[1].get("name"):
-                    yield from self._compare((mine, its_space), (other, other_space), path, seen)
+        others = _each(*reader, self._read)
+        for mine in _each(*writer, self._written):
+            for other in _chosen(mine, others):
+                yield from self._compare(mine, other, path, seen)
+
+
+def _each(schema: Any, space: str, names: Names) -> list[Placed]:
+    """Return the branches of a union as `_resolved` does; what is no union is its only branch."""
+    return [_resolved(one, space, names) for one in (schema if isinstance(schema, list) else [schema])]
+
+
+def _chosen(mine: Placed, others: list[Placed]) -> list[Placed]:
+    """Return the branches of a union that a branch may be read as. Avro looks for them in this order."""
+    kind, name, last = _kind(mine)
+    kinds = [(other, *_kind(other)) for other in others]
+    choices = (
+        [other for other, its_kind, its_name, _ in kinds if (its_kind, its_name) == (kind, name)],
+        [other for other, its_kind, _, its_last in kinds if (its_kind, its_last) == (kind, last)],
+        [other for other, its_kind, _, _ in kinds if its_kind == kind],  # a record with the same fields
+        [other for other, its_kind, _, _ in kinds if (kind, its_kind) == ("int", "long")],
+    )
+    return next((found for found in choices if found), [])
+
+
+def _kind(placed: Placed) -> tuple[str, str, str]:
+    """Return the type of a schema, its full name and the last part of that; without a name, they are empty."""
+    schema, space = placed
+    last = str(schema.get("name", "")).rpartition(".")[2] if schema["type"] in _NAMED else ""
+    return str(schema["type"]), _full(last, space) if last else "", last
 
 
 def _collect(schema: Any, space: str, found: Names) -> None:
@@ -123,7 +147,7 @@ def _unit(schema: dict[str, Any]) -> str | None:
     logical = str(schema.get("logicalType"))
     if logical == "decimal":
         return str(schema.get("scale", 0))
-    unit = logical.rpartition("-")[2]
+    unit = logical.removeprefix("local-")
     return unit if unit in _UNITS else None
 
 

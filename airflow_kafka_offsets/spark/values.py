@@ -66,7 +66,7 @@ class Form:
             raise DecodeError(
                 f"{self.part}='json' requires its columns as DDL, e.g. {name}='id bigint, amount double'; got {short(self.schema)}"
             )
-        if self.kind == "avro" and self.schema is not None and not _is_json(self.schema):
+        if self.kind == "avro" and self.schema is not None and not _is_avro(self.schema):
             raise DecodeError(f"{name} must be an Avro schema as JSON text; got {short(self.schema)}")
 
 
@@ -472,10 +472,11 @@ def _from_avro() -> Callable[..., Column]:
     return called
 
 
-def _is_json(text: object) -> bool:
+def _is_avro(text: object) -> bool:
+    """Return whether a schema can be looked at as Avro; what else is wrong with it, Spark says."""
     try:
-        json.loads(text)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+        unlike(text, text)  # type: ignore[arg-type]
+    except (AttributeError, KeyError, TypeError, ValueError):
         return False
     return True
 

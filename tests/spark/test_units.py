@@ -22,6 +22,16 @@ def money(scale: int | None) -> dict[str, Any]:
 
 MILLIS, MICROS = timestamp("millis"), timestamp("micros")
 DAY = {"type": "int", "logicalType": "date"}
+TIME = {"type": "long", "logicalType": "time-micros"}
+IN_MILLIS, IN_MICROS = (("null", record("com.B", ("at", unit))) for unit in (MILLIS, MICROS))
+OTHERS = record("com.A", ("at", MILLIS))
+
+
+def renamed(union: tuple[Any, ...], **values: Any) -> list[Any]:
+    """Return a union of null and a record that has another name."""
+    return ["null", {**union[1], **values}]
+
+
 TREE = record("Tree", ("at", MILLIS), ("below", {"type": "array", "items": "Tree"}))
 
 
@@ -50,6 +60,21 @@ TREE = record("Tree", ("at", MILLIS), ("below", {"type": "array", "items": "Tree
             record("Tree", ("below", {"type": "array", "items": "Tree"}), ("at", MICROS)),
             "its field at is timestamp-millis ",
         ),
+        # The same record, the name of which is written in another way.
+        (IN_MILLIS, renamed(IN_MICROS, name="B", namespace="com"), "its field at is timestamp-millis "),
+        # Avro looks for the last part of a name if a union has no other, and then for a record with the fields.
+        (IN_MILLIS, renamed(IN_MICROS, name="org.B"), "its field at is timestamp-millis "),
+        (IN_MILLIS, renamed(IN_MICROS, name="C"), "its field at is timestamp-millis "),
+        (IN_MILLIS[1], renamed(IN_MICROS, name="C"), "its field at is timestamp-millis "),
+        (IN_MILLIS, renamed(IN_MICROS, name="C")[1], "its field at is timestamp-millis "),
+        (["null", DAY], ["null", MILLIS], "it is date "),
+        (["null", DAY], MILLIS, "it is date "),
+        (
+            record("A", ("a", MILLIS)),
+            {**record("A"), "fields": [{"name": "b", "aliases": ["x", "a"], "type": MICROS}]},
+            "its field b is timestamp-millis ",
+        ),
+        (TIME, MICROS, "it is time-micros in the schema that it was written with, and timestamp-micros in the"),
     ],
 )
 def test_the_field_with_another_unit_is_named(written: Any, read: Any, says: str) -> None:
@@ -70,6 +95,17 @@ def test_the_field_with_another_unit_is_named(written: Any, read: Any, says: str
         (record("A", ("gone", MILLIS)), record("A", ("new", MICROS, 0))),
         (TREE, TREE),
         (record("A", ("a", {"type": MILLIS})), record("A", ("a", MILLIS))),
+        ([OTHERS, IN_MICROS[1]], [OTHERS, IN_MICROS[1]]),
+        ([OTHERS, IN_MICROS[1]], [{**OTHERS, "name": "org.A"}, {**IN_MICROS[1], "name": "org.B"}]),
+        ([DAY, MILLIS], [DAY, MILLIS]),
+        (TIME, {"type": "long", "logicalType": "time-of-day"}),  # which no one knows
+        (
+            record("A", ("a", MILLIS), ("b", MICROS)),
+            {
+                **record("A", ("a", MILLIS)),
+                "fields": [{"name": "b", "aliases": ["a"], "type": MICROS}],
+            },
+        ),
     ],
 )
 def test_what_has_one_unit_is_let_through(written: Any, read: Any) -> None:

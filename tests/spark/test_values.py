@@ -177,6 +177,7 @@ CENTS, FINER = ({"type": "bytes", "logicalType": "decimal", "precision": 9, "sca
         ("long", "int", encoded(7), NO_FIT),
         ("string", "long", encoded("7"), NO_FIT),
         (MILLIS, MICROS, encoded(7), "its field id is timestamp-millis in the schema that it was written with"),
+        (["null", MILLIS], ["null", MICROS], b"\x02" + encoded(7), "its field id is timestamp-millis in the schema"),
         (CENTS, FINER, b"\x04\x04\xd2", "its field id is decimal of scale 2 in the schema that it was written with"),
     ],
 )
@@ -332,6 +333,9 @@ def test_strings_are_texts(spark: SparkSession) -> None:
         ({"key": "json"}, "key_schema='id bigint"),
         ({"value": "string", "schema": "a int"}, "schema has no effect with value='string'"),
         ({"value": "avro", "schema": "a int"}, "schema must be an Avro schema as JSON text; got 'a int'"),
+        ({"value": "avro", "schema": "3"}, "schema must be an Avro schema as JSON text; got '3'"),
+        ({"value": "avro", "schema": '{"name": "x"}'}, "schema must be an Avro schema as JSON text"),
+        ({"value": "avro", "schema": '{"type": "record", "name": "x"}'}, "schema must be an Avro schema as JSON text"),
         ({"value": "avro", "on_bad": "skip"}, "on_bad must be one of fail, null, side; got 'skip'"),
         ({"on_bad": "null"}, "on_bad='null' has no effect without value= or key="),
         ({"key": "avro"}, r"has no Avro schemas for keys: .* By default that is <topic>-key; others .*key_subjects="),
