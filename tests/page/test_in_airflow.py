@@ -267,11 +267,12 @@ def test_a_preview_says_that_kafka_is_asked_and_that_airflow_did_not_answer(fram
     assert first_text(framed, "#dialog[open] h1") == "Asking Kafka…"
     framed.execute_script("window.lose(new TypeError('Failed to fetch'))")
     assert first_text(framed, "#dialog[open] h1", lambda text: text != "Asking Kafka…") == "Airflow did not answer"
-    framed.execute_script("document.querySelector('#dialog p').style.height = '3000px'")
-    in_sight = "return arguments[0].getBoundingClientRect().bottom < innerHeight"
-    close = first(framed, "#dialog [data-close]")
-    assert framed.execute_script(in_sight, close), "also below a long reason"
-    close.click()
+    below = "return arguments[0].getBoundingClientRect().bottom - arguments[1].getBoundingClientRect().bottom"
+    dialog, text, buttons = (first(framed, css) for css in ("#dialog", "#dialog p", "#dialog .actions"))
+    assert framed.execute_script(below, buttons, text) >= buttons.size["height"], "the text is above the buttons"
+    framed.execute_script("arguments[0].style.height = '3000px'", text)
+    assert framed.execute_script(below, buttons, dialog) == pytest.approx(0, abs=2), "also if the text is long"
+    first(framed, "#dialog [data-close]").click()
     assert not framed.find_elements(By.CSS_SELECTOR, "#dialog[open]")
 
 
