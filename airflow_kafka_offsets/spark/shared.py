@@ -39,7 +39,7 @@ def stage_prefix(window_id: str, table: str) -> str:
     """Return the prefix of the names of all staging tables of a window and a target.
 
     >>> stage_prefix("lake.orders-000012", "public.orders")
-    'kafka_offsets_stage_fd2b9e51bc_'
+    'kafka_offsets_stage_de6437e2c4_'
     """
     return f"kafka_offsets_stage_{hashlib.sha256(f'{table} {window_id}'.encode()).hexdigest()[:10]}_"
 

@@ -199,7 +199,7 @@ def stage_name(window_id: str, table: str, moment: datetime, salt: str) -> str:
     """Name the staging table of one try; names of one window and target sort by time. At most 63 characters.
 
     >>> stage_name("lake.orders-000012", "public.orders", datetime(2026, 1, 31, 23, 59, 58), "0f3a9c")
-    'kafka_offsets_stage_fd2b9e51bc_260131235958_0f3a9c'
+    'kafka_offsets_stage_de6437e2c4_260131235958_0f3a9c'
     """
     return f"{stage_prefix(window_id, table)}{moment:%y%m%d%H%M%S}_{salt}"
 
