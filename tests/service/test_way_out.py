@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -352,11 +352,17 @@ class Maze(RuleBasedStateMachine):
             except KafkaOffsetsError as exc:
                 self._perhaps_follow(exc, then)
 
-    @rule(to=st.sampled_from(["earliest", "latest"]), which=st.integers(0, 5), then=THEN)
-    def reset(self, to: str, which: int, then: int | None) -> None:
+    @rule(
+        to=st.sampled_from(["earliest", "latest"]),
+        which=st.integers(0, 5),
+        topics=st.sampled_from([(), *([topic] for topic in BOTH)]),
+        then=THEN,
+    )
+    def reset(self, to: str, which: int, topics: Sequence[str], then: int | None) -> None:
         ids = [None, *(window.id for window in self._windows())]
+        where = {"topics": topics, "to_window": ids[which % len(ids)]}
         try:
-            self.people.reset(self.stored, to, "ada", "why", to_window=ids[which % len(ids)], supersede=True)
+            self.people.reset(self.stored, to, "ada", "why", supersede=True, **where)
         except KafkaOffsetsError as exc:
             self._perhaps_follow(exc, then)
 
@@ -512,6 +518,6 @@ def test_a_cut_back_log_has_a_way_out_before_the_other_topic_of_its_windows_is_r
     maze = Maze()
     try:
         maze.recreate_one_and_truncate_the_other(recreated=recreated, number=number, end=end)
-        maze.reset(to="latest", which=0, then=0)
+        maze.reset(to="latest", which=0, topics=(), then=0)
     finally:
         maze.teardown()
