@@ -182,7 +182,7 @@ class Moving:
         else:
             group = KafkaGroup(name, topics=topics, kafka_conn_id=kafka_conn_id or "kafka_default")
         kafka = kafka or open_log(group)
-        snapshot = snapshot_of_all(kafka, group, topics)
+        snapshot = snapshot_of_all(kafka, group, topics, state.position)
         imported = importing.to_import(asked.source.name, found, asked.meaning, snapshot, skip_lost=skip_lost)
         reset = (
             work_out(self._ledger, kafka, group, state.position, imported.target, snapshot) if state.position else None

@@ -9,6 +9,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.leader_epochs import doubtful
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.matching import way_out_of_missing
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import check_reset
 from airflow_kafka_offsets.core.plan.reset import Reset, plan_reset
@@ -66,15 +67,26 @@ def committed_windows(ledger: Ledger, group: str) -> Iterator[Window]:
     return (held.window for held in pages(ledger, group, states=[State.COMMITTED], lane=Lane.LIVE))
 
 
-def snapshot_of_all(kafka: LogOffsets, group: KafkaGroup, topics: Sequence[str]) -> LogSnapshot:
+def snapshot_of_all(
+    kafka: LogOffsets, group: KafkaGroup, topics: Sequence[str], position: Position | None
+) -> LogSnapshot:
     """Return what Kafka holds of topics. All of them have to be there.
+
+    Args:
+        kafka: the group's Kafka.
+        group: the group.
+        topics: the topics.
+        position: where the next live window would have started; None: the group is new.
 
     Raises:
         MissingPartitionError: one is not there.
     """
     snapshot = kafka.snapshot(topics, group.isolation_level)
     if absent := [topic for topic in topics if topic not in snapshot.topic_ids]:
+        was_read = position is not None and any(topic in position.topic_ids for topic in absent)
+        # Windows own offsets of it, and so --topic alone may not help.
+        deleted = f". {way_out_of_missing(group, absent)}, let a run plan, and repeat the command" if was_read else ""
         raise MissingPartitionError(
-            f"Kafka has no topic {name_some(absent, ', ')}: choose others with --topic, or check that this is the right Kafka"
+            f"Kafka has no topic {name_some(absent, ', ')}: choose others with --topic, or check that this is the right Kafka{deleted}"
         )
     return snapshot

@@ -824,7 +824,7 @@ class WindowService:
             moving = topics_of(target)
         elif not topics:
             moving = topics_now(self._kafka, group, state.position)
-        snapshot = snapshot_of_all(self._kafka, group, moving)
+        snapshot = snapshot_of_all(self._kafka, group, moving, state.position)
         if target is None:
             target = self._looked_up_target(group, to, snapshot)
         return state, work_out(self._ledger, self._kafka, group, state.position, target, snapshot)

@@ -396,6 +396,20 @@ def test_a_window_of_a_topic_that_was_recreated_since_is_no_start(recreated: Wor
         world.service.reset(world.group, "", "ada", "wrong", to_window="lake-000002")
 
 
+def test_a_reset_over_a_topic_that_was_deleted_says_what_leads_on(recreated: World) -> None:
+    world = recreated
+    world.kafka.delete("clicks")
+    refused = (
+        r"Kafka has no topic clicks.*remove the topic from the group's topics, let a run plan, and repeat the command"
+    )
+    with pytest.raises(MissingPartitionError, match=refused):
+        world.service.reset(world.group, "", "ada", "wrong", to_window="lake-000002")
+    world.configure(topics=["orders"])
+    world.run(THREE)
+    reset = world.service.reset(world.group, "", "ada", "wrong", to_window="lake-000002", supersede=True)
+    assert reset.unread == {"lake-000002": ranges({tp(0, "clicks"): (5, 10)})}
+
+
 def test_the_way_out_of_one_topic_does_not_lead_to_where_another_one_has_expired(two_windows: World) -> None:
     world = two_windows
     world.kafka.create("clicks")
