@@ -28,7 +28,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.schemas import Subject
-from airflow_kafka_offsets.core.window import Lane
+from airflow_kafka_offsets.core.window import Lane, Outcome
 from airflow_kafka_offsets.task.links import in_airflow
 from tests.lab.browser import open_browser
 from tests.lab.history import History, write
@@ -141,7 +141,7 @@ def _write(server: PageServer, kafka: KafkaBroker) -> None:
     sessions = Log(kafka, "sessions", [120, 100, 90], 30, week)
     behind = _story(server, "lake.sessions", sessions, "load_sessions")
     for hour in range(18):
-        _read(behind, sessions, hour, hour + 1, late=11)
+        _read(behind, sessions, hour, hour + 1, late=11 * hour // 17)  # further each hour
     payments = Log(kafka, "payments", [30, 30], 60, week)
     stalled = _story(server, "dwh.payments", payments, "payments")
     for hour in range(32):
@@ -154,10 +154,12 @@ def _write(server: PageServer, kafka: KafkaBroker) -> None:
     wide = _story(server, "ml.features", customers, "features")
     for hour in range(12):
         _read(wide, customers, hour, hour + 1)
-    many = Story(server.ledger, KafkaGroup("lake.events", topics=["events"], kafka_conn_id="kafka_down"), "events")
-    many.hours(2, partitions=20_000)
-    _few_windows(server, kafka)
-    _long_names(server)
+    expired = Log(kafka, "refunds", [90, 80, 70], 30, timedelta(days=2))
+    lost = _story(server, "dwh.refunds", expired, "refunds")
+    for hour in range(12):
+        _read(lost, expired, hour, hour + 1)
+    for partition, ends in enumerate(expired.ends[:2]):
+        delete_records(kafka, "refunds", ends[15], partition)
 
 
 def _few_windows(server: PageServer, kafka: KafkaBroker) -> None:
@@ -184,6 +186,30 @@ def _moved_watermarks(server: PageServer, kafka: KafkaBroker) -> None:
         story.reset({tp: r.start for tp, r in log.between(to, to + 1).items()}, superseded)
 
 
+def _in_danger(server: PageServer, kafka: KafkaBroker) -> None:
+    """Write a group of many partitions, of which some lost records and some are at risk."""
+    lossy = Log(kafka, "views-eu", [6] * 90, 6, timedelta(days=7))
+    short = Log(kafka, "views-us", [0 if p % 7 else 6 for p in range(70)], 6, timedelta(hours=3))
+    ids = {log.topic: log.id for log in (lossy, short)}
+    story = Story(server.ledger, KafkaGroup("ml.danger", topics=[*ids]), "features", ids)
+    for hour in range(4):
+        story.at = NOW - (6 - hour) * HOUR
+        ranges = {tp: r for log in (lossy, short) for tp, r in log.between(hour, hour + 1).items()}
+        story.run(replace(story.draft(0, 1), ranges=OffsetRanges(ranges)))
+    for partition in (3, 4, 5, 41, 77):
+        delete_records(kafka, "views-eu", lossy.ends[partition][5], partition)
+
+
+def _failed(server: PageServer, kafka: KafkaBroker) -> None:
+    """Write a group whose last try failed."""
+    log = Log(kafka, "invoices", [30, 40], 14, timedelta(days=7))
+    story = _story(server, "dwh.invoices", log, "invoices")
+    for hour in range(10):
+        _read(story, log, hour, hour + 1, tries=2 if hour == 7 else 1)
+    [*_, last] = server.ledger.attempts(_read(story, log, 10, 11, is_open=True, tries=3))
+    server.ledger.end_attempt(last.id, Outcome.FAILED, None, last.started_at + timedelta(minutes=1))
+
+
 def _long_names(server: PageServer) -> None:
     topics = ["topic-" + "with-a-long-name-" * 5 + str(i) for i in range(8)]
     story = Story(
@@ -195,13 +221,13 @@ def _long_names(server: PageServer) -> None:
 
 def _what_the_docs_do_not_show(server: PageServer, kafka: KafkaBroker) -> None:
     """Write groups that only the pictures of every state have: the pictures of the docs have few groups."""
+    many = Story(server.ledger, KafkaGroup("lake.events", topics=["events"], kafka_conn_id="kafka_down"), "events")
+    many.hours(2, partitions=20_000)
+    _few_windows(server, kafka)
+    _long_names(server)
     _moved_watermarks(server, kafka)
-    expired = Log(kafka, "refunds", [90, 80, 70], 30, timedelta(days=2))
-    lost = _story(server, "dwh.refunds", expired, "refunds")
-    for hour in range(12):
-        _read(lost, expired, hour, hour + 1)
-    for partition, ends in enumerate(expired.ends[:2]):
-        delete_records(kafka, "refunds", ends[15], partition)
+    _in_danger(server, kafka)
+    _failed(server, kafka)
     folded = [
         Log(kafka, name, [4] * count, 6, timedelta(days=7)) for name, count in (("clicks-eu", 180), (LONG_TOPIC, 90))
     ]
@@ -276,8 +302,8 @@ def _select(browser: WebDriver, first: int, last: int) -> None:
 def of_the_docs(browser: WebDriver, server: PageServer) -> None:
     """Write the two pictures of the README."""
     _theme(browser, server, "light")
-    _shown(browser, server, STATES["groups"], 780)
-    _shown(browser, server, STATES["groups"], 750)  # once more: the worst are first when Kafka has answered before
+    _shown(browser, server, STATES["groups"], 850)
+    _shown(browser, server, STATES["groups"], 850)  # once more: the worst are first when Kafka has answered before
     browser.save_screenshot(str(IMAGES / "page-groups.png"))
     _theme(browser, server, "dark")
     _shown(browser, server, STATES["group"], 1000)
@@ -294,6 +320,7 @@ STATES = {
     "64": "kafka-offsets/groups/ml.features",
     "270": "kafka-offsets/groups/ml.wide",
     "270-by-time": "kafka-offsets/groups/ml.wide?axis=time",
+    "danger": "kafka-offsets/groups/ml.danger",
     "20000": "kafka-offsets/groups/lake.events",
     "million": "kafka-offsets/groups/lake.minutes",
     "million-by-time": "kafka-offsets/groups/lake.minutes?axis=time",
@@ -301,6 +328,8 @@ STATES = {
     "risk": "kafka-offsets/groups/lake.clicks",
     "behind": "kafka-offsets/groups/lake.sessions",
     "lost": "kafka-offsets/groups/dwh.refunds",
+    "stalled": "kafka-offsets/groups/dwh.payments",
+    "failed": "kafka-offsets/groups/dwh.invoices",
     "tries": "kafka-offsets/windows/dwh.payments-000032",
     "window": "kafka-offsets/windows/lake.orders-000041",
     "window-lost": "kafka-offsets/windows/lake.orders-000023",
