@@ -25,7 +25,7 @@ class Advice:
 
 _NEXT = {
     GroupVerdict.BEHIND: ("By partition", "status"),
-    GroupVerdict.STALLED: ("Its open windows, and the runs that hold them", "status"),
+    GroupVerdict.STALLED: ("Its open windows, if it has any, and the runs that hold them", "status"),
     GroupVerdict.AT_RISK: ("To gain time, raise the retention of its topics. By partition", "status"),
     GroupVerdict.LOST: ("What is gone, and what to type to continue without it", "plan"),
 }
