@@ -114,6 +114,7 @@ def test_a_replay_and_a_backlog_go_around_a_foreign_launcher(lab: Lab) -> None:
         "window_id": windows[3].id,
         "is_rerun": True,
         "records": None,
+        "bad": None,
     }
     # The first run again, as a whole: the same four windows.
     lab.api.clear_run("drained_around", first)
