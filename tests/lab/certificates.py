@@ -22,7 +22,9 @@ def make_certificates(folder: Path) -> None:
 
 
 def _make_authority(folder: Path, name: str) -> None:
-    what = ["-subj", f"/CN={name}", "-addext", "basicConstraints=critical,CA:TRUE"]
+    # Python 3.13 takes no authority without the last one.
+    extensions = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign"]
+    what = ["-subj", f"/CN={name}", *(word for extension in extensions for word in ("-addext", extension))]
     files = ["-keyout", f"{name}.key", "-out", f"{name}.crt"]
     _openssl(folder, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", *what, *files)
 
