@@ -298,6 +298,19 @@ class TestPostgres(Flat):
         """Return the ledger, and the groups."""
         return in_postgres
 
+    def test_a_list_of_groups_reads_no_whole_table(self, postgres: Postgres) -> None:
+        """Of some groups at once, PostgreSQL's plan is another one than of one group."""
+        ledger, names = SqlLedger(on_a_server(postgres)), [f"list-{number}" for number in range(50)]
+        sizes = [LONG, *[FEW] * (len(names) - 1)]
+        listed = [
+            History(group(name), {"orders": 2}, {"orders": "id-of-orders"}, windows)
+            for name, windows in zip(names, sizes, strict=True)
+        ]
+        write(ledger._engine, listed)
+        with ledger._engine.begin() as connection:
+            connection.execute(text("ANALYZE"))
+        assert scans(ledger, lambda: ledger.outlines(names)) == []
+
 
 class TestMariaDB(Flat):
     """On a MariaDB server."""
