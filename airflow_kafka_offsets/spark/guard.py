@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 EXIT_CODE = 1
 
+_HAS_CONSOLE = bool(sys.flags.inspect)
+"""Whether a console follows the job (python -i), whose exit code is that of the process. Python 3.14 takes the flag back when it begins."""
+
 _guarded: list[WindowReading] = []
 _hook_before: Callable[..., Any] | None = None
 _is_failing = False
@@ -51,8 +54,7 @@ def _ends_process(exc: BaseException) -> bool:
     """Tell whether this error ends the process: the job's own code may call the hook, too, and then continue."""
     # Python notes the error before it calls the hook. An exit callback of the job, which reports an error, does not.
     is_noted = getattr(sys, "last_value", None) is exc
-    # After python -i a console follows, and the exit code is that of the console.
-    return is_noted and not sys.flags.inspect and threading.current_thread() is threading.main_thread()
+    return is_noted and not _HAS_CONSOLE and threading.current_thread() is threading.main_thread()
 
 
 def _is_program_running(frame: FrameType | None) -> bool:
