@@ -120,7 +120,7 @@ def serving(answer: bytes | None, status: int = 200) -> Iterator[tuple[str, list
             pass
 
     with ThreadingHTTPServer((LOOPBACK, 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:
             yield f"http://{LOOPBACK}:{server.server_port}", asked

@@ -35,7 +35,8 @@ class IdentityProvider:
         self._server.daemon_threads = True
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        # Looks often whether it should end: half a second for each test adds up.
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(self, *exc: object) -> None:

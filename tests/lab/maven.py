@@ -44,7 +44,7 @@ class Mirror:
         self.flows.set()
         self._server = ThreadingHTTPServer((LOOPBACK, 0), self._handler())
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
