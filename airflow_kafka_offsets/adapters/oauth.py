@@ -15,12 +15,9 @@ from typing import Any
 import requests
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPBasicAuth
-from urllib3.util import Retry
 
+from airflow_kafka_offsets.adapters.registry import RETRIES, TIMEOUT
 from airflow_kafka_offsets.core.errors import RegistryRefusedError, RegistryUnavailableError, short
-
-TIMEOUT = (5.0, 30.0)
-"""Seconds to connect, and seconds to wait for an answer."""
 
 USED_FOR = 0.8
 """The part of its life for which a token is used, as Confluent's client does: the registry's clock may be ahead."""
@@ -28,15 +25,8 @@ USED_FOR = 0.8
 UNKNOWN_LIFE = 60.0
 """Seconds for which a token is used if the identity provider does not say how long it lives."""
 
-# To ask twice for a token does no harm. A Retry-After is not obeyed, as for the registry itself: it may be an hour.
-_RETRIES = Retry(
-    total=2,
-    backoff_factor=0.5,
-    status_forcelist=(502, 503, 504),
-    allowed_methods=None,
-    raise_on_status=False,
-    respect_retry_after_header=False,
-)
+_RETRIES = RETRIES.new(allowed_methods=None)
+"""Those of the registry, also for a POST: to ask twice for a token does no harm."""
 
 _CODE = re.compile(r"[a-z_]{1,60}")
 _TOKEN = re.compile(r"[\x21-\x7e]+")

@@ -23,7 +23,7 @@ _MISSING = {40401, 40402}
 
 # A registry behind a load balancer that is restarted answers again within a second or two. A Retry-After is not obeyed: it may be an
 # hour, for which the task would hold its slot and say nothing. Airflow's retry of the task comes later.
-_RETRIES = Retry(
+RETRIES = Retry(
     total=2,
     backoff_factor=0.5,
     status_forcelist=(502, 503, 504),
@@ -75,7 +75,7 @@ class ConfluentRegistry:
             session.auth = self._login or _as_it_is
             session.headers.update(self._headers)
             for scheme in ("http://", "https://"):
-                session.mount(scheme, HTTPAdapter(max_retries=_RETRIES))
+                session.mount(scheme, HTTPAdapter(max_retries=RETRIES))
             return self._subject(session, name)
 
     def _subject(self, session: requests.Session, name: str) -> Subject | None:

@@ -893,17 +893,21 @@ def _outline(row: Row[Any], is_open: _Open, lines: Mapping[tuple[int, int], Row[
 
 def _line(group: str, row: Row[Any]) -> WindowLine:
     with intact(f"window {row.seq} of group {group}"):
-        return WindowLine(
-            group=group,
-            seq=row.seq,
-            lane=Lane(row.lane),
-            state=State(row.state),
-            span=row.span,
-            until=row.until,
-            planned_at=row.planned_at,
-            committed_at=row.committed_at,
-            holder=_claim(row),
-        )
+        return WindowLine(**_in_a_line(group, row))
+
+
+def _in_a_line(group: str, row: Row[Any]) -> dict[str, Any]:
+    return {
+        "group": group,
+        "seq": row.seq,
+        "lane": Lane(row.lane),
+        "state": State(row.state),
+        "span": row.span,
+        "until": row.until,
+        "planned_at": row.planned_at,
+        "committed_at": row.committed_at,
+        "holder": _claim(row),
+    }
 
 
 def _are(connection: Connection, pairs: Sequence[tuple[int, int]]) -> ColumnElement[bool]:
@@ -1093,15 +1097,7 @@ def _window_row(row: Row[Any]) -> WindowRow:
 def _summary(row: Row[Any]) -> WindowSummary:
     with intact(f"window {row.seq} of group {row.group_name}"):
         return WindowSummary(
-            group=row.group_name,
-            seq=row.seq,
-            lane=Lane(row.lane),
-            state=State(row.state),
-            span=row.span,
-            until=row.until,
-            planned_at=row.planned_at,
-            committed_at=row.committed_at,
-            holder=_claim(row),
+            **_in_a_line(row.group_name, row),
             isolation_level=IsolationLevel(row.isolation_level),
             is_capped=row.is_capped,
             unread=row.unread,
