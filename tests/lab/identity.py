@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 from urllib.parse import parse_qsl
 
 from tests.lab.processes import LOOPBACK
+from tests.lab.small_server import SmallServer
 
 
-class IdentityProvider:
+class IdentityProvider(SmallServer):
     """The provider; each token is another one.
 
     Args:
@@ -31,17 +31,7 @@ class IdentityProvider:
         """The forms of all requests."""
         self.tokens: set[str] = set()
         """All that it has given."""
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), self._handler())
-        self._server.daemon_threads = True
-
-    def __enter__(self) -> Self:
-        # Looks often whether it should end: half a second for each test adds up.
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(self._handler())
 
     @property
     def endpoint(self) -> str:

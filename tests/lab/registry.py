@@ -6,18 +6,18 @@ import base64
 import json
 import re
 import ssl
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.lab.processes import LOOPBACK
+from tests.lab.small_server import SmallServer
 
 _VERSIONS = re.compile(r"/subjects/([^/]+)/versions(?:/(\d+|latest))?")
 
 
-class Registry:
+class Registry(SmallServer):
     """The registry; an id is that of a text, whatever subjects have it.
 
     Args:
@@ -40,23 +40,13 @@ class Registry:
         self._ids: dict[str, int] = {}
         self._subjects: dict[str, list[dict[str, Any]]] = {}
         self._deleted: set[tuple[str, int]] = set()
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), self._handler())
-        self._server.daemon_threads = True
+        super().__init__(self._handler())
         self._scheme = "https" if certificates else "http"
         if certificates:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificates / "ca.crt")
             context.load_cert_chain(certificates / "broker.pem")
             context.verify_mode = ssl.CERT_REQUIRED
             self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-
-    def __enter__(self) -> Self:
-        # Looks often whether it should end: half a second for each test adds up.
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
     @property
     def port(self) -> int:
