@@ -147,7 +147,7 @@ def _unit(schema: dict[str, Any]) -> str | None:
     logical = str(schema.get("logicalType"))
     if logical == "decimal":
         return str(schema.get("scale", 0))
-    unit = logical.removeprefix("local-")
+    unit = logical[len("local-") :] if logical.startswith("local-") else logical  # no removeprefix in Python 3.8
     return unit if unit in _UNITS else None
 
 

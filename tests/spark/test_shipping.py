@@ -51,7 +51,6 @@ def test_the_job_side_imports_nothing_else_of_ours() -> None:
             }, f"{source.name} imports {name}"
 
 
-@pytest.mark.slow
 def test_the_job_side_asks_python_38_for_nothing_that_it_lacks(tmp_path: Path) -> None:
     vermin = [sys.executable, "-c", "from vermin import main; main()", "--target=3.8-", "--violations", "--no-tips"]
     shipped = [airflow_kafka_offsets.__file__, *SOURCES]
