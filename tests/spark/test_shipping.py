@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from zipfile import ZipFile
 
-import pytest
-
 import airflow_kafka_offsets
 from airflow_kafka_offsets.spark.shipping import write_zip
 
