@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl
 
 from tests.lab.processes import LOOPBACK
-from tests.lab.small_server import SmallServer
+from tests.lab.small_server import Handler, SmallServer
 
 
 class IdentityProvider(SmallServer):
@@ -53,26 +52,17 @@ class IdentityProvider(SmallServer):
         life = {} if self.life is None else {"expires_in": self.life}
         return 200, {"access_token": token, "token_type": "Bearer", **life}
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _handler(self) -> type[Handler]:
         provider = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
+        class Answers(Handler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
                 status, answer = provider._answer_to(
                     self.path, self.headers.get("Authorization"), dict(parse_qsl(body))
                 )
                 text = answer if isinstance(answer, str) else json.dumps(answer)
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text.encode())))
-                if provider.retry_after is not None:
-                    self.send_header("Retry-After", str(provider.retry_after))
-                self.end_headers()
-                self.wfile.write(text.encode())
+                wait = {} if provider.retry_after is None else {"Retry-After": str(provider.retry_after)}
+                self.send(status, text, wait)
 
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        return Handler
+        return Answers

@@ -6,13 +6,12 @@ import base64
 import json
 import re
 import ssl
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.lab.processes import LOOPBACK
-from tests.lab.small_server import SmallServer
+from tests.lab.small_server import Handler, SmallServer
 
 _VERSIONS = re.compile(r"/subjects/([^/]+)/versions(?:/(\d+|latest))?")
 
@@ -108,12 +107,10 @@ class Registry(SmallServer):
         chosen = there[-1:] if number == "latest" else [one for one in there if one["version"] == int(number)]
         return (200, chosen[0]) if chosen else (404, {"error_code": 40402, "message": "Version not found."})
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _handler(self) -> type[Handler]:
         registry = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
+        class Answers(Handler):
             def do_GET(self) -> None:
                 registry.asked.append(self.path)
                 registry.headers.append({name.lower(): value for name, value in self.headers.items()})
@@ -127,15 +124,7 @@ class Registry(SmallServer):
                     self._send(status, json.dumps(document))
 
             def _send(self, status: int, text: str) -> None:
-                self.send_response(status)
-                self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-                self.send_header("Content-Length", str(len(text.encode())))
-                if registry.retry_after is not None:
-                    self.send_header("Retry-After", str(registry.retry_after))
-                self.end_headers()
-                self.wfile.write(text.encode())
+                wait = {} if registry.retry_after is None else {"Retry-After": str(registry.retry_after)}
+                self.send(status, text, {"Content-Type": "application/vnd.schemaregistry.v1+json", **wait})
 
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        return Handler
+        return Answers

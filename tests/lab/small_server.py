@@ -4,9 +4,31 @@ from __future__ import annotations
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tests.lab.processes import LOOPBACK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers quietly and at once."""
+
+    protocol_version = "HTTP/1.1"
+    # A body that follows its headers would wait 40 ms for the client's word that they came.
+    disable_nagle_algorithm = True
+
+    def send(self, status: int, text: str, headers: Mapping[str, str]) -> None:
+        """Send an answer."""
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(text.encode())), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
 
 
 class SmallServer:
@@ -16,7 +38,7 @@ class SmallServer:
         handler: answers a request.
     """
 
-    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, handler: type[Handler]) -> None:
         self._server = ThreadingHTTPServer((LOOPBACK, 0), handler)
         self._server.daemon_threads = True
 
