@@ -37,8 +37,9 @@ lock-jars: setup ## list again which jars the servers of the lab need, after a c
 lint: setup      ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-test-unit: setup ## the quick tests: no server, and fewer examples of each law (two minutes)
-	@$(BIN)/python -m pytest -m "not server and not slow" --hypothesis-profile=quick --numprocesses=2 --dist=worksteal
+test-unit: setup ## the quick tests: no server, and fewer examples of each law (a minute)
+	@# Three processes for two cores, as some tests wait.
+	@$(BIN)/python -m pytest -m "not server and not slow" --hypothesis-profile=quick --numprocesses=3 --dist=worksteal
 
 # More processes than cores, as most tests wait for a server. What needs the same heavy server stays in one (tests/lanes.py).
 # One that crashes is the end: pytest-xdist gives the next one the work that is done, and waits for it.

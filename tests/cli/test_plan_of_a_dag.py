@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from airflow.dag_processing.bundles.local import LocalDagBundle
+from airflow.sdk.definitions._internal.contextmanager import DagContext
 
 from airflow_kafka_offsets.adapters.ledger.schema import VERSION_TABLE
 from airflow_kafka_offsets.core.errors import LedgerSchemaError
@@ -62,6 +63,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     local = "airflow.dag_processing.bundles.local.LocalDagBundle"
     monkeypatch.setenv(BUNDLES, bundles("ours", local, path=str(folder)))
     monkeypatch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+    # Airflow forgets this module again, but not if a file there ends the process.
+    monkeypatch.setattr(DagContext, "current_autoregister_module_name", None)
     return folder
 
 

@@ -77,6 +77,7 @@ def is_at_work(pid: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_script_that_does_not_end_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
     script = "echo began; sleep 1000 & echo $! > child; wait"
     with pytest.raises(AssertionError, match="-9: began"):

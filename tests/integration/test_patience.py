@@ -81,6 +81,7 @@ def test_a_command_is_given_what_it_reads_and_its_end_is_told() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (3, "X" * 1_000_000 + "\n", "warned\n")
 
 
+@pytest.mark.slow
 def test_a_command_that_takes_too_long_is_killed_and_what_it_said_is_told() -> None:
     code = "import sys, time; print('begun', flush=True); time.sleep(1000)"
     with pytest.raises(subprocess.TimeoutExpired) as caught:

@@ -22,6 +22,7 @@ def use_ledger(monkeypatch: pytest.MonkeyPatch, **fields: object) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_PAGE_LEDGER", json.dumps(fields))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("conn_type", ["postgres", "mysql"])
 def test_a_silent_database_is_soon_an_error(monkeypatch: pytest.MonkeyPatch, silent: int, conn_type: str) -> None:
     use_ledger(monkeypatch, conn_type=conn_type, host=LOOPBACK, port=silent, schema="offsets", login="a", password="b")
