@@ -610,7 +610,8 @@ class SqlLedger:
             # In one statement, PostgreSQL would read all windows of the group for a join with 200 of them, and SQLite would take so many
             # branches to find much.
             found = connection.execute(select(page.c.seq)).scalars().all()
-            rows = [row for some in _chunks(found) for row in connection.execute(mine.where(windows.c.seq.in_(some)))]
+            queries = [mine.where(_among(connection, windows.c.seq, some)) for some in _chunks(found)]
+            rows = [row for query in queries for row in connection.execute(query)]
         # Some may have changed since their numbers were found.
         still = [row for row in rows if not states or row.state in states]
         return sorted(still, key=lambda row: -row.seq)
@@ -649,7 +650,7 @@ class SqlLedger:
         found: dict[int, list[Attempt]] = {}
         with self._reading() as connection:
             for some in _chunks(seqs):
-                for row in connection.execute(_attempts(group).where(attempts.c.seq.in_(some))):
+                for row in connection.execute(_attempts(group).where(_among(connection, attempts.c.seq, some))):
                     found.setdefault(row.seq, []).append(_attempt(row))
         return found
 
@@ -773,7 +774,7 @@ def _acts_queries(ids: Sequence[int], newest: int | None) -> Iterator[Executable
 
 def _outlines(connection: Connection, names: Sequence[str]) -> dict[str, Outline]:
     rows = connection.execute(_lists(), {"names": names}).all()
-    recent = _recent(connection, names)
+    recent = _recent(connection, rows)
     is_open = {row.id: _open_windows(row) for row in rows}
     shown = [(row.id, seq) for row in rows for seq in (*is_open[row.id][0].values(), row.last) if seq is not None]
     lines = {(row.group_id, row.seq): row for row in _lines(connection, shown)}
@@ -791,13 +792,16 @@ _OPEN_COLUMNS = tuple(
 def _lists() -> Select[Any]:
     """Select groups, each with its newest committed live window, and with number and oldest of its open windows: steps into an index."""
 
-    def of(lane: Lane, state: State, what: ColumnElement[Any]) -> ScalarSelect[Any]:
+    def of(lane: Lane, state: State, what: ColumnElement[Any]) -> Select[Any]:
         here = and_(windows.c.group_id == groups.c.id, windows.c.lane == lane, windows.c.state == state)
-        return select(what).where(here).correlate(groups).scalar_subquery()
+        return select(what).where(here).correlate(groups)
 
-    columns: list[ColumnElement[Any]] = [of(Lane.LIVE, State.COMMITTED, func.max(windows.c.seq)).label("last")]
+    # Of a maximum, MariaDB reads all that it is of.
+    newest = of(Lane.LIVE, State.COMMITTED, windows.c.seq).order_by(windows.c.seq.desc()).limit(1)
+    columns = [newest.scalar_subquery().label("last")]
     for lane, state, first, number in _OPEN_COLUMNS:
-        columns += [of(lane, state, func.min(windows.c.seq)).label(first), of(lane, state, func.count()).label(number)]
+        for what, name in ((func.min(windows.c.seq), first), (func.count(), number)):
+            columns.append(of(lane, state, what).scalar_subquery().label(name))
     return select(groups.c.id, groups.c.name, groups.c.next_seq, *_OWNER, *columns).where(_IS_NAMED)
 
 
@@ -820,11 +824,10 @@ _Recent = tuple[list[int], set[str]]
 """The lags at which a group's newest live windows were cut, oldest first, as far as they are known, and the DAGs that held any of its newest windows last."""
 
 
-def _recent(connection: Connection, names: Sequence[str]) -> dict[int, _Recent]:
+def _recent(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, _Recent]:
     """Look at the newest windows of groups. Numbers have no holes at the end, so this is a step into the index for each group."""
     live, found = Lane.LIVE.value, dict[int, _Recent]()
-    newest = _newest_of_each_group() if connection.dialect.name == "postgresql" else _newest_of_groups()
-    for group_id, lane, unread, dag in connection.execute(newest, {"names": names}).all():
+    for group_id, lane, unread, dag in _newest_of(connection, rows):
         if group_id not in found:
             found[group_id] = ([], set())
         lags, dag_ids = found[group_id]
@@ -834,12 +837,37 @@ def _recent(connection: Connection, names: Sequence[str]) -> dict[int, _Recent]:
     return found
 
 
+def _newest_of(connection: Connection, rows: Sequence[Row[Any]]) -> Iterator[Sequence[Any]]:
+    # One way would do, but each database reads whole histories for that of the others, or takes three times as long.
+    match connection.dialect.name:
+        case "postgresql":
+            yield from connection.execute(_newest_by_limit(), {"names": [row.name for row in rows]})
+        case "sqlite":
+            yield from connection.execute(_newest_by_number(), {"names": [row.name for row in rows]})
+        case _:
+            for some in _chunks(rows, 100):
+                ends = [and_(windows.c.group_id == row.id, windows.c.seq >= row.next_seq - MAX_RECENT) for row in some]
+                yield from connection.execute(_in_order(select(*_RECENT).where(or_(*ends))))
+
+
+_RECENT = (
+    windows.c.group_id,
+    windows.c.lane,
+    windows.c.unread,
+    # As a join, it would read all claims.
+    select(claims.c.dag_id).where(claims.c.id == windows.c.holder).scalar_subquery(),
+)
+
+
+def _in_order(query: Select[Any]) -> Select[Any]:
+    return query.order_by(windows.c.group_id, windows.c.seq)
+
+
 @cache
-def _newest_of_each_group() -> Select[Any]:
-    # For PostgreSQL: of a range of numbers, it takes each third window to be in it, and reads all windows of all groups.
+def _newest_by_limit() -> Select[Any]:
+    # Of a range of numbers, PostgreSQL takes each third window to be in it, and reads all windows of all groups.
     here = select(windows).where(windows.c.group_id == groups.c.id).correlate(groups)
     newest = here.order_by(windows.c.seq.desc()).limit(MAX_RECENT).lateral()
-    # As a join, it would read all claims.
     dag_id = select(claims.c.dag_id).where(claims.c.id == newest.c.holder).scalar_subquery()
     return (
         select(newest.c.group_id, newest.c.lane, newest.c.unread, dag_id)
@@ -851,15 +879,9 @@ def _newest_of_each_group() -> Select[Any]:
 
 
 @cache
-def _newest_of_groups() -> Select[Any]:
-    dag_id = select(claims.c.dag_id).where(claims.c.id == windows.c.holder).scalar_subquery()
-    return (
-        select(windows.c.group_id, windows.c.lane, windows.c.unread, dag_id)
-        .select_from(groups)
-        .join(windows, and_(windows.c.group_id == groups.c.id, windows.c.seq >= groups.c.next_seq - MAX_RECENT))
-        .where(_IS_NAMED)
-        .order_by(windows.c.group_id, windows.c.seq)
-    )
+def _newest_by_number() -> Select[Any]:
+    is_new = and_(windows.c.group_id == groups.c.id, windows.c.seq >= groups.c.next_seq - MAX_RECENT)
+    return _in_order(select(*_RECENT).select_from(groups).join(windows, is_new).where(_IS_NAMED))
 
 
 def _lines(connection: Connection, pairs: Sequence[tuple[int, int]]) -> list[Row[Any]]:
@@ -1278,9 +1300,9 @@ def _lose(connection: Connection, running: Sequence[int], now: datetime) -> None
         connection.execute(update(attempts).where(are_running).values(outcome=Outcome.LOST, ended_at=now))
 
 
-def _chunks(values: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    for start in range(0, len(values), MAX_PARAMETERS):
-        yield values[start : start + MAX_PARAMETERS]
+def _chunks(values: Sequence[_T], size: int = MAX_PARAMETERS) -> Iterator[Sequence[_T]]:
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
 
 
 def _id_of(group: str) -> ScalarSelect[int]:
@@ -1325,6 +1347,14 @@ def _page(
 def _numbered(seq: ColumnElement[int], before: int | None, since: int | None) -> list[ColumnElement[bool]]:
     """Return what holds for windows with numbers from one on, and before another one."""
     return [*([] if before is None else [seq < before]), *([] if since is None else [seq >= since])]
+
+
+def _among(connection: Connection, seq: ColumnElement[int], wanted: Sequence[int]) -> ColumnElement[bool]:
+    """Return the condition that a number is one of these."""
+    if connection.dialect.name != "postgresql":
+        return seq.in_(wanted)
+    # Where most groups are small, it would read all of a large one rather than look for each number. The span says that few lie there.
+    return and_(seq.in_(wanted), seq.between(min(wanted), max(wanted)))
 
 
 def _new_id(result: CursorResult[Any]) -> int:
