@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, is_whole
@@ -90,6 +91,10 @@ class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
     def items(self) -> ItemsView[TopicPartition, OffsetRange]:
         """Return the pairs: those of the dictionary, as a mapping's own would look up each of 20,000 partitions."""
         return self._ranges.items()
+
+    def get(self, tp: TopicPartition, default: Any = None) -> Any:
+        """Return the range of a partition, or a default: a mapping's own would raise and catch for each that is not there."""
+        return self._ranges.get(tp, default)
 
     def __len__(self) -> int:
         return len(self._ranges)

@@ -131,10 +131,10 @@ def seen_of(pieces: Sequence[Piece], found: PartitionLag | None = None, pace: Pa
 
 def rows(seen: Mapping[TopicPartition, Seen]) -> list[Row]:
     """Return a row of cells for each topic."""
-    of_topic: dict[str, list[tuple[int, Seen]]] = {}
+    of_topic: dict[str, list[TopicPartition]] = {}
     for tp in sorted(seen):
-        of_topic.setdefault(tp.topic, []).append((tp.partition, seen[tp]))
-    shares = {topic: _shared(some) for topic, some in of_topic.items()}
+        of_topic.setdefault(tp.topic, []).append(tp)
+    shares = {topic: _shared(some, seen) for topic, some in of_topic.items()}
     most_lag = max((lag for cells in shares.values() for _, _, _, lag, *_ in cells if lag is not None), default=0)
     most_read = max((recent for cells in shares.values() for *_, recent, _, _ in cells), default=0)
     return [Row(topic, len(of_topic[topic]), _cells(cells, most_lag, most_read)) for topic, cells in shares.items()]
@@ -143,16 +143,19 @@ def rows(seen: Mapping[TopicPartition, Seen]) -> list[Row]:
 _Share = tuple[int, int, Shade, int | None, int, Shade, int]
 
 
-def _shared(some: Sequence[tuple[int, Seen]]) -> list[_Share]:
+def _shared(some: Sequence[TopicPartition], seen: Mapping[TopicPartition, Seen]) -> list[_Share]:
     each = -(-len(some) // CELLS)
     found: list[_Share] = []
     for start in range(0, len(some), each):
-        part = some[start : start + each]
-        known = [one.lag for _, one in part if one.lag is not None]
-        shade = max((one.shade for _, one in part), key=_ORDER.__getitem__)
-        recent, lost = sum(one.recent for _, one in part), sum(one.lost for _, one in part)
-        worst_danger = max((one.danger for _, one in part), key=_ORDER.__getitem__)
-        found.append((part[0][0], part[-1][0], shade, sum(known) if known else None, recent, worst_danger, lost))
+        first, last = some[start], some[min(start + each, len(some)) - 1]
+        part = [seen[tp] for tp in some[start : start + each]]
+        known = [one.lag for one in part if one.lag is not None]
+        shade = max((one.shade for one in part), key=_ORDER.__getitem__)
+        recent, lost = sum(one.recent for one in part), sum(one.lost for one in part)
+        worst_danger = max((one.danger for one in part), key=_ORDER.__getitem__)
+        found.append(
+            (first.partition, last.partition, shade, sum(known) if known else None, recent, worst_danger, lost)
+        )
     return found
 
 

@@ -139,19 +139,27 @@ def pieces(
         floors: what was pruned; None: nothing.
         only: the partitions; None: all.
     """
-    known = floors or {}
-    found: dict[TopicPartition, list[Piece]] = {}
-    for window in windows:
-        kind = kind_of(window)
-        if kind is None:
-            continue
-        for tp, r in window.ranges.items():
-            if r.end > r.start and (only is None or tp in only):
-                found.setdefault(tp, []).append(Piece(kind, r.start, r.end, window.seq))
-        for tp, r in window.lost.items():
-            if kind is not Kind.SUPERSEDED and r.end > r.start and (only is None or tp in only):
-                found.setdefault(tp, []).append(Piece(Kind.LOST, r.start, r.end, window.seq))
-    return {tp: _with_gaps(some, known.get(tp, 0)) for tp, some in found.items()}
+    drawn, known = drawn_as(windows), floors or {}
+    wanted = ends(window for window, _ in drawn) if only is None else only
+    return {tp: some for tp in wanted if (some := pieces_of(tp, drawn, known.get(tp, 0)))}
+
+
+def drawn_as(windows: Iterable[Window]) -> list[tuple[Window, Kind]]:
+    """Return the windows that are drawn, and how."""
+    return [(window, kind) for window in windows if (kind := kind_of(window)) is not None]
+
+
+def pieces_of(tp: TopicPartition, drawn: Iterable[tuple[Window, Kind]], floor: int = 0) -> list[Piece]:
+    """Return the `pieces` of one partition. Of many partitions, each is forgotten before the next: to keep them all is what takes the time."""
+    found: list[Piece] = []
+    for window, kind in drawn:
+        r = window.ranges.get(tp)
+        if r is not None and r.end > r.start:
+            found.append(Piece(kind, r.start, r.end, window.seq))
+        r = window.lost.get(tp)
+        if r is not None and r.end > r.start and kind is not Kind.SUPERSEDED:
+            found.append(Piece(Kind.LOST, r.start, r.end, window.seq))
+    return _with_gaps(found, floor)
 
 
 def _with_gaps(some: list[Piece], floor: int) -> list[Piece]:

@@ -330,9 +330,9 @@ def _figure(
         return None, ()
     if len(known) < heat.FOLDED_FROM:
         return strips.figure(windows, axis, part, known), ()
-    all_pieces = strips.pieces(windows, part.floors)
+    drawn = strips.drawn_as(windows)
     lags, pace = (found.partitions, found.pace) if found else ({}, Pace())
-    seen = {tp: heat.seen_of(all_pieces.get(tp, ()), lags.get(tp), pace) for tp in known}
+    seen = {tp: heat.seen_of(strips.pieces_of(tp, drawn, part.floors.get(tp, 0)), lags.get(tp), pace) for tp in known}
     unfolded = {tp: known[tp] for tp in heat.worst(seen)}
     return strips.figure(windows, axis, part, unfolded), heat.rows(seen)
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -71,8 +73,8 @@ def load_ranges(
     text: str, packed: bytes | None = None
 ) -> tuple[OffsetRanges, dict[str, str], dict[TopicPartition, int]]:
     """Read what `dump_ranges` wrote, and `packing.pack` may have packed."""
-    bounds, topic_ids, leader_epochs = _load(json.loads(text) if packed is None else unpack(packed))
-    return OffsetRanges((tp, OffsetRange(start, end)) for tp, start, end in bounds), topic_ids, leader_epochs
+    loaded = _load(json.loads(text) if packed is None else unpack(packed))
+    return loaded.ranges(), loaded.topic_ids, loaded.leader_epochs
 
 
 def load_some_ranges(
@@ -86,8 +88,8 @@ def load_some_ranges(
     else:
         many = sum(columns["packed"] for columns in topics.values())
         columns_of = unpack(packed, some)
-    bounds, topic_ids, _ = _load(columns_of)
-    return OffsetRanges((tp, OffsetRange(start, end)) for tp, start, end in bounds), topic_ids, many
+    loaded = _load(columns_of)
+    return loaded.ranges(), loaded.topic_ids, many
 
 
 def count_filled(text: str, packed: bytes | None) -> int:
@@ -105,27 +107,43 @@ def dump_position(position: Position) -> str:
 
 def load_position(text: str, packed: bytes | None = None) -> Position:
     """Read what `dump_position` wrote. From ranges, read their ends, where the next window starts."""
-    bounds, topic_ids, leader_epochs = _load(json.loads(text) if packed is None else unpack(packed))
-    return Position({tp: end for tp, _, end in bounds}, topic_ids, leader_epochs)
+    loaded = _load(json.loads(text) if packed is None else unpack(packed))
+    return Position(dict(zip(loaded.partitions, loaded.ends, strict=True)), loaded.topic_ids, loaded.leader_epochs)
 
 
-def _load(
-    columns_of: Mapping[str, dict[str, Any]],
-) -> tuple[list[tuple[TopicPartition, int, int]], dict[str, str], dict[TopicPartition, int]]:
-    """Return each partition with its start and its end, the ids of the topics, and leader epochs."""
-    bounds: list[tuple[TopicPartition, int, int]] = []
-    topic_ids: dict[str, str] = {}
-    leader_epochs: dict[TopicPartition, int] = {}
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A document in columns: an object for each partition would cost more in Python's garbage collector than the reading."""
+
+    partitions: list[TopicPartition] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    leader_epochs: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def ranges(self) -> OffsetRanges:
+        return OffsetRanges(zip(self.partitions, map(OffsetRange, self.starts, self.ends), strict=True))
+
+
+def _load(columns_of: Mapping[str, dict[str, Any]]) -> _Loaded:
+    loaded = _Loaded()
     for topic, columns in columns_of.items():
         if columns["id"] is not None:
-            topic_ids[topic] = columns["id"]
-        partitions = [TopicPartition(topic, partition) for partition in _whole(columns["partitions"])]
-        for tp, start, span in zip(partitions, _whole(columns["start"]), _whole(columns["span"]), strict=True):
-            bounds.append((tp, start, start + span))
+            loaded.topic_ids[topic] = columns["id"]
+        partitions = _partitions(topic, tuple(_whole(columns["partitions"])))
+        starts, spans = _whole(columns["start"]), _whole(columns["span"])
+        loaded.ends.extend(start + span for _, start, span in zip(partitions, starts, spans, strict=True))
+        loaded.partitions.extend(partitions)
+        loaded.starts.extend(starts)
         if "epoch" in columns:
             epochs = zip(partitions, columns["epoch"], strict=True)
-            leader_epochs |= {tp: epoch for tp, epoch in epochs if epoch is not None}
-    return bounds, topic_ids, leader_epochs
+            loaded.leader_epochs.update({tp: epoch for tp, epoch in epochs if epoch is not None})
+    return loaded
+
+
+@lru_cache(maxsize=4)  # the windows of a group, and its position, name the same ones
+def _partitions(topic: str, numbers: tuple[int, ...]) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in numbers]
 
 
 def _some(topic: str, columns: dict[str, Any], wanted: Set[TopicPartition]) -> dict[str, Any]:
