@@ -208,6 +208,13 @@ def end_offset(kafka: KafkaBroker, name: str, partition: int = 0) -> int:
     return int(found[wanted].result(ANSWER).offset)
 
 
+def record_count(kafka: KafkaBroker, name: str, partition: int = 0) -> int:
+    """Return how many offsets a partition still has."""
+    wanted = TopicPartition(name, partition)
+    found = kafka.admin.list_offsets({wanted: OffsetSpec.earliest()}, request_timeout=ANSWER)
+    return end_offset(kafka, name, partition) - int(found[wanted].result(ANSWER).offset)
+
+
 def _send(
     producer: Producer,
     name: str,
