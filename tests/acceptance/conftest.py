@@ -184,11 +184,10 @@ def expect_once(lab: Lab, dag_id: str, windows: list[Window]) -> None:
     assert found == expected, f"missing {len(expected - found)}, too much {len(found - expected)}"
 
 
-def expect_tiling(windows: list[Window], *, may_lose: bool = False) -> None:
-    """Check that windows tile the log: each starts where the one before ended, for every partition; or what lies between is noted as lost."""
+def expect_tiling(windows: list[Window]) -> None:
+    """Check that windows tile the log: each starts where the one before ended, for every partition."""
     for before, after in pairwise(windows):
-        lost = after.lost.starts if may_lose else {}
-        assert after.ranges.starts | lost == before.ranges.ends, f"{after.id} does not start where {before.id} ends"
+        assert after.ranges.starts == before.ranges.ends, f"{after.id} does not start where {before.id} ends"
 
 
 def expect_at_the_end(log: str, block: list[str]) -> None:
