@@ -131,6 +131,15 @@ QUESTIONS_OF_ACTS: dict[str, Question] = {
 }
 
 
+QUESTIONS_OF_SOME: dict[str, Callable[[SqlLedger, list[str]], Any]] = {
+    "in a line": lambda ledger, names: ledger.outlines(names),
+    "for programs": lambda ledger, names: ledger.overviews(names, newest_acts=pictures.MOST_ACTS),
+    "how far they have come": lambda ledger, names: ledger.frontiers(names),
+    "their newest commits": lambda ledger, names: ledger.recent_commits(dict.fromkeys(names, MAX_RUNS)),
+    "their state": lambda ledger, names: ledger.load_all(names),
+}
+
+
 def cut(ledger: SqlLedger, history: History) -> Held:
     """Add a window, as a run does."""
     by = Claim("bench", f"run {next(_RUNS)}", "load")
@@ -278,15 +287,17 @@ class Flat:
     def test_a_write_reads_no_more_of_a_long_history(self, histories: Histories, step: str) -> None:
         self._check(histories.ledger, histories.short, histories.long, WRITES[step])
 
-    def test_a_list_of_groups_reads_no_more_if_one_has_a_long_history(self, histories: Histories) -> None:
+    @pytest.mark.parametrize("question", QUESTIONS_OF_SOME)
+    def test_a_list_of_groups_reads_no_more_if_one_has_a_long_history(
+        self, histories: Histories, question: str
+    ) -> None:
         """Of some groups at once, a database's plan is another one than of one group."""
-        ledger = histories.ledger
-        few, many = (
-            work(ledger, lambda one=one: ledger.outlines([one.group.name, *OTHERS]))
-            for one in (histories.short, histories.long)
-        )
-        assert many <= 1.2 * few + 10, f"{few} with a short one, {many} with a long one"
-        assert scans(ledger, lambda: ledger.outlines([histories.long.group.name, *OTHERS])) == []
+        ledger, ask = histories.ledger, QUESTIONS_OF_SOME[question]
+        with_long = [histories.long.group.name, histories.many_acts.group.name, *OTHERS]
+        few = work(ledger, lambda: ask(ledger, [histories.short.group.name, histories.few_acts.group.name, *OTHERS]))
+        many = work(ledger, lambda: ask(ledger, with_long))
+        assert many <= 1.2 * few + 10, f"{few} with short ones, {many} with long ones"
+        assert scans(ledger, lambda: ask(ledger, with_long)) == []
 
     def _check(self, ledger: SqlLedger, short: History, long: History, step: Question) -> None:
         few, many = (work(ledger, lambda history=history: step(ledger, history)) for history in (short, long))

@@ -753,10 +753,17 @@ def _acts_of(connection: Connection, names: Mapping[int, str], newest: int | Non
         newest: so many of each, with a branch for each group, which reads only so many entries of the index; None: all.
     """
     found: dict[int, list[Act]] = {}
-    for query in _acts_queries(list(names), newest):
+    for query in _acts_queries(_with_acts(connection, list(names)), newest):
         for row in sorted(connection.execute(query), key=lambda row: int(row.id)):
             found.setdefault(row.group_id, []).append(_act(names[row.group_id], row))
     return found
+
+
+def _with_acts(connection: Connection, ids: Sequence[int]) -> list[int]:
+    """Return the groups to which people did anything: for most it is nothing, and a branch for each takes time."""
+    any_act = select(acts.c.id).where(acts.c.group_id == groups.c.id).limit(1).correlate(groups).scalar_subquery()
+    query = select(groups.c.id).where(any_act.is_not(None))
+    return [id_ for some in _chunks(ids) for id_ in connection.execute(query.where(groups.c.id.in_(some))).scalars()]
 
 
 def _acts_queries(ids: Sequence[int], newest: int | None) -> Iterator[Executable]:
@@ -792,16 +799,13 @@ _OPEN_COLUMNS = tuple(
 def _lists() -> Select[Any]:
     """Select groups, each with its newest committed live window, and with number and oldest of its open windows: steps into an index."""
 
-    def of(lane: Lane, state: State, what: ColumnElement[Any]) -> Select[Any]:
+    def of(lane: Lane, state: State, what: ColumnElement[Any]) -> ScalarSelect[Any]:
         here = and_(windows.c.group_id == groups.c.id, windows.c.lane == lane, windows.c.state == state)
-        return select(what).where(here).correlate(groups)
+        return select(what).where(here).correlate(groups).scalar_subquery()
 
-    # Of a maximum, MariaDB reads all that it is of.
-    newest = of(Lane.LIVE, State.COMMITTED, windows.c.seq).order_by(windows.c.seq.desc()).limit(1)
-    columns = [newest.scalar_subquery().label("last")]
+    columns: list[ColumnElement[Any]] = [_newest_live(State.COMMITTED).label("last")]
     for lane, state, first, number in _OPEN_COLUMNS:
-        for what, name in ((func.min(windows.c.seq), first), (func.count(), number)):
-            columns.append(of(lane, state, what).scalar_subquery().label(name))
+        columns += [of(lane, state, func.min(windows.c.seq)).label(first), of(lane, state, func.count()).label(number)]
     return select(groups.c.id, groups.c.name, groups.c.next_seq, *_OWNER, *columns).where(_IS_NAMED)
 
 
@@ -977,14 +981,13 @@ def _standing_groups_named() -> Select[Any]:
 @cache
 def _standing_groups() -> Select[Any]:
     """Select groups, each with its newest live window in every state that owns: one step into an index for each state."""
-    newest = [
-        select(func.max(windows.c.seq))
-        .where(windows.c.group_id == groups.c.id, windows.c.lane == Lane.LIVE, windows.c.state == state)
-        .scalar_subquery()
-        .label(state.value)
-        for state in sorted(OWNING)
-    ]
-    return select(groups, *newest)
+    return select(groups, *(_newest_live(state).label(state.value) for state in sorted(OWNING)))
+
+
+def _newest_live(state: State) -> ScalarSelect[int]:
+    """Select the number of a group's newest live window in a state. Not as a maximum: MariaDB would read all of which it is one."""
+    here = and_(windows.c.group_id == groups.c.id, windows.c.lane == Lane.LIVE, windows.c.state == state)
+    return select(windows.c.seq).where(here).order_by(windows.c.seq.desc()).limit(1).correlate(groups).scalar_subquery()
 
 
 def _positions(connection: Connection, found: Sequence[Row[Any]]) -> dict[int, Position]:
@@ -1447,7 +1450,7 @@ def _ids(connection: Connection, names: Collection[str]) -> dict[str, int]:
 @cache
 def _frontiers() -> Select[Any]:
     """Select groups, each with the latest cut time that is proven, and with its oldest open window: in one statement, of one moment."""
-    waiting, last = windows.alias("waiting"), windows.alias("last")
+    waiting = windows.alias("waiting")
 
     def live(table: FromClause, state: State) -> ColumnElement[bool]:
         return and_(table.c.group_id == groups.c.id, table.c.lane == Lane.LIVE, table.c.state == state)
@@ -1457,13 +1460,22 @@ def _frontiers() -> Select[Any]:
         for state in sorted(OPEN)
     ]
     older = [or_(first.is_(None), windows.c.seq < first) for first in first_open]
-    proofs = select(windows.c.seq).where(live(windows, State.COMMITTED), windows.c.is_capped == false(), *older)
-    newest = proofs.order_by(windows.c.until.desc()).limit(1).correlate(groups).scalar_subquery()
+    is_proof = and_(live(windows, State.COMMITTED), windows.c.is_capped == false(), *older)
+    # Each column by itself: for a join with the newest one of many groups, PostgreSQL would read all windows.
+    newest = [
+        select(column)
+        .where(is_proof)
+        .order_by(windows.c.until.desc())
+        .limit(1)
+        .correlate(groups)
+        .scalar_subquery()
+        .label(column.name)
+        for column in (windows.c.seq, windows.c.until)
+    ]
     return (
-        select(groups.c.id, groups.c.name, last.c.seq, last.c.until, func.coalesce(*first_open).label("oldest_open"))
+        select(groups.c.id, groups.c.name, *newest, func.coalesce(*first_open).label("oldest_open"))
         .add_columns(pruned.c.proof_seq, pruned.c.proof_until)
         .select_from(groups)
-        .outerjoin(last, and_(last.c.group_id == groups.c.id, last.c.seq == newest))
         .outerjoin(pruned, pruned.c.group_id == groups.c.id)
     )
 
