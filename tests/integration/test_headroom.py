@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,21 +22,13 @@ from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import wait_until
 from tests.lab.topics import create_topic, end_offset, produce
 
-RETENTION = 8_000
+RETENTIONS = (8_000, 30_000, 120_000)
+"""Milliseconds: on a busy machine, the shortest may be over before anything is predicted."""
 LATE = 1_200_000
 """How old the records are that an open transaction hides: it counts as one that hangs after 15 minutes."""
-SMALL = {"retention.ms": str(RETENTION), "segment.ms": "1000"}
-TOPICS: dict[str, dict[str, str]] = {
-    "steady": SMALL,
-    "disorder": SMALL,
-    "append": {**SMALL, "message.timestamp.type": "LogAppendTime"},
-    "idle": SMALL,
-    "compacted-too": {**SMALL, "cleanup.policy": "compact,delete"},
-    "kept": {**SMALL, "retention.ms": "-1"},
-    "compacted": {**SMALL, "cleanup.policy": "compact"},
-    "hanging": {**SMALL, "retention.ms": str(RETENTION + LATE)},
-    "small": {"retention.ms": "-1", "retention.bytes": "3000000", "segment.bytes": "1048576"},
-}
+EXPIRE = ["steady", "disorder", "append", "idle", "compacted-too", "hanging"]
+"""The topics from which records go by their age."""
+FEWEST = 4
 UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 
 
@@ -46,32 +37,55 @@ class Story:
     """What was predicted at one moment, and what retention then removed.
 
     Attributes:
+        retention: how long records stay, in milliseconds.
         at: the moment.
         written: the timestamps of the records, by topic, in milliseconds, where the producer sets them.
         predicted: for each topic and watermark.
         removed_at: when that watermark was first seen to be gone; missing: it never was.
     """
 
+    retention: int
     at: datetime
     written: dict[str, list[int]]
     predicted: dict[tuple[str, int], PartitionLag]
     removed_at: dict[tuple[str, int], datetime]
 
 
+def _topics(retention: int) -> dict[str, dict[str, str]]:
+    small = {"retention.ms": str(retention), "segment.ms": "1000"}
+    return {
+        "steady": small,
+        "disorder": small,
+        "append": {**small, "message.timestamp.type": "LogAppendTime"},
+        "idle": small,
+        "compacted-too": {**small, "cleanup.policy": "compact,delete"},
+        "kept": {**small, "retention.ms": "-1"},
+        "compacted": {**small, "cleanup.policy": "compact"},
+        "hanging": {**small, "retention.ms": str(retention + LATE)},
+        "small": {"retention.ms": "-1", "retention.bytes": "3000000", "segment.bytes": "1048576"},
+    }
+
+
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     """Write for some seconds, predict, and watch until all that can expire has expired."""
     quick = {
         "log.retention.check.interval.ms": "200",
         "log.initial.task.delay.ms": "0",
         "log.segment.delete.delay.ms": "0",
     }
-    with KafkaBroker(tmp_path_factory.mktemp("kafka"), properties=quick) as kafka:
-        yield _told(kafka)
+    for retention in RETENTIONS:
+        with KafkaBroker(tmp_path_factory.mktemp("kafka"), properties=quick) as kafka:
+            told = _told(kafka, retention)
+        if told is not None:
+            return told
+    pytest.fail(f"the machine is so busy that even {RETENTIONS[-1]} ms were over before a look at Kafka was")
 
 
-def _told(kafka: KafkaBroker) -> Story:
-    for topic, config in TOPICS.items():
+def _told(kafka: KafkaBroker, retention: int) -> Story | None:
+    """Return what happened; None: too much was removed before it was predicted."""
+    topics = _topics(retention)
+    for topic, config in topics.items():
         create_topic(kafka, topic, config=config)
     log = KafkaLog(kafka.client_config(), 20)
     hanging = _hang(kafka)
@@ -82,13 +96,15 @@ def _told(kafka: KafkaBroker) -> Story:
         timeout=30,
         what="retention by size has removed something",
     )
-    ends = {topic: end_offset(kafka, topic) for topic in TOPICS}
+    ends = {topic: end_offset(kafka, topic) for topic in topics}
     marks = [(topic, mark) for topic, end in ends.items() for mark in range(end // 20, end, max(1, end // 8))]
     at = datetime.now(UTC)
     # What retention removes while we write, because the machine is slow, has no headroom. Of "small" it is expected.
     predicted = {of: found for of, found in _predict(log, marks, at).items() if not found.lost or of[0] == "small"}
+    if min(sum(name == topic for name, _ in predicted) for topic in EXPIRE) < FEWEST:
+        return None
     removed_at: dict[tuple[str, int], datetime] = {}
-    partitions = [TopicPartition(topic, 0) for topic in TOPICS]
+    partitions = [TopicPartition(topic, 0) for topic in topics]
 
     def all_is_gone() -> bool:
         bounds = log.bounds(partitions, UNCOMMITTED)
@@ -96,18 +112,11 @@ def _told(kafka: KafkaBroker) -> Story:
         for topic, mark in marks:
             if bounds[TopicPartition(topic, 0)].beginning > mark:
                 removed_at.setdefault((topic, mark), now)
-        return all(of in removed_at for of in marks if TOPICS[of[0]] in _EXPIRE)
+        return all(of in removed_at for of in marks if of[0] in EXPIRE)
 
-    wait_until(all_is_gone, timeout=60, what="retention has removed what was written")
+    wait_until(all_is_gone, timeout=60 + retention // 1000, what="retention has removed what was written")
     hanging.abort_transaction(10)
-    return Story(at, written, predicted, removed_at)
-
-
-_EXPIRE = [
-    config
-    for config in TOPICS.values()
-    if "delete" in config.get("cleanup.policy", "delete") and config["retention.ms"] != "-1"
-]
+    return Story(retention, at, written, predicted, removed_at)
 
 
 def _hang(kafka: KafkaBroker) -> Producer:
@@ -150,7 +159,7 @@ def _write(kafka: KafkaBroker) -> dict[str, list[int]]:
 
 def _predict(log: KafkaLog, marks: list[tuple[str, int]], at: datetime) -> dict[tuple[str, int], PartitionLag]:
     """Look at groups whose watermarks are there, all at one moment: retention does not wait for the next look."""
-    ids = log.topic_ids([*TOPICS])
+    ids = log.topic_ids(sorted({topic for topic, _ in marks}))
     named = {f"{topic}.{mark}": (topic, mark) for topic, mark in marks}
     groups = [KafkaGroup(name, topics=[topic]) for name, (topic, _) in named.items()]
     states = {
@@ -174,10 +183,10 @@ class _Given:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("topic", ["steady", "disorder", "append", "idle", "compacted-too", "hanging"])
+@pytest.mark.parametrize("topic", EXPIRE)
 def test_nothing_is_removed_before_its_headroom_is_over(story: Story, topic: str) -> None:
     marks = [mark for name, mark in story.predicted if name == topic]
-    assert len(marks) > 3
+    assert len(marks) >= FEWEST
     for mark in marks:
         headroom = story.predicted[topic, mark].headroom_seconds
         assert headroom is not None
@@ -190,7 +199,7 @@ def test_headroom_is_what_the_newest_record_up_to_the_watermark_has_left(story: 
     now_ms = story.at.timestamp() * 1000
     for (name, mark), found in story.predicted.items():
         if name == topic:
-            left = max(story.written[topic][: mark + 1]) + RETENTION - now_ms
+            left = max(story.written[topic][: mark + 1]) + story.retention - now_ms
             assert found.headroom_seconds == pytest.approx(max(0.0, left) / 1000, abs=1.01), mark
             assert found.headroom_seconds <= max(0.0, left) / 1000 + 0.001, mark
 
