@@ -23,6 +23,7 @@ from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.task.results import placeholders, window_result
 from tests.core.examples import group, tp, window
 from tests.docs.test_docs import ROOT, blocks
+from tests.lab.patience import LONGEST
 
 if TYPE_CHECKING:
     from tests.lab.s3 import S3
@@ -47,6 +48,10 @@ DAGS = {
 pytestmark = pytest.mark.slow
 
 
+# The first import of some providers compiles them: on a busy machine that takes longer than Airflow allows a DAG file.
+_QUIET_OR_BUSY = {"AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": str(LONGEST)}
+
+
 def elsewhere(command: str, given: Mapping[str, Any], folder: Path, **environment: str) -> Any:
     """Run a command of `tests.launchers.elsewhere` in the environment of the launchers."""
     assert PYTHON.exists(), "make fetch makes this environment"
@@ -54,7 +59,7 @@ def elsewhere(command: str, given: Mapping[str, Any], folder: Path, **environmen
     done = subprocess.run(
         [PYTHON, "-m", "tests.launchers.elsewhere", command],
         input=json.dumps(given),
-        env={**ours, "PYTHONPATH": str(ROOT), "AIRFLOW_HOME": str(folder), **environment},
+        env={**ours, **_QUIET_OR_BUSY, "PYTHONPATH": str(ROOT), "AIRFLOW_HOME": str(folder), **environment},
         cwd=ROOT,
         capture_output=True,
         text=True,
