@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar, overload
 
 from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, is_whole
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,11 @@ class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
         """Return the pairs: those of the dictionary, as a mapping's own would look up each of 20,000 partitions."""
         return self._ranges.items()
 
-    def get(self, tp: TopicPartition, default: Any = None) -> Any:
+    @overload
+    def get(self, tp: TopicPartition, /) -> OffsetRange | None: ...
+    @overload
+    def get(self, tp: TopicPartition, /, default: OffsetRange | _T) -> OffsetRange | _T: ...
+    def get(self, tp: TopicPartition, /, default: OffsetRange | _T | None = None) -> OffsetRange | _T | None:
         """Return the range of a partition, or a default: a mapping's own would raise and catch for each that is not there."""
         return self._ranges.get(tp, default)
 

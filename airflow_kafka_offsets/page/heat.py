@@ -147,14 +147,14 @@ def _shared(some: Sequence[TopicPartition], seen: Mapping[TopicPartition, Seen])
     each = -(-len(some) // CELLS)
     found: list[_Share] = []
     for start in range(0, len(some), each):
-        first, last = some[start], some[min(start + each, len(some)) - 1]
-        part = [seen[tp] for tp in some[start : start + each]]
+        here = some[start : start + each]
+        part = [seen[tp] for tp in here]
         known = [one.lag for one in part if one.lag is not None]
         shade = max((one.shade for one in part), key=_ORDER.__getitem__)
         recent, lost = sum(one.recent for one in part), sum(one.lost for one in part)
         worst_danger = max((one.danger for one in part), key=_ORDER.__getitem__)
         found.append(
-            (first.partition, last.partition, shade, sum(known) if known else None, recent, worst_danger, lost)
+            (here[0].partition, here[-1].partition, shade, sum(known) if known else None, recent, worst_danger, lost)
         )
     return found
 

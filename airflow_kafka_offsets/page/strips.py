@@ -129,28 +129,21 @@ Floors = Mapping[TopicPartition, int]
 """Below these offsets, the ledger no longer knows who owned what: windows were pruned."""
 
 
-def pieces(
-    windows: Iterable[Window], floors: Floors | None = None, only: Collection[TopicPartition] | None = None
-) -> dict[TopicPartition, list[Piece]]:
-    """Return what windows own and lost, by topic-partition in the order of offsets. What lies between them and is no one's is a gap.
-
-    Args:
-        windows: some windows of a group, in any order: live windows that follow one another, and backfill windows.
-        floors: what was pruned; None: nothing.
-        only: the partitions; None: all.
-    """
-    drawn, known = drawn_as(windows), floors or {}
-    wanted = ends(window for window, _ in drawn) if only is None else only
-    return {tp: some for tp in wanted if (some := pieces_of(tp, drawn, known.get(tp, 0)))}
-
-
 def drawn_as(windows: Iterable[Window]) -> list[tuple[Window, Kind]]:
     """Return the windows that are drawn, and how."""
     return [(window, kind) for window in windows if (kind := kind_of(window)) is not None]
 
 
 def pieces_of(tp: TopicPartition, drawn: Iterable[tuple[Window, Kind]], floor: int = 0) -> list[Piece]:
-    """Return the `pieces` of one partition. Of many partitions, each is forgotten before the next: to keep them all is what takes the time."""
+    """Return what windows own and lost of a partition, in the order of offsets. What lies between them and is no one's is a gap.
+
+    One partition at a time: to keep the pieces of 20,000 would take Python's garbage collector longer than all the rest.
+
+    Args:
+        tp: the partition.
+        drawn: some windows of a group, in any order: live windows that follow one another, and backfill windows.
+        floor: below it, windows were pruned.
+    """
     found: list[Piece] = []
     for window, kind in drawn:
         r = window.ranges.get(tp)
@@ -292,8 +285,8 @@ def figure(
     live = sorted((w for w in windows if w.lane is Lane.LIVE and w.state.owns), key=lambda w: w.seq)
     wanted = ends(windows) if known is None else known
     time = _times(live, part) if axis is Axis.TIME else None
-    found = pieces(windows, part.floors, wanted)
-    shown = {tp: _uncut(tp, found.get(tp, ()), live, part) for tp in sorted(wanted)}
+    drawn = drawn_as(windows)
+    shown = {tp: _uncut(tp, pieces_of(tp, drawn, part.floors.get(tp, 0)), live, part) for tp in sorted(wanted)}
     if known is not None and live and part.has_newest:
         shown = {tp: _with_left_out(some, known[tp]) for tp, some in shown.items()}
     # A partition without a block may be the one that is furthest behind.

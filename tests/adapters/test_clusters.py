@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import doctest
-import threading
 import traceback
 from base64 import b64encode
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +20,7 @@ from airflow_kafka_offsets.adapters.clusters.yarn import YarnCluster
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError
 from airflow_kafka_offsets.core.launch.jobs import Job, JobName, JobState, tags
 from tests.lab.processes import LOOPBACK, free_port
+from tests.lab.small_server import Handler, SmallServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,28 +104,17 @@ def serving(answer: bytes | None, status: int = 200) -> Iterator[tuple[str, list
     """Give the address of what takes requests, and answers them or hangs up, and the paths and logins that came."""
     asked: list[tuple[str, str | None]] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Answers(Handler):
         def do_POST(self) -> None:
             asked.append((self.path, self.headers["Authorization"]))
             if answer is not None:
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(answer)
+                self.send(status, answer.decode(), {})
             self.close_connection = True
 
         do_GET = do_PUT = do_POST
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer((LOOPBACK, 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield f"http://{LOOPBACK}:{server.server_port}", asked
-        finally:
-            server.shutdown()
-            thread.join()
+    with SmallServer(Answers) as server:
+        yield f"http://{LOOPBACK}:{server.port}", asked
 
 
 def test_another_master_is_given_a_driver_only_if_the_first_can_not_have_one() -> None:

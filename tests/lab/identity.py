@@ -35,7 +35,7 @@ class IdentityProvider(SmallServer):
     @property
     def endpoint(self) -> str:
         """Where it gives tokens."""
-        return f"http://{LOOPBACK}:{self._server.server_port}/realms/lake/token"
+        return f"http://{LOOPBACK}:{self.port}/realms/lake/token"
 
     def _answer_to(self, path: str, login: str | None, form: dict[str, str]) -> tuple[int, Any]:
         self.asked.append(form)
@@ -47,7 +47,7 @@ class IdentityProvider(SmallServer):
             return 401, {"error": "invalid_client", "error_description": "Invalid client credentials"}
         if form.get("grant_type") != "client_credentials":
             return 400, {"error": "unsupported_grant_type"}
-        token = f"token-{len(self.tokens) + 1}.of.{self._server.server_port}"
+        token = f"token-{len(self.tokens) + 1}.of.{self.port}"
         self.tokens.add(token)
         life = {} if self.life is None else {"expires_in": self.life}
         return 200, {"access_token": token, "token_type": "Bearer", **life}

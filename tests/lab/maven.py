@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 from tests.lab.processes import LOOPBACK
+from tests.lab.small_server import Handler, SmallServer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ _SETTINGS = """\
 """
 
 
-class Mirror:
+class Mirror(SmallServer):
     """The repository; nothing that the connector requires is in it.
 
     Args:
@@ -42,29 +42,22 @@ class Mirror:
         """Set when a jar was sent by half, while `flows` is not set."""
         self.flows = threading.Event()
         self.flows.set()
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), self._handler())
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+        super().__init__(self._handler())
 
     def __exit__(self, *exc: object) -> None:
         self.flows.set()
-        self._server.shutdown()
-        self._server.server_close()
+        super().__exit__(*exc)
 
     def settings(self, folder: Path) -> Path:
         """Write settings with which Ivy asks this repository and no other."""
         file = folder / "ivysettings.xml"
-        file.write_text(_SETTINGS.format(host=LOOPBACK, port=self._server.server_port))
+        file.write_text(_SETTINGS.format(host=LOOPBACK, port=self.port))
         return file
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _handler(self) -> type[Handler]:
         mirror = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Answers(Handler):
             def do_HEAD(self) -> None:
                 self._answer()
 
@@ -88,10 +81,7 @@ class Mirror:
                 self.end_headers()
                 return body or b""
 
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        return Handler
+        return Answers
 
     def body_of(self, path: str) -> bytes | None:
         """Return what lies under a path; checksums do not."""

@@ -48,11 +48,6 @@ class Registry(SmallServer):
             self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
     @property
-    def port(self) -> int:
-        """The port that it listens on."""
-        return int(self._server.server_port)
-
-    @property
     def url(self) -> str:
         """Its address."""
         return f"{self._scheme}://{LOOPBACK}:{self.port}"

@@ -42,6 +42,11 @@ class SmallServer:
         self._server = ThreadingHTTPServer((LOOPBACK, 0), handler)
         self._server.daemon_threads = True
 
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._server.server_port)
+
     def __enter__(self) -> Self:
         # Looks often whether it should end: half a second for each test adds up.
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()

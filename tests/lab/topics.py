@@ -208,7 +208,7 @@ def end_offset(kafka: KafkaBroker, name: str, partition: int = 0) -> int:
     return int(found[wanted].result(ANSWER).offset)
 
 
-def record_count(kafka: KafkaBroker, name: str, partition: int = 0) -> int:
+def offsets_left(kafka: KafkaBroker, name: str, partition: int = 0) -> int:
     """Return how many offsets a partition still has."""
     wanted = TopicPartition(name, partition)
     found = kafka.admin.list_offsets({wanted: OffsetSpec.earliest()}, request_timeout=ANSWER)

@@ -49,7 +49,7 @@ pytestmark = pytest.mark.slow
 
 
 # The first import of some providers compiles them: on a busy machine that takes longer than Airflow allows a DAG file.
-_QUIET_OR_BUSY = {"AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": str(LONGEST)}
+_PATIENT = {"AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": str(LONGEST)}
 
 
 def elsewhere(command: str, given: Mapping[str, Any], folder: Path, **environment: str) -> Any:
@@ -59,7 +59,7 @@ def elsewhere(command: str, given: Mapping[str, Any], folder: Path, **environmen
     done = subprocess.run(
         [PYTHON, "-m", "tests.launchers.elsewhere", command],
         input=json.dumps(given),
-        env={**ours, **_QUIET_OR_BUSY, "PYTHONPATH": str(ROOT), "AIRFLOW_HOME": str(folder), **environment},
+        env={**ours, **_PATIENT, "PYTHONPATH": str(ROOT), "AIRFLOW_HOME": str(folder), **environment},
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,14 +17,15 @@ from airflow_kafka_offsets.core.launch.jobs import JobName, label_value
 from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.service.windows import Planned
 from tests.lab.java import pyspark_home
-from tests.lab.processes import LOOPBACK, free_port
+from tests.lab.processes import LOOPBACK
+from tests.lab.small_server import Handler, SmallServer
 from tests.launch.test_job_files import window_of
 from tests.operators.test_command_line import REFERENCES
 
 NAME = JobName("g-000007", "a" * 20, "b" * 20, datetime(2026, 1, 1, tzinfo=UTC))
 
 
-class Recorder(BaseHTTPRequestHandler):
+class Recorder(Handler):
     """Answers every wish with the thing that was wished for."""
 
     made: list[dict[str, Any]]
@@ -36,31 +35,22 @@ class Recorder(BaseHTTPRequestHandler):
         if self.command != "GET":
             self.made.append(body)
             body.setdefault("metadata", {})["uid"] = f"uid-{len(self.made)}"
-        self.send_response(404 if self.command == "GET" else 200)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
+        status = 404 if self.command == "GET" else 200
+        self.send(status, json.dumps(body), {"Content-Type": "application/json"})
 
     do_GET = do_POST = do_PATCH = do_PUT = _answer
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
     """Run the API server, and return what was made on it."""
     found: list[dict[str, Any]] = []
-    handler = type("Handler", (Recorder,), {"made": found})
-    server = ThreadingHTTPServer((LOOPBACK, free_port()), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    connection = {"conn_type": "spark", "host": f"k8s://http://{LOOPBACK}", "port": server.server_port}
-    extra = {"deploy-mode": "cluster", "namespace": "etl"}
-    monkeypatch.setenv("AIRFLOW_CONN_K8S", json.dumps({**connection, "extra": extra}))
-    monkeypatch.setattr(provider, "kube_client", object(), raising=False)
-    yield found
-    server.shutdown()
-    server.server_close()
+    with SmallServer(type("Recorder", (Recorder,), {"made": found})) as server:
+        connection = {"conn_type": "spark", "host": f"k8s://http://{LOOPBACK}", "port": server.port}
+        extra = {"deploy-mode": "cluster", "namespace": "etl"}
+        monkeypatch.setenv("AIRFLOW_CONN_K8S", json.dumps({**connection, "extra": extra}))
+        monkeypatch.setattr(provider, "kube_client", object(), raising=False)
+        yield found
 
 
 @pytest.mark.spark

@@ -111,7 +111,7 @@ def load_position(text: str, packed: bytes | None = None) -> Position:
     return Position(dict(zip(loaded.partitions, loaded.ends, strict=True)), loaded.topic_ids, loaded.leader_epochs)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Loaded:
     """A document in columns: an object for each partition would cost more in Python's garbage collector than the reading."""
 
@@ -141,9 +141,11 @@ def _load(columns_of: Mapping[str, dict[str, Any]]) -> _Loaded:
     return loaded
 
 
-@lru_cache(maxsize=4)  # the windows of a group, and its position, name the same ones
-def _partitions(topic: str, numbers: tuple[int, ...]) -> list[TopicPartition]:
-    return [TopicPartition(topic, number) for number in numbers]
+@lru_cache(
+    maxsize=4
+)  # the windows of a group, and its position, name the same ones; of few topics, as one may have 20,000
+def _partitions(topic: str, numbers: tuple[int, ...]) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(topic, number) for number in numbers)
 
 
 def _some(topic: str, columns: dict[str, Any], wanted: Set[TopicPartition]) -> dict[str, Any]:

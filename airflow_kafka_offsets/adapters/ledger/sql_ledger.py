@@ -544,8 +544,8 @@ class SqlLedger:
         found: dict[str, list[Commit]] = {}
         with self._reading() as connection:
             ids = list(_ids(connection, list(wanted)).items())
-            for start in range(0, len(ids), MAX_BRANCHES):
-                for name, rows in _newest_commits(connection, ids[start : start + MAX_BRANCHES], wanted).items():
+            for some in _chunks(ids, MAX_BRANCHES):
+                for name, rows in _newest_commits(connection, some, wanted).items():
                     with intact(f"the times of the windows of group {name}"):
                         found[name] = [_commit_of(row) for row in rows]
         return found
@@ -753,7 +753,8 @@ def _acts_of(connection: Connection, names: Mapping[int, str], newest: int | Non
         newest: so many of each, with a branch for each group, which reads only so many entries of the index; None: all.
     """
     found: dict[int, list[Act]] = {}
-    for query in _acts_queries(_with_acts(connection, list(names)), newest):
+    ids = list(names) if newest is None else _with_acts(connection, list(names))
+    for query in _acts_queries(ids, newest):
         for row in sorted(connection.execute(query), key=lambda row: int(row.id)):
             found.setdefault(row.group_id, []).append(_act(names[row.group_id], row))
     return found
@@ -761,6 +762,7 @@ def _acts_of(connection: Connection, names: Mapping[int, str], newest: int | Non
 
 def _with_acts(connection: Connection, ids: Sequence[int]) -> list[int]:
     """Return the groups to which people did anything: for most it is nothing, and a branch for each takes time."""
+    # Not `exists`: MariaDB makes a join of that, and reads all acts.
     any_act = select(acts.c.id).where(acts.c.group_id == groups.c.id).limit(1).correlate(groups).scalar_subquery()
     query = select(groups.c.id).where(any_act.is_not(None))
     return [id_ for some in _chunks(ids) for id_ in connection.execute(query.where(groups.c.id.in_(some))).scalars()]
@@ -771,10 +773,10 @@ def _acts_queries(ids: Sequence[int], newest: int | None) -> Iterator[Executable
         for some in _chunks(ids):
             yield select(acts).where(acts.c.group_id.in_(some))
         return
-    for start in range(0, len(ids), MAX_BRANCHES):
+    for some in _chunks(ids, MAX_BRANCHES):
         each = (
             select(acts).where(acts.c.group_id == group_id).order_by(acts.c.id.desc()).limit(newest).subquery()
-            for group_id in ids[start : start + MAX_BRANCHES]
+            for group_id in some
         )
         yield union_all(*map(select, each))
 
@@ -800,8 +802,7 @@ def _lists() -> Select[Any]:
     """Select groups, each with its newest committed live window, and with number and oldest of its open windows: steps into an index."""
 
     def of(lane: Lane, state: State, what: ColumnElement[Any]) -> ScalarSelect[Any]:
-        here = and_(windows.c.group_id == groups.c.id, windows.c.lane == lane, windows.c.state == state)
-        return select(what).where(here).correlate(groups).scalar_subquery()
+        return select(what).where(_of_group(windows, lane, state)).correlate(groups).scalar_subquery()
 
     columns: list[ColumnElement[Any]] = [_newest_live(State.COMMITTED).label("last")]
     for lane, state, first, number in _OPEN_COLUMNS:
@@ -842,29 +843,22 @@ def _recent(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, _Rece
 
 
 def _newest_of(connection: Connection, rows: Sequence[Row[Any]]) -> Iterator[Sequence[Any]]:
-    # One way would do, but each database reads whole histories for that of the others, or takes three times as long.
+    # Each database has a form of its own: with that of another one it reads whole histories, or takes three times as long.
     match connection.dialect.name:
         case "postgresql":
             yield from connection.execute(_newest_by_limit(), {"names": [row.name for row in rows]})
         case "sqlite":
             yield from connection.execute(_newest_by_number(), {"names": [row.name for row in rows]})
         case _:
-            for some in _chunks(rows, 100):
+            for some in _chunks(rows, MAX_BRANCHES):
                 ends = [and_(windows.c.group_id == row.id, windows.c.seq >= row.next_seq - MAX_RECENT) for row in some]
-                yield from connection.execute(_in_order(select(*_RECENT).where(or_(*ends))))
+                yield from connection.execute(_recent_of(windows).where(or_(*ends)))
 
 
-_RECENT = (
-    windows.c.group_id,
-    windows.c.lane,
-    windows.c.unread,
+def _recent_of(found: FromClause) -> Select[Any]:
     # As a join, it would read all claims.
-    select(claims.c.dag_id).where(claims.c.id == windows.c.holder).scalar_subquery(),
-)
-
-
-def _in_order(query: Select[Any]) -> Select[Any]:
-    return query.order_by(windows.c.group_id, windows.c.seq)
+    dag_id = select(claims.c.dag_id).where(claims.c.id == found.c.holder).scalar_subquery()
+    return select(found.c.group_id, found.c.lane, found.c.unread, dag_id).order_by(found.c.group_id, found.c.seq)
 
 
 @cache
@@ -872,20 +866,13 @@ def _newest_by_limit() -> Select[Any]:
     # Of a range of numbers, PostgreSQL takes each third window to be in it, and reads all windows of all groups.
     here = select(windows).where(windows.c.group_id == groups.c.id).correlate(groups)
     newest = here.order_by(windows.c.seq.desc()).limit(MAX_RECENT).lateral()
-    dag_id = select(claims.c.dag_id).where(claims.c.id == newest.c.holder).scalar_subquery()
-    return (
-        select(newest.c.group_id, newest.c.lane, newest.c.unread, dag_id)
-        .select_from(groups)
-        .join(newest, true())
-        .where(_IS_NAMED)
-        .order_by(newest.c.group_id, newest.c.seq)
-    )
+    return _recent_of(newest).select_from(groups).join(newest, true()).where(_IS_NAMED)
 
 
 @cache
 def _newest_by_number() -> Select[Any]:
     is_new = and_(windows.c.group_id == groups.c.id, windows.c.seq >= groups.c.next_seq - MAX_RECENT)
-    return _in_order(select(*_RECENT).select_from(groups).join(windows, is_new).where(_IS_NAMED))
+    return _recent_of(windows).select_from(groups).join(windows, is_new).where(_IS_NAMED)
 
 
 def _lines(connection: Connection, pairs: Sequence[tuple[int, int]]) -> list[Row[Any]]:
@@ -985,9 +972,13 @@ def _standing_groups() -> Select[Any]:
 
 
 def _newest_live(state: State) -> ScalarSelect[int]:
-    """Select the number of a group's newest live window in a state. Not as a maximum: MariaDB would read all of which it is one."""
-    here = and_(windows.c.group_id == groups.c.id, windows.c.lane == Lane.LIVE, windows.c.state == state)
-    return select(windows.c.seq).where(here).order_by(windows.c.seq.desc()).limit(1).correlate(groups).scalar_subquery()
+    """Select the number of a group's newest live window in a state. Not as a maximum: for that, MariaDB reads all of them."""
+    numbers = select(windows.c.seq).where(_of_group(windows, Lane.LIVE, state)).order_by(windows.c.seq.desc())
+    return numbers.limit(1).correlate(groups).scalar_subquery()
+
+
+def _of_group(table: FromClause, lane: Lane, state: State) -> ColumnElement[bool]:
+    return and_(table.c.group_id == groups.c.id, table.c.lane == lane, table.c.state == state)
 
 
 def _positions(connection: Connection, found: Sequence[Row[Any]]) -> dict[int, Position]:
@@ -1451,16 +1442,12 @@ def _ids(connection: Connection, names: Collection[str]) -> dict[str, int]:
 def _frontiers() -> Select[Any]:
     """Select groups, each with the latest cut time that is proven, and with its oldest open window: in one statement, of one moment."""
     waiting = windows.alias("waiting")
-
-    def live(table: FromClause, state: State) -> ColumnElement[bool]:
-        return and_(table.c.group_id == groups.c.id, table.c.lane == Lane.LIVE, table.c.state == state)
-
     first_open = [
-        select(func.min(waiting.c.seq)).where(live(waiting, state)).correlate(groups).scalar_subquery()
+        select(func.min(waiting.c.seq)).where(_of_group(waiting, Lane.LIVE, state)).correlate(groups).scalar_subquery()
         for state in sorted(OPEN)
     ]
     older = [or_(first.is_(None), windows.c.seq < first) for first in first_open]
-    is_proof = and_(live(windows, State.COMMITTED), windows.c.is_capped == false(), *older)
+    is_proof = and_(_of_group(windows, Lane.LIVE, State.COMMITTED), windows.c.is_capped == false(), *older)
     # Each column by itself: for a join with the newest one of many groups, PostgreSQL would read all windows.
     newest = [
         select(column)
