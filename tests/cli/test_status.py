@@ -277,13 +277,13 @@ def test_all_kafkas_are_asked_at_one_moment(cli: Cli, lake: Lake, monkeypatch: p
     assert cli("status").code == 0
 
 
-IN_SILENCE = """
-import sys, threading
+IN_SILENCE = r"""
+import os, sys, threading
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.cli import main
 
 def open_log(group, config=None):
-    print("asked", flush=True, file=sys.stderr)
+    os.write(2, b"asked\n")  # at once, where two threads that print could mix their lines
     threading.Event().wait()
 
 wiring.open_log = open_log
