@@ -9,7 +9,7 @@ from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, table
 from airflow_kafka_offsets.core.errors import counted
-from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads
+from airflow_kafka_offsets.core.plan.reset import Reset, how_to_go_on, nobody_reads
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.documents import Document, ranges_document
 from airflow_kafka_offsets.ports import Ledger
@@ -101,6 +101,7 @@ def _superseded_text(document: Document, found: Reset) -> Iterator[str]:
         yield from nobody_reads(found)
         yield ranges_table(document["unread"])
     if not is_done:
+        yield from how_to_go_on(found.superseded[0].group, found)
         yield (
             "Usually, a replay is meant. To run these windows again under their own ids, clear the runs above in Airflow instead. "
             "This replaces their output, and the watermark stays where it is."

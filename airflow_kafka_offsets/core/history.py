@@ -150,7 +150,7 @@ class Frontier:
 
 
 NEXT_WINDOW = "next_window"
-"""In the details of a reset: the number of the first window after it."""
+"""In the details of an act that moved the watermark, a reset or an import: the number of the first window after it."""
 
 REFROZEN = "refrozen"
 """In the details of a freeze: the windows, each with the ledger's number of the schemas that it had before."""

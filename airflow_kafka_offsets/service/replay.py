@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import NotYetError, name_some
@@ -63,37 +63,55 @@ def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[Held]:
 
 
 def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Mapping[str, str]) -> Iterator[Held]:
-    """Return the committed live windows from the newest that may own what is asked, newest first.
+    """Return committed live windows, among them all that own any of what is asked.
 
     How much is read depends on how far the owners lie from one another, and not on how long the history is: see `core.plan.search`.
     """
     newest = ledger.excerpt(group, asked)
-    asked = replay.ever_planned(asked, newest, topic_ids) if newest else asked
-    if newest is None or not asked:
+    if newest is None:
         return
-    resets = [act.details for act in ledger.acts(group) if act.kind == "reset"]
-    if not all(NEXT_WINDOW in details for details in resets):  # one of an earlier version
+    stretches = stretches_of(ledger, group, newest.seq + 1)
+    if not stretches:
         yield from pages(ledger, group, states=(State.COMMITTED,), lane=Lane.LIVE)
         return
-    for first, end in _stretches((details[NEXT_WINDOW] for details in resets), newest.seq + 1):
+    for first, end in stretches:
         top = newest if first <= newest.seq < end else ledger.excerpt(group, asked, before=end, since=first)
+        # Of a topic that was recreated, or is back, this stretch may have another incarnation: then the owners are in another one.
+        here = replay.ever_planned(asked, top, topic_ids) if top else asked
+        if top is None or not here:
+            continue
         above = end
-        if top and replay.lies_above(top, asked, topic_ids):
-            look = partial(_look, ledger, group, asked, first)
-            above = first_above(top, first, asked, topic_ids, look)
+        if replay.lies_above(top, here, topic_ids):
+            look = partial(_look, ledger, group, here, first)
+            above = first_above(top, first, here, topic_ids, look)
         which: dict[str, Any] = {"states": (State.COMMITTED,), "lane": Lane.LIVE, "since": first, "before": above}
-        yield from pages(ledger, group, limit=min(FIRST_PAGE, _page_of(newest.partition_count)), **which)
+        for held in pages(ledger, group, limit=min(FIRST_PAGE, _page_of(newest.partition_count)), **which):
+            yield held
+            here = replay.left_to_find(here, held.window, topic_ids)
+            asked = replay.left_to_find(asked, held.window, topic_ids)
+            if not here:
+                break
+        if not asked:
+            return
 
 
-def _stretches(resets: Iterable[int], end: int) -> Iterator[tuple[int, int]]:
-    """Return from where and up to which number windows start in the order of their numbers, the newest stretch first.
+def stretches_of(ledger: Ledger, group: str, end: int) -> list[tuple[int, int]]:
+    """Return from where and up to which number windows start in the order of their numbers, each in one incarnation of a topic.
 
-    After a reset back, windows start again where earlier ones have been. An empty one of these may stay there, as it owns nothing.
+    Args:
+        ledger: the ledger.
+        group: the group's name.
+        end: windows from this number on are left out.
+
+    Returns:
+        The newest stretch first; none: a person moved the watermark in an earlier version, which did not note where.
     """
-    for first in sorted({1, *resets}, reverse=True):
-        if first < end:
-            yield first, end
-            end = first
+    moves = [act.details for act in ledger.acts(group) if act.kind == "reset" or NEXT_WINDOW in act.details]
+    if not all(NEXT_WINDOW in details for details in moves):
+        return []
+    # After a reset back, windows start again where earlier ones have been. An empty one of these may stay there, as it owns nothing.
+    firsts = {1, *(int(details[NEXT_WINDOW]) for details in moves)}
+    return list(pairwise((*sorted(first for first in firsts if first < end), end)))[::-1]
 
 
 def _look(ledger: Ledger, group: str, asked: OffsetRanges, first: int, seq: int) -> Excerpt | None:
@@ -224,7 +242,6 @@ class ReplayPlanner:
         """Return the windows that own any of these offsets and can be replayed, oldest first, and what no window owns."""
         assert state.position
         topic_ids = state.position.topic_ids
-        # Live windows come last, from the newest to the oldest: see `replay.overlapping`.
         all_of_them = chain(
             pages(self._ledger, group, states=tuple(OWNING), lane=Lane.BACKFILL),
             live_windows(self._ledger, group, asked.without_empty(), topic_ids),

@@ -12,10 +12,10 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.matching import way_out_of_missing
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import check_reset
-from airflow_kafka_offsets.core.plan.reset import Reset, plan_reset
+from airflow_kafka_offsets.core.plan.reset import Reset, back_in, plan_reset, recreated_in
 from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
-from airflow_kafka_offsets.service.replay import pages
+from airflow_kafka_offsets.service.replay import pages, stretches_of
 
 
 def work_out(
@@ -36,15 +36,46 @@ def work_out(
         target: the new watermarks.
         log: what Kafka holds of the topics of `target`. Kafka is asked for the other topics of the group's windows.
     """
-    backfill = (held.window for held in pages(ledger, group.name, states=tuple(OWNING), lane=Lane.BACKFILL))
-    asked = doubtful(before.leader_epochs, before.topic_ids, log)
+    at = where_it_was(ledger, group.name, before, log.topic_ids)
+    asked = doubtful(at.leader_epochs, at.topic_ids, log)
     epoch_ends = kafka.epoch_ends(asked)
-    committed = committed_windows(ledger, group.name)
-    reads, whole = group.reads, _with_others(kafka, group, before, log)
-    found = plan_reset(group.name, before, target, whole, committed, backfill, epoch_ends=epoch_ends, reads=reads)
+    committed, backfill = committed_windows(ledger, group.name), _backfill_windows(ledger, group.name)
+    reads, whole = group.reads, _with_others(kafka, group, at, log)
+    came_back = recreated_in(before, at.topic_ids)
+    back_at = {tp: offset for tp, offset in at.offsets.items() if tp.topic in came_back}
+    found = plan_reset(
+        group.name, at, target, whole, committed, backfill, epoch_ends=epoch_ends, reads=reads, back_at=back_at
+    )
     # After the search for windows, as some may have left meanwhile.
     check_reset(group.name, target, ledger.pruned(group.name), log.topic_ids)
     return found
+
+
+def where_it_was(ledger: Ledger, group: str, position: Position, topic_ids: Mapping[str, str]) -> Position:
+    """Return a position that goes on with topics that are back, as where a connection leads back to the first of two clusters.
+
+    Kafka has such a topic under an id that the group has read before. So the windows of that time own their offsets, as before, and the
+    topic stands where they end.
+
+    Args:
+        ledger: the ledger.
+        group: the group's name.
+        position: where the next live window would start.
+        topic_ids: the ids that Kafka has now.
+    """
+    away = {topic: topic_ids[topic] for topic in recreated_in(position, topic_ids)}
+    newest = next(committed_windows(ledger, group), None) if away else None
+    if newest is None:
+        return position
+    at = position
+    for first, end in stretches_of(ledger, group, newest.seq + 1):
+        still_away = {topic: away[topic] for topic in recreated_in(at, topic_ids)}
+        for row in ledger.windows(group, states=[State.COMMITTED], lane=Lane.LIVE, since=first, before=end, limit=1):
+            at = back_in(at, row.held.window, still_away)
+    came_back = {topic: away[topic] for topic in recreated_in(position, at.topic_ids)}
+    for window in _backfill_windows(ledger, group) if came_back else ():
+        at = back_in(at, window, came_back)
+    return at
 
 
 def _with_others(kafka: LogOffsets, group: KafkaGroup, before: Position, log: LogSnapshot) -> LogSnapshot:
@@ -60,6 +91,10 @@ def read_before(group: KafkaGroup, position: Position) -> list[str]:
     """Return the topics that a group reads and has a watermark for."""
     reads = group.reads
     return sorted(topic for topic in position.topic_ids if topic in reads)
+
+
+def _backfill_windows(ledger: Ledger, group: str) -> Iterator[Window]:
+    return (held.window for held in pages(ledger, group, states=tuple(OWNING), lane=Lane.BACKFILL))
 
 
 def committed_windows(ledger: Ledger, group: str) -> Iterator[Window]:

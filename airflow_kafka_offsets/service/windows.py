@@ -66,7 +66,7 @@ from airflow_kafka_offsets.service.guard import Guard
 from airflow_kafka_offsets.service.memory import Memory, NotKnownError
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.replay import Allocation, ReplayPlanner
-from airflow_kafka_offsets.service.reset import committed_windows, read_before, snapshot_of_all, work_out
+from airflow_kafka_offsets.service.reset import committed_windows, read_before, snapshot_of_all, where_it_was, work_out
 from airflow_kafka_offsets.service.topics import as_last_planned, topics_now, with_left
 
 logger = logging.getLogger(__name__)
@@ -843,8 +843,9 @@ class WindowService:
                     f"Name the offsets: --to '{dump_offsets(window.ranges.starts)}'"
                 )
             topic_ids = self._kafka.topic_ids(read_before(group, position))
+            at = where_it_was(self._ledger, group.name, position, topic_ids)
             committed = committed_windows(self._ledger, group.name)
-            starts = window_starts(window, position, committed, group.reads, topic_ids)
+            starts = window_starts(window, at, committed, group.reads, topic_ids)
             moving = topics or group.reads
             return {tp: start for tp, start in starts.items() if tp.topic in moving}
         if not to.lstrip().startswith("{"):

@@ -6,6 +6,7 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import LogTruncatedError
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange
 from tests.cli.conftest import ORDERS, ORDERS_1, Cli, Lake, cells
 
@@ -167,3 +168,27 @@ def test_a_topic_that_left_the_group_may_come_back(cli: Cli, lake: Lake) -> None
     assert "The group no longer reads the topic of lake.both-000001 clicks-0 80 to 89: no one reads" in done.out
     assert "or first put the topic back into the group's topics" in done.out
     assert "was recreated" not in done.out
+
+
+def test_a_topic_that_is_back_goes_on_where_its_windows_end(cli: Cli, lake: Lake) -> None:
+    both = KafkaGroup("lake.both", topics=["orders", "clicks"])
+    lake.commit(both, 1)
+    first = lake.log.topic_ids(["clicks"])["clicks"]
+    lake.log.recreate("clicks", 1)
+    reset = ("reset", "lake.both", "--why", "w", "--topic", "clicks")
+    assert cli(*reset, "--to", "earliest", "--yes").code == 0
+    lake.log.bring_back("clicks", first)
+    on = "kafka-offsets reset lake.both --to '{\"clicks\":{\"0\":90}}' --why '...'"
+    told = f"Kafka has topic clicks under an id again that the group has read. To continue where its windows end: {on}."
+    refused = cli(*reset, "--to", "earliest")
+    assert (refused.code, refused.out) == (1, "")
+    assert told in refused.err, "a window would be cut in its other topic"
+    shown = cli("reset", "lake.both", "--why", "w", "--to", "earliest")
+    assert shown.code == 4
+    assert told in shown.out
+    assert ["clicks", "0", "90", "80", "-10"] in [cells(line) for line in shown.out.splitlines()]
+    assert cli(*reset, "--to", '{"clicks":{"0":90}}', "--yes").code == 0
+    lake.log.produce(TopicPartition("clicks", 0), 1)
+    lake.commit(both, 2)
+    [window] = lake.ledger.windows("lake.both", limit=1)
+    assert window.held.window.ranges[TopicPartition("clicks", 0)] == OffsetRange(90, 91)

@@ -20,6 +20,7 @@ from airflow_kafka_offsets.core.errors import (
     UnknownWindowError,
 )
 from airflow_kafka_offsets.core.plan import ownership
+from airflow_kafka_offsets.core.plan.request import Ranges
 from airflow_kafka_offsets.core.ranges import OffsetRange
 from airflow_kafka_offsets.core.window import Outcome, State
 from airflow_kafka_offsets.service.windows import WindowService
@@ -466,3 +467,71 @@ def test_a_person_does_not_commit_a_window_without_the_rows_of_its_output_tables
     ):
         world.service.commit_by_hand(window.id, "ada", "why")
     assert world.service.window(window.id).state is State.PLANNED
+
+
+@pytest.fixture
+def failed_over(world: World) -> World:
+    """Read a topic on two clusters, and come back to the first one, where it has grown meanwhile."""
+    world.kafka.produce(tp(0), 10)
+    world.kafka.produce(tp(1), 5)
+    first = world.run(ONE).topic_ids["orders"]
+    world.kafka.recreate("orders", 2)
+    world.kafka.produce(tp(0), 3)
+    world.service.reset(world.group, "earliest", "ada", "failed over")
+    world.run(TWO)
+    world.kafka.bring_back("orders", first)
+    world.kafka.produce(tp(0), 7)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("to", "to_window"), [("earliest", None), ('{"orders":{"0":0,"1":0}}', None), ("", "lake-000001")]
+)
+def test_a_topic_that_is_back_has_the_owners_that_it_had(failed_over: World, to: str, to_window: str | None) -> None:
+    world = failed_over
+    with pytest.raises(TopicRecreatedError, match="reset lake --topic orders --to earliest"):
+        world.plan(THREE)
+    back = (
+        r"offsets away from 1 committed window: lake-000001\..*has topic orders under an id again that the group has read.*"
+        r"""reset lake --to '\{"orders":\{"0":10,"1":5\}\}'"""
+    )
+    with pytest.raises(ConfirmationError, match=back):
+        world.service.reset(world.group, to, "ada", "failed back", to_window=to_window)
+    reset = world.service.reset(world.group, to, "ada", "failed back", to_window=to_window, supersede=True)
+    assert [window.id for window in reset.superseded] == ["lake-000001"]
+    assert reset.moves[tp(0)] == (10, 0)
+    assert world.run(THREE).ranges[tp(0)] == OffsetRange(0, 17)
+
+
+def test_a_topic_that_is_back_is_read_on_from_where_its_windows_end(failed_over: World) -> None:
+    world = failed_over
+    reset = world.service.reset(world.group, '{"orders":{"0":10,"1":5}}', "ada", "failed back")
+    assert (reset.superseded, reset.skipped, reset.moves) == ((), ranges({}), {})
+    assert world.run(THREE).ranges.without_empty() == ranges({tp(0): (10, 17)})
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+def test_a_replay_after_a_topic_is_back_finds_the_owners_that_it_had(failed_over: World, has_run: bool) -> None:
+    world = failed_over
+    world.service.reset(world.group, '{"orders":{"0":10,"1":5}}', "ada", "failed back")
+    if has_run:
+        world.run(THREE)
+    found, new = world.service.preview_replay(world.group, Ranges(ranges({tp(0): (2, 6)})))
+    assert ([window.id for window in found], new) == (["lake-000001"], ())
+
+
+def test_what_a_replay_read_of_a_topic_that_is_back_has_its_owner_too(world: World) -> None:
+    world.configure(starting_offsets="latest")
+    world.kafka.produce(tp(0), 10)
+    first = world.run(ONE).topic_ids["orders"]
+    world.service.reset(world.group, '{"orders":{"0":0,"1":0}}', "ada", "all of it")
+    world.service.reset(world.group, '{"orders":{"0":8,"1":0}}', "ada", "later")
+    [backfill] = world.run_all(TWO, Ranges(ranges({tp(0): (2, 6)})))
+    world.kafka.recreate("orders", 2)
+    world.service.reset(world.group, "earliest", "ada", "failed over")
+    world.run(THREE)
+    world.kafka.bring_back("orders", first)
+    with pytest.raises(ConfirmationError, match=backfill.id):
+        world.service.reset(world.group, "earliest", "ada", "failed back")
+    reset = world.service.reset(world.group, "earliest", "ada", "failed back", supersede=True)
+    assert backfill.id in [window.id for window in reset.superseded]

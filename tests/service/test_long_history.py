@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
@@ -46,7 +46,9 @@ class Story:
     name: str
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=lambda: {"orders": "1"})
+    left: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     runs: int = 0
+    moves_by: tuple[str, ...] = ("reset", "import")
 
     def window(self, spans: list[int]) -> None:
         """Cut and commit a window; more spans than partitions add partitions."""
@@ -88,18 +90,20 @@ class Story:
         self.offsets = {tp: at + offsets for tp, at in self.offsets.items()}
         self._reset([])
 
-    def recreated(self, number: int) -> None:
-        """Make the topic again, and reset to its beginning."""
-        if self.offsets:
-            self.ids = {"orders": str(int(self.ids["orders"]) + number)}
-            self.offsets = dict.fromkeys(self.offsets, 0)
+    def another(self, number: int) -> None:
+        """Read a topic of the same name on one of four clusters: from its beginning, or from where the group has been there."""
+        if self.offsets and self.ids["orders"] != str(number):
+            self.left[self.ids["orders"]] = self.offsets
+            self.offsets = self.left.get(str(number)) or dict.fromkeys(self.offsets, 0)
+            self.ids = {"orders": str(number)}
             self._reset([])
 
     def _reset(self, superseded: list[int]) -> None:
         if self.runs:
             version = self.ledger.load(self.name).version
             position = Position(self.offsets, self.ids)
-            self.ledger.reset(self.name, version, position, superseded, Act("reset", "ada", "why", NOW))
+            act = Act(self.moves_by[self.runs % len(self.moves_by)], "ada", "why", NOW)
+            self.ledger.reset(self.name, version, position, superseded, act)
 
 
 _SPANS = st.lists(st.integers(0, 5), min_size=1, max_size=3)
@@ -108,7 +112,7 @@ _STEPS = st.one_of(
     st.tuples(st.just("window"), _SPANS),
     st.tuples(st.just("window"), _SPANS),
     st.tuples(st.just("abandoned"), _SPANS),
-    st.tuples(st.sampled_from(["back", "forward", "recreated"]), st.integers(1, 4)),
+    st.tuples(st.sampled_from(["back", "forward", "another"]), st.integers(1, 4)),
 )
 _ASKED = st.dictionaries(st.integers(0, 3), st.tuples(st.integers(0, 60), st.integers(1, 20)), min_size=1, max_size=3)
 
@@ -121,6 +125,8 @@ def ranges_of(asked: Mapping[int, tuple[int, int]]) -> OffsetRanges:
 
 
 @given(st.lists(_STEPS, min_size=1, max_size=25), st.lists(_ASKED, min_size=1, max_size=8))
+@example([("window", [5]), ("another", 2), ("window", [5]), ("another", 1)], [{0: (0, 5)}])
+@example([("window", [5]), ("another", 2), ("window", [5]), ("another", 1), ("window", [5])], [{0: (0, 5)}])
 def test_what_is_found_is_what_reading_all_of_the_history_finds(
     url: str, steps: list[tuple[str, Any]], questions: list[dict[int, tuple[int, int]]]
 ) -> None:
@@ -168,23 +174,33 @@ class Counting(SqlLedger):
         return super().excerpt(group, *asked, **wanted)
 
 
-def test_empty_windows_from_before_a_reset_do_not_lead_past_the_owner(url: str) -> None:
+@pytest.mark.parametrize("how", ["reset", "import"])
+@pytest.mark.parametrize(
+    ("before", "back", "after", "offset", "owner"),
+    [
+        ([5] * 10 + [0] * 6, 15, [5] * 10, 0, 17),
+        ([20] * 4 + [1] + [0] * 6, 7, [20, 1, 0, 1, 0, 5, 20], 60, 12),
+    ],
+)
+def test_empty_windows_from_before_a_reset_do_not_lead_past_the_owner(
+    url: str, how: str, before: list[int], back: int, after: list[int], offset: int, owner: int
+) -> None:
     """They lie above what was asked, and the windows after the reset, which are newer, lie below them."""
-    story = Story(SqlLedger(url), "empties")
-    for spans in ([5],) * 10 + ([0],) * 6:
-        story.window(spans)
-    story.back(15)
-    for _ in range(10):
-        story.window([5])
-    asked = ranges_of({0: (0, 5)})
-    found = replay.overlapping(asked, live_windows(story.ledger, "empties", asked, story.ids), story.ids)
-    assert [held.window.seq for held in found] == [17]
+    story = Story(SqlLedger(url), f"empties-{how}-{owner}", moves_by=(how,))
+    for span in before:
+        story.window([span])
+    story.back(back)
+    for span in after:
+        story.window([span])
+    asked = ranges_of({0: (offset, 5)})
+    found = replay.overlapping(asked, live_windows(story.ledger, story.name, asked, story.ids), story.ids)
+    assert [held.window.seq for held in found] == [owner]
 
 
 def test_after_a_reset_of_an_earlier_version_all_of_the_history_is_read(url: str) -> None:
     """It did not record which window was the first one after it."""
     ledger = SqlLedger(url)
-    story = Story(ledger, "earlier")
+    story = Story(ledger, "earlier", moves_by=("reset",))
     for _ in range(12):
         story.window([5])
     for _ in range(3):

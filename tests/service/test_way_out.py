@@ -34,6 +34,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreUnavailableError,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan.ownership import Owner, Position
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, Windows
@@ -160,6 +161,14 @@ class Maze(RuleBasedStateMachine):
             self.world.kafka.delete(topic)
         self.world.kafka.create(topic, number)
         self.partitions = {p for p in self.partitions if p.topic != topic} | {tp(i, topic) for i in range(number)}
+
+    @rule(topic=st.sampled_from(BOTH), which=st.integers(0, 2))
+    def bring_back(self, topic: str, which: int) -> None:
+        """Let the connection lead back to a cluster where the group has been."""
+        if ids := self.world.kafka.earlier_ids(topic):
+            self.world.kafka.bring_back(topic, ids[which % len(ids)])
+            there = self.world.kafka.snapshot([topic], IsolationLevel.READ_COMMITTED).bounds
+            self.partitions = {p for p in self.partitions if p.topic != topic} | set(there)
 
     @rule(recreated=st.sampled_from(BOTH), number=st.integers(1, 2), end=st.integers(0, 15))
     def recreate_one_and_truncate_the_other(self, recreated: str, number: int, end: int) -> None:

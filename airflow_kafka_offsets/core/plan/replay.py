@@ -78,22 +78,18 @@ def overlapping(asked: OffsetRanges, owners: Iterable[Held], topic_ids: Mapping[
 
     Args:
         asked: offset ranges.
-        owners: windows that own their offsets: first backfill windows, then live windows from the newest to the oldest.
+        owners: windows that own their offsets.
         topic_ids: the ids that the asked offsets belong to.
     """
     wanted = asked.without_empty()
-    return [held for held in _down_to(wanted, owners, topic_ids) if any(_shared(held.window, wanted, topic_ids))]
+    return [held for held in owners if any(_shared(held.window, wanted, topic_ids))]
 
 
-def _down_to(asked: OffsetRanges, owners: Iterable[Held], topic_ids: Mapping[str, str]) -> Iterator[Held]:
-    # Live windows tile the log. Once one starts before all that is asked, no older one has any of it.
-    for held in owners:
-        yield held
-        window = held.window
-        if window.lane is Lane.LIVE and not any(
-            window.ranges[tp].start > wanted.start for tp, wanted in ever_planned(asked, window, topic_ids).items()
-        ):
-            return
+def left_to_find(asked: OffsetRanges, window: Window, topic_ids: Mapping[str, str]) -> OffsetRanges:
+    """Return what is asked without what no window before a live one can own. Live windows of an incarnation of a topic tile its log."""
+    here = ever_planned(asked, window, topic_ids)
+    done = {tp for tp, wanted in here.items() if window.ranges[tp].start <= wanted.start}
+    return OffsetRanges((tp, wanted) for tp, wanted in asked.items() if tp not in done)
 
 
 def ever_planned(asked: OffsetRanges, window: Window | Excerpt, topic_ids: Mapping[str, str]) -> OffsetRanges:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, takewhile
+from itertools import chain
 
 from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError, counted, name_some
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds
 from airflow_kafka_offsets.core.log import LogSnapshot
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, reset_command, to_abandon
 from airflow_kafka_offsets.core.plan.request import name_windows
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
@@ -33,6 +33,7 @@ class Reset:
         unread: by window, what these windows own of topics that the group no longer reads, or that were recreated since.
             After the reset, no one owns it: it is a gap, too.
         topic_ids: the ids of the topics in which the offsets of windows still mean something, see `topics_of_today`.
+        back_at: where the group stood in topics that are back, see `back_in`.
     """
 
     position: Position
@@ -43,11 +44,12 @@ class Reset:
     replaced: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
     unread: Mapping[str, OffsetRanges] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    back_at: Offsets = field(default_factory=dict)
 
     @property
     def changes_something(self) -> bool:
-        """Whether there is anything to do: to move a watermark, or to settle what Kafka replaced below one that stays."""
-        return bool(self.moves or self.replaced)
+        """Whether there is anything to do: to move a watermark, or to settle what Kafka replaced below one that stays, or where a topic is back."""
+        return bool(self.moves or self.replaced or self.back_at)
 
 
 def check_no_open_window(group: str, state: GroupState) -> None:
@@ -78,6 +80,7 @@ def plan_reset(
     backfill: Iterable[Window] = (),
     epoch_ends: EpochEnds | None = None,
     reads: Container[str] | None = None,
+    back_at: Offsets | None = None,
 ) -> Reset:
     """Work out a reset.
 
@@ -90,6 +93,7 @@ def plan_reset(
         backfill: the backfill windows that own their offsets.
         epoch_ends: the ends of the leader epochs that are in doubt.
         reads: the topics that the group reads; None: all that its windows have.
+        back_at: where the group stood in topics that are back, see `back_in`; None: none is.
 
     Raises:
         BadInputError: a target outside of the log, or not all partitions of a topic that was recreated.
@@ -99,9 +103,7 @@ def plan_reset(
     if unknown:
         raise BadInputError(f"Kafka has no partition {name_some(unknown, ', ')}")
     check_inside(target, log, "The new watermark")
-    recreated = {
-        tp.topic for tp in target if before.topic_ids.get(tp.topic, log.topic_ids[tp.topic]) != log.topic_ids[tp.topic]
-    }
+    recreated = recreated_in(before, log.topic_ids).intersection(topics_of(target))
     unnamed = [tp for tp in sorted(log.bounds.keys() - target.keys()) if tp.topic in recreated]
     if unnamed:
         topics = name_some(sorted({tp.topic for tp in unnamed}), ", ")
@@ -129,13 +131,37 @@ def plan_reset(
     superseded = _superseded(position, back, chain(reached, backfill))
     today = topics_of_today(position, log.topic_ids)
     unread = {window.id: left for window in superseded if (left := _unread(window, today, reads))}
-    way_out = _way_out(group, before, reached, superseded, log, reads)
+    way_out = " ".join([*_how_to_go_on(group, back_at or {}), _way_out(group, before, reached, superseded, log, reads)])
     for window in superseded:
         _refuse_open(group, window)
         _refuse_to_cut(window, position, way_out, unread.get(window.id, ()))
     replaced = leader_epochs.left_behind(before, target, epoch_ends or {})
     only_copy = _irreplaceable(superseded, today, log)
-    return Reset(position, moves, skipped, superseded, only_copy, replaced, unread, today)
+    return Reset(position, moves, skipped, superseded, only_copy, replaced, unread, today, back_at or {})
+
+
+def recreated_in(position: Position, topic_ids: Mapping[str, str]) -> set[str]:
+    """Return the topics that Kafka has under another id than a position was noted in."""
+    return {topic for topic, known in position.topic_ids.items() if topic_ids.get(topic, known) != known}
+
+
+def back_in(position: Position, window: Window, topic_ids: Mapping[str, str]) -> Position:
+    """Return a position that stands, in topics that are back, where a window of their earlier time ends.
+
+    A topic is back if Kafka has it again under the id of that time, as where a connection leads back to the first of two clusters.
+
+    Args:
+        position: where the next live window would start.
+        window: a window that owns its offsets. Of two, the position is behind the one that ends last.
+        topic_ids: the ids that Kafka has now for topics that the position has, or had, under another one.
+    """
+    back = {topic: known for topic, known in topic_ids.items() if window.topic_ids.get(topic) == known}
+    stale = {topic for topic, known in back.items() if position.topic_ids.get(topic) != known}
+    offsets = {tp: offset for tp, offset in position.offsets.items() if tp.topic not in stale}
+    epochs = {tp: epoch for tp, epoch in position.leader_epochs.items() if tp.topic not in stale}
+    ends = {tp: end for tp, end in window.ranges.ends.items() if tp.topic in back and end >= offsets.get(tp, 0)}
+    noted = {tp: epoch for tp, epoch in window.leader_epochs.items() if tp in ends}
+    return Position(dict(sorted({**offsets, **ends}.items())), {**position.topic_ids, **back}, {**epochs, **noted})
 
 
 def topics_of_today(position: Position, topic_ids: Mapping[str, str]) -> dict[str, str]:
@@ -172,8 +198,17 @@ def _irreplaceable(superseded: tuple[Window, ...], today: Mapping[str, str], log
 
 
 def _reached(position: Position, back: Mapping[TopicPartition, int], committed: Iterable[Window]) -> tuple[Window, ...]:
-    # Committed live windows tile the log. Once one ends before the target, all older ones do.
-    return tuple(takewhile(lambda window: _reaches(window, position, back), committed)) if back else ()
+    """Return the committed live windows that end behind one of the new watermarks, newest first."""
+    reached: list[Window] = []
+    awaited = {tp.topic: position.topic_ids[tp.topic] for tp in back}
+    for window in committed if back else ():
+        awaited = {topic: known for topic, known in awaited.items() if window.topic_ids.get(topic) != known}
+        if _reaches(window, position, back):
+            reached.append(window)
+        elif not awaited:
+            # Committed live windows of one incarnation tile its log. Once one ends before the target, all older ones do.
+            break
+    return tuple(reached)
 
 
 def _superseded(
@@ -315,7 +350,7 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
             if reset.irreplaceable
             else ""
         )
-        only_copy += "".join(f" {told}" for told in nobody_reads(reset))
+        only_copy += "".join(f" {told}" for told in (*nobody_reads(reset), *how_to_go_on(group, reset)))
         raise ConfirmationError(
             f"This takes offsets away from {counted(len(ids), 'committed window')}: {name_some(ids, ', ')}. Remove the output under "
             "these ids, or records count twice, because new windows read them again. Make sure that none of their runs is at "
@@ -344,6 +379,20 @@ def nobody_reads(reset: Reset) -> list[str]:
             "gap). Keep that part of the output, or first put the topic back into the group's topics."
         )
     return told
+
+
+def how_to_go_on(group: str, reset: Reset) -> list[str]:
+    """Return a sentence that says how to read on in topics that are back, without a record of their windows a second time."""
+    return _how_to_go_on(group, reset.back_at)
+
+
+def _how_to_go_on(group: str, back_at: Offsets) -> list[str]:
+    if not back_at:
+        return []
+    return [
+        f"Kafka has topic {name_some(topics_of(back_at), ', ')} under an id again that the group has read. To continue where its windows "
+        f"end: {reset_command(group, back_at)}."
+    ]
 
 
 def summary_of_reset(reset: Reset) -> dict[str, object]:
