@@ -145,3 +145,30 @@ def test_plan_and_commit_work_around_another_launcher(lab: Lab) -> None:
         "bad": None,
     }
     assert len(lab.windows("around")) == 2
+
+
+def test_a_launcher_that_is_green_commits_nothing_until_its_job_has_reported(lab: Lab) -> None:
+    silent = lab.folder / "hold" / "reported.silent"
+    silent.touch()
+    lab.topic("reported", 25)
+    run = lab.api.run_to("reported", state="failed")
+    states = {task["task_id"]: task["state"] for task in lab.api.tasks("reported", run)}
+    assert states == {"plan": "success", "run": "success", "commit": "failed"}
+    [row] = lab.windows("reported")
+    assert row.held.window.state is State.PLANNED
+    log = lab.api.log("reported", run, "commit")
+    assert "no job has reported" in log
+    assert "Clear the plan task with all tasks after it" in log
+    first = lab.api.xcom("reported", run, "plan")
+
+    silent.unlink()
+    lab.api.clear("reported", run, ["plan"], downstream=True)
+    lab.api.wait_for_run("reported", run)
+    given = lab.api.xcom("reported", run, "plan")
+    assert given["window_id"] == first["window_id"] == "reported-000001"
+    assert given["exchange"] != first["exchange"], "a report of the first time could count for the second one"
+    done = {"window_id": "reported-000001", "is_rerun": False, "records": 100, "bad": None}
+    assert lab.api.xcom("reported", run, "commit") == done
+    [row] = lab.windows("reported")
+    assert (row.held.window.state, row.records) == (State.COMMITTED, 100)
+    expect_once(lab, "reported", [row.held.window])

@@ -276,6 +276,9 @@ class Server:
     def suspend(self) -> None:
         """Halt the process and its session: connections stay open, nothing answers."""
         self._signal_group(signal.SIGSTOP)
+        # On a busy machine its threads go on for a while, until the one that takes the signal is given a processor.
+        leader = psutil.Process(self.pid)
+        wait_until(lambda: leader.status() == psutil.STATUS_STOPPED, timeout=60, what=f"{self.name} halts")
 
     def resume(self) -> None:
         """Let a suspended process go on."""

@@ -207,7 +207,7 @@ def leave_an_answer(spark_connect: SparkConnect, number: int, seconds: int) -> N
             wait_until(lambda: "CallMethodViaReflection" in spark_connect.threads(), timeout=60, what="it is at work")
             proxy.stop()
             with pytest.raises(grpc.RpcError):
-                next(answers)
+                list(answers)  # on a busy machine, one may have come before
     time.sleep(seconds + 2)
 
 

@@ -4,6 +4,7 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import DAG, task
 
@@ -116,6 +117,26 @@ def consume(window: dict) -> int:
 with DAG("around", schedule=None):
     plan = PlanWindowOperator(task_id="plan", group=KafkaGroup("around", topics=["around"]))
     run = PythonOperator(task_id="run", python_callable=consume, op_args=[plan.output])
+    plan >> run >> CommitWindowOperator(task_id="commit", window=plan.output)
+
+# Around a launcher that knows nothing of us, whose job tells of what it read in a folder.
+with DAG("reported", schedule=None):
+    plan = PlanWindowOperator(
+        task_id="plan",
+        group=KafkaGroup("reported", topics=["reported"], kafka_timeout=60),
+        exchange=f"file://{LAB}/exchange",
+    )
+    run = SparkSubmitOperator(
+        task_id="run",
+        application=str(Path(__file__).parent / "jobs" / "reported.py"),
+        application_args=[
+            "{{ ti.xcom_pull('plan')['exchange'] }}",
+            str(LAB / "lake" / "reported"),
+            str(LAB / "hold" / "reported.silent"),
+        ],
+        driver_memory="512m",
+        jars=os.environ["CONNECTOR_JARS"],
+    )
     plan >> run >> CommitWindowOperator(task_id="commit", window=plan.output)
 
 # Drivers of a cluster, which go on without the worker that launched them.
