@@ -11,13 +11,20 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import tenacity
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
 from airflow_kafka_offsets.airflow_versions import AirflowTaskTimeout
 from airflow_kafka_offsets.core.conditions import WindowFree, condition_from_json
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, LedgerUnavailableError, WindowBusyError
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    KafkaOffsetsError,
+    LedgerUnavailableError,
+    StoreUnavailableError,
+    WindowBusyError,
+)
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act, Idle
 from airflow_kafka_offsets.core.plan.request import Windows
@@ -39,6 +46,7 @@ from tests.lab.memory import IN_MEMORY
 from tests.lab.registry import Registry
 from tests.service.test_turns import before_the_write
 from tests.service.world import World, after_clear
+from tests.stores.memory import MemoryStore
 
 REPLAY, NEW = claim("replay"), claim("new")
 
@@ -351,3 +359,96 @@ def test_a_ledger_that_is_away_for_this_warning_does_not_fail_the_try_and_an_end
     [attempt] = world.service.attempts("lake-000004")
     assert attempt.outcome is (Outcome.FAILED if is_fatal else Outcome.SUCCEEDED)
     assert is_fatal != any("Could not ask the ledger" in line for line in caplog.messages)
+
+
+class Clock:
+    """The time of a task that waits for an answer; each pause is told to `at_pause` by its number."""
+
+    def __init__(self, at_pause: Callable[[int], None]) -> None:
+        self.now = 0.0
+        self._pauses = 0
+        self._at_pause = at_pause
+
+    def monotonic(self) -> float:
+        """Return the time."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+        self._pauses += 1
+        self._at_pause(self._pauses)
+
+
+class Away:
+    """An offset store or a ledger that does not answer a commit, until it is back after so many pauses; None: never."""
+
+    def __init__(self, world: World, what: str, back_after: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = Clock(lambda pause: self._come_back() if pause == back_after else None)
+        self._world = world
+        self._is_store = what == "offset store"
+        self._monkeypatch = monkeypatch
+        self._commit = world.ledger.commit
+        monkeypatch.setattr(tenacity, "time", self.clock)
+        monkeypatch.setattr(tenacity.nap, "time", self.clock)
+
+    def go(self) -> None:
+        """Be away from now on."""
+        assert self._world.store is not None
+        if self._is_store:
+            self._world.store.failure = StoreUnavailableError("no answer")
+        else:
+            silent = Mock(side_effect=LedgerUnavailableError("no answer"))
+            self._monkeypatch.setattr(self._world.ledger, "commit", silent)
+
+    def _come_back(self) -> None:
+        assert self._world.store is not None
+        self._world.store.failure = None
+        self._monkeypatch.setattr(self._world.ledger, "commit", self._commit)
+
+
+@pytest.fixture
+def with_store() -> Iterator[World]:
+    """Return a world with an offset store and ten records to read."""
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
+        world = World(Path(folder), MemoryStore())
+        world.kafka.produce(tp(0), 10)
+        yield world
+
+
+def commit_without_answer(world: World, away: Away) -> None:
+    """Let a task run its job, and get no answer to its commit."""
+
+    def run(planned: Planned) -> Report:
+        away.go()
+        return Report(planned.window.span)
+
+    all_of(world, world.ask(NEW), run, context=context_of(Try()), claim=NEW)
+
+
+@pytest.mark.parametrize("what", ["offset store", "ledger"])
+def test_an_answer_to_the_commit_that_is_late_by_seconds_costs_no_retry(
+    with_store: World, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    away = Away(with_store, what, 3, monkeypatch)
+    commit_without_answer(with_store, away)
+    assert away.clock.now > 0
+    assert with_store.service.window("lake-000001").state is State.COMMITTED
+    assert [attempt.outcome for attempt in with_store.service.attempts("lake-000001")] == [Outcome.SUCCEEDED]
+    assert with_store.store is not None
+    assert with_store.store.groups["lake"][tp(0)] == 10
+
+
+@pytest.mark.parametrize(
+    ("what", "error", "stays"),
+    [("offset store", StoreUnavailableError, State.COMMITTING), ("ledger", LedgerUnavailableError, State.PLANNED)],
+)
+def test_a_commit_without_an_answer_is_tried_for_a_minute_and_then_the_task_fails(
+    with_store: World, monkeypatch: pytest.MonkeyPatch, what: str, error: type[Exception], stays: State
+) -> None:
+    away = Away(with_store, what, None, monkeypatch)
+    with pytest.raises(error):
+        commit_without_answer(with_store, away)
+    assert 60 <= away.clock.now < 70, "a pause before the last question is at most ten seconds"
+    assert with_store.service.window("lake-000001").state is stays
+    assert with_store.watermark == {0: 0, 1: 0}
