@@ -15,7 +15,7 @@ from airflow.sdk import DAG
 
 from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, PlanWindowOperator, wiring
 from airflow_kafka_offsets.airflow_versions import AirflowFailException
-from airflow_kafka_offsets.core.errors import ExchangeError, NoReportError
+from airflow_kafka_offsets.core.errors import ExchangeError, NoReportError, TopicRecreatedError
 from airflow_kafka_offsets.core.window import Outcome, State
 from airflow_kafka_offsets.spark.handoff import Handoff
 from tests.core.examples import tp
@@ -210,6 +210,21 @@ def test_a_user_may_say_that_a_green_task_is_enough(
         "bad": None,
     }
     assert "another launcher ran it; the only evidence" in caplog.messages[-1]
+    assert world.service.attempts("lake-000001") == []
+
+
+@pytest.mark.parametrize("options", [{}, {"green_is_enough": True}])
+def test_a_topic_that_was_recreated_while_the_job_ran_is_noticed_before_the_commit(
+    world: World, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    given = plan(world, tmp_path)
+    report(given)
+    world.kafka.recreate("orders", 2)
+    for partition in range(2):
+        world.kafka.produce(tp(partition), 20)  # so its offsets look plausible
+    with pytest.raises(TopicRecreatedError, match="topic orders was recreated"):
+        commit(given, **options)
+    assert state(world, given) is State.PLANNED
     assert world.service.attempts("lake-000001") == []
 
 

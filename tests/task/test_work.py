@@ -23,6 +23,7 @@ from airflow_kafka_offsets.core.errors import (
     KafkaOffsetsError,
     LedgerUnavailableError,
     StoreUnavailableError,
+    TopicRecreatedError,
     WindowBusyError,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -156,6 +157,20 @@ def test_a_task_that_is_stopped_starts_nothing_more_and_commits_nothing(world: W
     assert [a.outcome.value for a in world.ledger.attempts(row.held.window.id)] == ["killed"]
     with pytest.raises(KafkaOffsetsError, match="nothing is launched"):
         work(world, lambda p: pytest.fail("it ran"), world.ask(REPLAY), stop=stop)
+
+
+def test_a_topic_that_is_recreated_while_the_job_runs_is_noticed_before_the_commit(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+
+    def run(planned: Planned) -> Report:
+        world.kafka.recreate("orders", 2)
+        world.kafka.produce(tp(0), 50)  # so its offsets look plausible
+        return Report(planned.window.span)
+
+    with pytest.raises(TopicRecreatedError, match="topic orders was recreated"):
+        all_of(world, world.ask(NEW), run, context=context_of(Try()), claim=NEW)
+    assert world.service.window("lake-000004").state is State.PLANNED
+    assert [attempt.outcome for attempt in world.service.attempts("lake-000004")] == [Outcome.FAILED]
 
 
 def test_a_job_is_told_how_many_records_the_last_successful_run_that_told_has_read(world: World) -> None:
