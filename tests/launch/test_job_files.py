@@ -11,7 +11,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,16 @@ def test_a_job_gets_the_ids_of_its_topics_and_how_many_records_an_earlier_run_re
     assert (told.topic_ids, told.at_least) == ({"orders": "id"}, 100)
     told = job_files.handoff_of(planned, {}, KafkaGroup("g", topics=["orders"], expect_fewer=True), None)
     assert told.at_least is None
+
+
+@pytest.mark.parametrize(("of_window", "of_group"), permutations(IsolationLevel))
+def test_a_job_reads_at_the_isolation_level_of_its_window_whatever_its_group_has_now(
+    of_window: IsolationLevel, of_group: IsolationLevel
+) -> None:
+    planned = Planned(replace(window_of(3), isolation_level=of_window), False, "adopted")
+    group = KafkaGroup("g", topics=["orders"], isolation_level=of_group)
+    assert job_files.handoff_of(planned, {}, group, None).isolation_level == of_window.value
+    assert placeholders(planned.window)["isolation_level"] == of_window.value
 
 
 def test_a_job_gets_the_frozen_schemas_and_nothing_of_the_registry() -> None:
