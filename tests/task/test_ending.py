@@ -39,6 +39,7 @@ from airflow_kafka_offsets.core.errors import (
     KafkaUnavailableError,
     LedgerSchemaError,
     LedgerUnavailableError,
+    MissingPartitionError,
     NoEvidenceError,
     OutputError,
     StoreOutcomeUnknownError,
@@ -57,13 +58,14 @@ from airflow_kafka_offsets.task import results
 from airflow_kafka_offsets.task.definition import Stop
 from airflow_kafka_offsets.task.ending import Ending, until_windows
 from airflow_kafka_offsets.task.work import Work
-from tests.core.examples import NOON, claim, tp
+from tests.core.examples import NOON, claim, group, tp
 from tests.lab.memory import IN_MEMORY
 from tests.operators.logs import as_logged
 from tests.service.world import World
 from tests.stores.memory import MemoryStore
 from tests.versions import needs_retry_policies, needs_task_state
 
+PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
 LOAD = claim("run")
 FIRST, SECOND, LAST = (Try(number, 2, 2, NOON) for number in (1, 2, 3))
 CLEARED = Try(2, 3, 2, NOON)
@@ -103,6 +105,13 @@ def read(planned: Planned) -> Report:
 
 def fail(planned: Planned) -> Report:
     raise RuntimeError("half-way")
+
+
+def raised(error: OSError) -> OSError:
+    """Return an error as someone has caught it: without a traceback, no log shows it."""
+    with pytest.raises(OSError, match=str(error)):
+        raise error
+    return error
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -459,18 +468,48 @@ def test_the_tasks_around_another_launcher_end_alike(
         (StoreUnavailableError("no answer"), "No window of group lake is known to be planned"),
         (StoreOutcomeUnknownError("silent while it wrote"), "No window of group lake is known to be planned"),
         (StoreRefusedError("wrong password"), "No window of group lake is known to be planned"),
+        (LedgerUnavailableError("no answer"), "No window of group lake is known to be planned"),
     ],
 )
 def test_who_does_not_answer_or_says_no_before_there_is_a_window_is_told_with_one_traceback(
     error: KafkaOffsetsError, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("DEBUG")
+    cause = raised(OSError("in the words of the client"))
     context: Any = {"ti": SimpleNamespace(dag_id="dag", try_number=1, max_tries=1)}
     with pytest.raises(type(error)) as caught, until_windows(context, "lake"):
-        raise error from OSError("in the words of the client")
+        raise error from cause
     assert len(as_logged(caught.value)) == 1
+    of_client = caplog.records.pop()
+    assert (of_client.levelname, of_client.exc_info and of_client.exc_info[1]) == ("DEBUG", cause)
     [last] = logged(caplog)
     assert last.startswith(f"{what}\n    failed: {error}\n    next: Airflow starts try 2 of this task")
     assert ("kafka-offsets plan lake --dag dag" in last) is isinstance(error, KafkaAnswerError)
+
+
+def test_an_error_after_there_is_a_window_keeps_its_causes(world: World) -> None:
+    def read_and_lose_the_store(planned: Planned) -> Report:
+        world.store.failure = StoreUnavailableError("no answer")
+        world.store.failure.__cause__ = raised(OSError("in the words of the client"))
+        return read(planned)
+
+    with pytest.raises(StoreUnavailableError) as caught:
+        task(world, read_and_lose_the_store)
+    assert [stack.exc_type for stack in as_logged(caught.value)] == ["StoreUnavailableError", "OSError"]
+
+
+def test_a_task_whose_topic_is_missing_ends_as_the_page_shows_it(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.kafka.delete("orders")
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    ti = SimpleNamespace(dag_id="orders", run_id="run", task_id="plan", map_index=-1, try_number=1, max_tries=1)
+    task_, run = SimpleNamespace(retries=1), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
+    context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
+    with pytest.raises(MissingPartitionError):
+        PlanWindowOperator(task_id="plan", group=group("lake.orders")).execute(context)
+    assert "No window of group lake.orders was planned\n" in logged(caplog)[-1]
+    assert f"```\n{logged(caplog)[-1]}\n```" in PAGE.read_text()
 
 
 def test_a_plan_task_that_finds_nothing_new_ends_alike(
