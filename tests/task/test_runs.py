@@ -322,6 +322,55 @@ def test_a_run_that_is_cleared_gets_its_window_whatever_its_conf_means_by_now(tm
         replaying(world, CLICKS, windows="1")
 
 
+def replayed(world: World, monkeypatch: pytest.MonkeyPatch, conf: dict[str, Any]) -> Any:
+    """Let a plan task of a run with this conf hand its window on."""
+    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
+    monkeypatch.setattr("airflow_kafka_offsets.task.plan.is_over", world.over.__contains__)
+    ti = SimpleNamespace(dag_id="dag", run_id="manual__1", task_id="plan", map_index=-1, try_number=1, max_tries=1)
+    run = SimpleNamespace(run_type="manual", conf=conf, start_date=None)
+    dag = SimpleNamespace(params=replay_params(), tasks=[])
+    task = SimpleNamespace(retries=1)
+    context: Any = {"ti": ti, "task": task, "dag_run": run, "params": {}, "dag": dag}
+    return PlanWindowOperator(task_id="plan", group=world.group).execute(context)
+
+
+def written(world: World) -> Any:
+    """Return what the ledger has of the group."""
+    return world.ledger.load("lake"), world.ledger.windows("lake"), world.ledger.acts("lake")
+
+
+@pytest.fixture
+def read_once(tmp_path: Path) -> World:
+    """Return a world in which one window is committed, and five newer records are there."""
+    world = World(tmp_path)
+    world.kafka.produce(tp(0), 5)
+    world.run(Claim("dag", "scheduled__1", "plan"))
+    world.kafka.produce(tp(0), 5)
+    return world
+
+
+@pytest.mark.parametrize("conf", [{"window": "1"}, {"windows": "1-x"}, {"windows": "7"}])
+def test_what_is_mistyped_in_a_replay_fails_its_task_at_once_and_writes_nothing(
+    read_once: World, monkeypatch: pytest.MonkeyPatch, conf: dict[str, Any]
+) -> None:
+    before = written(read_once)
+    with pytest.raises(AirflowFailException):
+        replayed(read_once, monkeypatch, conf)
+    assert written(read_once) == before
+
+
+def test_a_replay_of_what_no_live_window_has_passed_yet_writes_nothing_and_is_tried_again(
+    read_once: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = {"starting_offsets": {"orders": {"0": 5}}, "ending_offsets": {"orders": {"0": 10}}}
+    before = written(read_once)
+    with pytest.raises(NotYetError, match=r"orders-0: offsets 5 to 9 \(watermark 5\)"):
+        replayed(read_once, monkeypatch, second)
+    assert written(read_once) == before
+    read_once.run(Claim("dag", "scheduled__2", "plan"))
+    assert replayed(read_once, monkeypatch, second)["window_id"] == "lake-000002"
+
+
 def test_a_backfill_is_of_all_groups_or_of_the_one_that_its_conf_names() -> None:
     interval = TimeSpan(START, END, is_interval=True)
     assert asked_of_both("backfill", several()) == [interval, interval]
