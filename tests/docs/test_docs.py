@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 
 from airflow_kafka_offsets.core.launch.spark_versions import check_versions_agree
+from airflow_kafka_offsets.launch import connect, twins
+from airflow_kafka_offsets.service.windows import SECOND_LOOKS
+from airflow_kafka_offsets.task import plan as planning
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -122,6 +125,27 @@ def test_every_guarantee_names_a_test_that_exists() -> None:
     assert not [
         path for path in re.findall(r"`([a-z]+/(?:test_\w+\.py)?)", text) if not (ROOT / "tests" / path).exists()
     ]
+
+
+@pytest.mark.parametrize(
+    ("page", "said", "seconds", "meant"),
+    [
+        ("guarantees.md", "the commit is tried for a minute", planning.PATIENCE, 60),
+        ("guarantees.md", "The commit is tried for a minute", planning.PATIENCE, 60),
+        ("stores/README.md", "The commit is tried for a minute", planning.PATIENCE, 60),
+        ("guarantees.md", "waits for it, for about 15 seconds", sum(SECOND_LOOKS), 15.5),
+        ("guarantees.md", "Each of them fails after three minutes", connect.PATIENCE, 180),
+        ("launchers/connect.md", "each try waits three minutes", connect.PATIENCE, 180),
+        ("launchers/connect.md", "silent for twice 15 seconds", connect.SILENCE, 15),
+        ("launchers/connect.md", "the try fails after a minute", connect._ANSWER, 60),
+        ("launchers/README.md", "wait three minutes, then fail", twins.PATIENCE, 180),
+    ],
+)
+def test_the_times_that_the_pages_name_are_those_of_the_code(
+    page: str, said: str, seconds: float, meant: float
+) -> None:
+    assert said in " ".join((ROOT / "docs" / page).read_text().split())
+    assert seconds == meant
 
 
 def test_the_files_that_tell_the_way_of_a_window_exist() -> None:
