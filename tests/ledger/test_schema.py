@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from alembic import command
@@ -151,6 +151,9 @@ def reflected(connection: Connection, name: str) -> Table:
 class SchemaContract:
     """Each subclass gives an empty database of its own with a fixture `empty`."""
 
+    keeps_what_was_made: ClassVar[bool] = False
+    """Whether an upgrade that dies leaves what its statements have made; otherwise all of it is rolled back."""
+
     def test_an_empty_database_names_the_command(self, empty: str) -> None:
         with pytest.raises(LedgerSchemaError, match=r"(none \(no tables\)|no ledger).* kafka-offsets db upgrade"):
             SqlLedger(empty)
@@ -245,6 +248,9 @@ class SchemaContract:
         whole, statements = shape(empty), 1
         clear(empty)
         while dies(empty, statements):
+            assert bool(shape(empty)) is self.keeps_what_was_made, f"after {statements} statements"
+            with pytest.raises(LedgerSchemaError, match="kafka-offsets db upgrade"):
+                SqlLedger(empty)
             assert schema.upgrade(open_engine(empty)) == schema.REVISION
             assert shape(empty) == whole, f"after {statements} statements"
             clear(empty)
@@ -350,6 +356,8 @@ class TestPostgres(SchemaContract):
 
 class TestMariaDB(SchemaContract):
     """On a MariaDB server, which commits each statement that changes tables."""
+
+    keeps_what_was_made = True
 
     @pytest.fixture
     def empty(self, mariadb: MariaDB) -> str:
