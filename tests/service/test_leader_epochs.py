@@ -106,6 +106,23 @@ def test_a_new_leader_that_has_all_records_is_asked_once(read: World) -> None:
     assert read.kafka.calls.count("epoch_ends") == 1
 
 
+def test_all_partitions_with_a_new_leader_are_asked_at_once(read: World) -> None:
+    for partition in (tp(0), tp(1)):
+        read.kafka.elect(partition)
+        read.kafka.produce(partition, 30)
+    assert read.run(TWO).ranges == ranges({tp(0): (100, 130), tp(1): (10, 40)})
+    assert read.kafka.calls.count("epoch_ends") == 1
+
+
+def test_of_several_partitions_that_are_asked_at_once_each_one_that_was_cut_back_is_named(read: World) -> None:
+    read.kafka.elect(tp(1))
+    replace_records(read)
+    with pytest.raises(LogTruncatedError) as error:
+        read.plan(TWO)
+    assert list(error.value.partitions) == [tp(0)]
+    assert read.kafka.calls.count("epoch_ends") == 1
+
+
 def test_a_kafka_that_tells_no_leader_epochs_is_planned_as_before(world: World) -> None:
     world.kafka.tells_leader_epochs = False
     world.kafka.produce(tp(0), 100)
