@@ -149,6 +149,22 @@ def test_drift_is_seen_before_the_job_runs(world: World, store: MemoryStore) -> 
     with pytest.raises(StoreDriftError, match=r"orders-0: found 7, expected 10"):
         world.plan(TWO)
     assert [row.held.window.seq for row in world.ledger.windows("lake")] == [1]
+    assert stands(store) == {0: 7, 1: 0}
+
+
+def test_while_windows_are_open_drift_is_seen_by_the_commit_that_would_move_the_store(
+    many: World, store: MemoryStore
+) -> None:
+    many.run(ONE)
+    second = many.plan(TWO).window
+    store.groups["lake"][tp(0)] = 7
+    third = many.plan(THREE).window
+    assert (second.ranges[tp(0)].start, third.ranges[tp(0)].start) == (10, 20)
+    many.do(third, THREE)  # it leaves the store to the older one
+    with pytest.raises(StoreDriftError, match=r"orders-0: found 7, expected 10"):
+        many.do(second, TWO)
+    assert (state_of(many, second), stands(store)) == (State.COMMITTING, {0: 7, 1: 0})
+    assert many.watermark == {0: 10, 1: 0}
 
 
 def test_drift_while_the_job_runs_leaves_the_window_committing(world: World, store: MemoryStore) -> None:
@@ -238,11 +254,24 @@ def test_a_store_that_wrote_only_a_part_is_finished_with_two_windows_too(many: W
     assert store.groups["lake"] == second.ranges.ends
 
 
-def test_a_store_that_says_no_is_seen_before_the_job_runs(world: World, store: MemoryStore) -> None:
-    world.run(ONE)
-    store.failure = StoreRefusedError("wrong password")
-    with pytest.raises(StoreRefusedError):
+@pytest.mark.parametrize("failure", [AWAY, StoreRefusedError("wrong password")], ids=["gives no answer", "says no"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_store_that_gives_no_answer_or_says_no_is_seen_before_anything_is_written(
+    world: World, store: MemoryStore, is_first: bool, failure: Exception
+) -> None:
+    if not is_first:
+        world.run(ONE)
+
+    def written() -> tuple[object, ...]:
+        return world.ledger.groups(), world.ledger.load("lake", TWO), world.ledger.windows("lake"), dict(store.groups)
+
+    before = written()
+    store.failure = failure
+    with pytest.raises(type(failure), match=str(failure)):
         world.plan(TWO)
+    assert written() == before
+    store.failure = None
+    assert world.run(TWO).seq == (1 if is_first else 2)
 
 
 def test_a_group_begins_where_its_store_stands(world: World, store: MemoryStore) -> None:
