@@ -10,7 +10,7 @@ import pytest
 from airflow_kafka_offsets.spark.errors import OtherWindowError, WriteOptionError
 from airflow_kafka_offsets.spark.sinks import iceberg
 from tests.lab.tables import CATALOG
-from tests.spark.sinks.contract import SinkContract, window_id
+from tests.spark.sinks.contract import Incomplete, SinkContract, window_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +42,11 @@ class TestMerge(Table, SinkContract):
     code = "window.write_iceberg(df, target, merge_on='n')"
     is_checked_first = True
     is_side_by_side = False
+
+
+class TestCheckedFirst(Table, Incomplete):
+    code = "window.write_iceberg(df, target, check_first=True)"
+    is_checked_first = True
 
 
 @pytest.fixture
