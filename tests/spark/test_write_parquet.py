@@ -227,6 +227,42 @@ def test_a_crash_before_publishing_leaves_the_old_output(
     assert found(spark, tmp_path) == [*range(10)], "and no reader sees it"
 
 
+@pytest.mark.parametrize("is_moved_back", [False, True], ids=["the retry runs", "a person moves the old one back"])
+def test_a_rerun_that_was_killed_between_the_two_renames_has_two_ways_out(
+    spark: SparkSession,
+    make_window: MakeWindow,
+    ranges: Ranges,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_moved_back: bool,
+) -> None:
+    run = make_window(ranges)
+    run.write_parquet(values(run), str(tmp_path))
+    target, renamed = tmp_path / f"window_id={run.id}", Files.rename
+
+    def killed(self: Files, source: str, to: str) -> bool:
+        if not target.exists():  # the old one is away, and a killed process does nothing more
+            raise KeyboardInterrupt
+        return renamed(self, source, to)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "rename", killed)
+        patch.setattr(Files, "discard", lambda self, path: None)
+        rerun = make_window(ranges)
+        with pytest.raises(KeyboardInterrupt):
+            rerun.write_parquet(values(rerun).filter("n < 2"), str(tmp_path))
+    assert not target.exists()
+    assert found(spark, tmp_path) == [], "no reader sees a part"
+    [old] = tmp_path.glob(f".staging-{run.id}-*-old-*")
+    assert found(spark, old) == [*range(10)]
+    if is_moved_back:
+        old.rename(target)
+        assert found(spark, tmp_path) == [*range(10)]
+    retry = make_window(ranges)
+    retry.write_parquet(values(retry).filter("n < 3"), str(tmp_path))
+    assert found(spark, tmp_path) == [0, 1, 2]
+
+
 def test_twins_end_with_one_complete_copy(
     spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
 ) -> None:
