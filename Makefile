@@ -1,4 +1,4 @@
-# Everything below works on a machine that has Python 3.11+ and Java 17: the rest is set up here.
+# Everything below works on a machine that has Python 3.11 to 3.13 and Java 17: the rest is set up here.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
