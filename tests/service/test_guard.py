@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from airflow_kafka_offsets.core.errors import AtRiskError, DataLossError, KafkaRefusedError, KafkaUnavailableError
+from airflow_kafka_offsets.core.errors import (
+    AtRiskError,
+    DataLossError,
+    KafkaRefusedError,
+    KafkaUnavailableError,
+    LogTruncatedError,
+)
+from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS
+from airflow_kafka_offsets.core.plan.request import Live
 from airflow_kafka_offsets.core.window import Draft, Outcome
 from tests.core.examples import claim, tp
 from tests.service.memory_log import NoTimes
@@ -41,6 +49,63 @@ def test_a_group_that_keeps_up_hears_nothing_and_asks_once_more(world: World) ->
     planned = world.plan(claim("second"))
     assert planned.warnings == ()
     assert world.kafka.calls == ["snapshot", "retentions", "first_records"]
+
+
+FEW = 8
+"""So many questions to Kafka a plan has at most, by docs/guarantees.md, if no log ends too early and retention is far."""
+
+
+def until_now(world: World) -> Live:
+    """Ask for a window that ends now by the records' time, as at the end of a data interval."""
+    end: datetime = world.now + timedelta(minutes=1)
+    return Live(until=end, ends_at=end)
+
+
+@pytest.fixture
+def by_pattern(world: World) -> World:
+    """Let the group read by pattern, with a topic that gets no new records; then let another broker lead."""
+    world.kafka.create("orders-rare")
+    world.kafka.configure("orders-rare", retention_ms="604800000")
+    world.configure(topics=(), topics_pattern="orders.*")
+    world.run(claim("by pattern"))
+    world.kafka.elect(tp(0))
+    world.kafka.produce(tp(0), 10, world.now)
+    world.kafka.calls.clear()
+    return world
+
+
+def test_a_plan_that_asks_all_that_there_is_to_ask_asks_a_few_questions(by_pattern: World) -> None:
+    assert by_pattern.plan(claim("second"), until_now(by_pattern)).window.span == 10
+    calls = by_pattern.kafka.calls
+    assert set(calls) == {"topics", "snapshot", "offsets_at", "epoch_ends", "retentions", "first_records"}
+    assert len(calls) == FEW
+
+
+def test_a_first_plan_asks_no_more_of_them(quick_folder: Any) -> None:
+    (quick_folder / "other").mkdir()
+    other = World(quick_folder / "other", topics=(), topics_pattern="orders.*", starting_offsets="2026-01-01T00:00:00Z")
+    other.kafka.configure("orders", retention_ms="604800000")
+    other.kafka.create("orders-rare")
+    other.kafka.produce(tp(0), 10, other.now)
+    assert other.plan(claim(), until_now(other)).window.span == 10
+    assert other.kafka.calls.count("offsets_at") == 3
+    assert len(other.kafka.calls) == FEW
+
+
+def test_a_log_that_seems_to_end_too_early_is_looked_at_five_times_more(by_pattern: World) -> None:
+    by_pattern.kafka.truncate(tp(0), 5)
+    with pytest.raises(LogTruncatedError):
+        by_pattern.plan(claim("second"), until_now(by_pattern))
+    assert by_pattern.kafka.calls.count("bounds") == 5
+    assert len(by_pattern.kafka.calls) <= FEW + 5
+
+
+def test_near_the_end_of_retention_a_plan_asks_at_most_ten_questions_more(by_pattern: World) -> None:
+    backlog(by_pattern)
+    assert by_pattern.plan(claim("second"), until_now(by_pattern)).warnings
+    more = by_pattern.kafka.calls.count("first_records") - 1
+    assert 1 < more <= MAX_ROUNDS == 10
+    assert len(by_pattern.kafka.calls) == FEW + more
 
 
 def test_an_empty_window_asks_nothing_more(world: World) -> None:
