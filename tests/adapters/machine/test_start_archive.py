@@ -404,6 +404,19 @@ def test_the_command_tells_what_is_there_and_needs_neither_ledger_nor_kafka(spar
     assert refused.stderr.startswith("No start archive for the Spark in")
 
 
+def test_one_that_is_there_is_made_again_only_if_the_command_is_told_to(spark: Spark, copy: Path) -> None:
+    command: list[str | Path] = [PROGRAM, "archive", "--spark-home", spark.home, "--to", copy.parents[1]]
+    # Another one is at work, so whoever sets out to make it is told at once: a whole run would take half a minute.
+    with (copy.parent / f".lock-{name_now(spark).place}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        there, again = (
+            subprocess.run([*command, *more], env=ours(), capture_output=True, text=True, check=True).stdout
+            for more in ([], ["--again"])
+        )
+    assert there.startswith(f"Already there: {copy}")
+    assert again.startswith("Another process is making the archive now")
+
+
 def _nothing(**added: str) -> Mapping[str, str]:
     return {
         "PATH": os.environ["PATH"],
