@@ -26,17 +26,14 @@ from tests.versions import needs_task_state
 class Hook(SubmitHook):
     """Stands for the hook of a job that runs: no cluster is needed to see who is killed."""
 
-    def __init__(self, deploy_mode: str | None, *, is_tracked: bool = True) -> None:
-        self._connection = {"deploy_mode": deploy_mode, "master": "spark://m:7077"}
-        self._is_yarn_cluster_mode = self._is_kubernetes = False
-        self._is_yarn = self._yarn_track_via_rm_api = False
-        self._should_track_driver_status = deploy_mode == "cluster" and is_tracked
+    def __init__(self, deploy_mode: str | None, *, is_tracked: bool = True, on_kubernetes: bool = False) -> None:
+        self._connection = {"deploy_mode": deploy_mode, "master": "k8s://a" if on_kubernetes else "spark://m:7077"}
+        self._is_yarn_cluster_mode = self._is_yarn = self._yarn_track_via_rm_api = False
+        self._is_kubernetes, self._track_driver_via_k8s_api = on_kubernetes, is_tracked
+        self._should_track_driver_status = deploy_mode == "cluster" and is_tracked and not on_kubernetes
         self._submit_sp: Any = None
         self._driver_id: str | None = None
         self.kills = 0
-
-    def _should_track_driver_via_k8s_api(self) -> bool:
-        return False
 
     def on_kill(self) -> None:
         self.kills += 1
@@ -50,6 +47,7 @@ def operator_with(hook: Hook | None) -> KafkaSparkSubmitOperator:
     return operator
 
 
+@pytest.mark.parametrize("on_kubernetes", [False, True])
 @pytest.mark.parametrize(
     ("deploy_mode", "state", "kills"),
     [
@@ -62,31 +60,37 @@ def operator_with(hook: Hook | None) -> KafkaSparkSubmitOperator:
     ],
 )
 def test_a_person_stops_the_job_and_a_dying_worker_leaves_it(
-    monkeypatch: pytest.MonkeyPatch, deploy_mode: str | None, state: str, kills: int
+    monkeypatch: pytest.MonkeyPatch, deploy_mode: str | None, state: str, kills: int, on_kubernetes: bool
 ) -> None:
     monkeypatch.setattr(runs, "task_state", lambda _: state)
-    hook = Hook(deploy_mode)
+    hook = Hook(deploy_mode, on_kubernetes=on_kubernetes)
     operator = operator_with(hook)
     operator.on_kill()
     assert hook.kills == kills
     assert operator._stop.is_set == bool(kills), "execute goes on after on_kill, and must not commit a killed job"
 
 
-def test_a_driver_that_no_retry_could_find_again_is_stopped_with_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("on_kubernetes", [False, True])
+def test_a_driver_that_no_retry_could_find_again_is_stopped_with_its_worker(
+    monkeypatch: pytest.MonkeyPatch, on_kubernetes: bool
+) -> None:
     monkeypatch.setattr(runs, "task_state", lambda _: "running")
-    untracked = Hook("cluster", is_tracked=False)
+    untracked = Hook("cluster", is_tracked=False, on_kubernetes=on_kubernetes)
     operator_with(untracked).on_kill()
     assert untracked.kills == 1
-    hook = Hook("cluster")
+    hook = Hook("cluster", on_kubernetes=on_kubernetes)
     operator = operator_with(hook)
     operator.durable = False
     operator.on_kill()
     assert hook.kills == 1
 
 
-def test_the_last_try_leaves_no_driver_behind_for_which_nobody_would_come(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("on_kubernetes", [False, True])
+def test_the_last_try_leaves_no_driver_behind_for_which_nobody_would_come(
+    monkeypatch: pytest.MonkeyPatch, on_kubernetes: bool
+) -> None:
     monkeypatch.setattr(runs, "task_state", lambda _: "running")
-    hook = Hook("cluster")
+    hook = Hook("cluster", on_kubernetes=on_kubernetes)
     operator = operator_with(hook)
     operator._has_retry = False
     operator.on_kill()
