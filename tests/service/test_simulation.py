@@ -5,6 +5,7 @@ That each of its rules is noticed when it is broken takes minutes, and is looked
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from unittest.mock import patch
 
@@ -12,8 +13,8 @@ import pytest
 
 from airflow_kafka_offsets.adapters.ledger import sql_ledger
 from tests.service import broken_rules
-from tests.service.broken_rules import first_noticed
-from tests.service.simulation import simulate
+from tests.service.broken_rules import broken, first_noticed
+from tests.service.simulation import main, simulate
 
 CHUNK = 5
 
@@ -40,6 +41,17 @@ def test_one_seed_is_one_schedule() -> None:
 @pytest.mark.parametrize("rule", ["a group has versions", "the offset store follows"])
 def test_a_broken_rule_is_noticed(rule: str) -> None:
     assert first_noticed(rule, schedules=20) is not None
+
+
+def test_the_command_prints_the_first_schedule_that_breaks_a_law_with_its_seed_and_its_story(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with broken("the offset store follows"):
+        assert main(["--seconds", "60", "--first-seed", "1"]) == 1
+    first, *story, last = capsys.readouterr().out.splitlines()
+    assert re.match(r"seed \d+: the store stands at .*, the watermark at ", first)
+    assert any(re.match(r"  run-1 \(\w+\) asks for ", line) for line in story)
+    assert re.fullmatch(r"\d+ schedules before this one were fine", last)
 
 
 def test_a_crash_is_no_law_that_noticed_something(monkeypatch: pytest.MonkeyPatch) -> None:
