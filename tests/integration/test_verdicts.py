@@ -182,15 +182,22 @@ def broker(own_broker: KafkaBroker) -> KafkaBroker:
     return own_broker
 
 
-def test_a_log_that_ends_before_the_watermark_is_an_error(broker: KafkaBroker, topic: str, ledger: SqlLedger) -> None:
+def test_a_log_that_ends_before_the_watermark_is_an_error_whatever_the_policy(
+    broker: KafkaBroker, topic: str, ledger: SqlLedger
+) -> None:
     create_topic(broker, topic)
     produce(broker, topic, 100)
-    runs = Runs(WindowService(ledger, KafkaLog(broker.client_config(), 15)), topics=[topic])
+    kafka = KafkaLog(broker.client_config(), 15)
+    runs = Runs(WindowService(ledger, kafka), topics=[topic])
     runs.read()
     truncate(broker, topic)
-    with pytest.raises(DataLossError, match=rf"{topic}-0: the log ends at 0, before the watermark 100") as error:
-        runs.plan(on_data_loss="skip")
-    assert f'kafka-offsets reset g --to \'{{"{topic}":{{"0":0}}}}\'' in str(error.value)
+    for policy in ("skip", "fail"):
+        with pytest.raises(
+            LogTruncatedError, match=rf"{topic}-0: the log ends at 0, before the watermark 100"
+        ) as error:
+            runs.plan(on_data_loss=policy)
+        assert f'kafka-offsets reset g --to \'{{"{topic}":{{"0":0}}}}\'' in str(error.value)
+        runs.service = WindowService(ledger, kafka, sleep=lambda _: None)  # it has waited once for the leader
 
 
 def test_a_log_that_was_cut_back_and_has_grown_past_the_watermark_is_an_error(
@@ -203,10 +210,11 @@ def test_a_log_that_was_cut_back_and_has_grown_past_the_watermark_is_an_error(
     assert ranges(runs.read()) == {0: (0, 100)}
     truncate(broker, topic, 60)
     produce(broker, topic, 70, first=1000)
-    with pytest.raises(LogTruncatedError, match=rf"{topic}-0: offsets 60 to 99 are other records now") as error:
-        runs.plan(on_data_loss="skip")
     stay = f'{{"{topic}":{{"0":100}}}}'
-    assert f"kafka-offsets reset g --to '{stay}'" in str(error.value)
+    for policy in ("skip", "fail"):
+        with pytest.raises(LogTruncatedError, match=rf"{topic}-0: offsets 60 to 99 are other records now") as error:
+            runs.plan(on_data_loss=policy)
+        assert f"kafka-offsets reset g --to '{stay}'" in str(error.value)
     runs.service.reset(KafkaGroup("g", topics=[topic]), stay, "me", "they are not needed")
     assert ranges(runs.read()) == {0: (100, 130)}
 
