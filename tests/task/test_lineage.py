@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import jsonschema
 import pytest
@@ -41,6 +42,7 @@ from airflow_kafka_offsets.task.openlineage import FACET, SCHEMA
 from airflow_kafka_offsets.task.work import Work
 from tests.core.examples import NOON, claim, tp
 from tests.lab.memory import IN_MEMORY
+from tests.lab.processes import LOOPBACK, free_port
 from tests.service.world import World
 from tests.task.test_work import NEW, REPLAY, context_of
 
@@ -201,6 +203,28 @@ def test_around_another_launcher_spark_s_own_option_names_the_kafka(
     operator.execute(context)
     event = event_of(operator)
     assert [(topic["namespace"], topic["name"]) for topic in event["inputs"]] == [("kafka://inside:9094", "orders")]
+
+
+def test_a_catalog_that_is_away_loses_the_event_and_fails_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.providers.openlineage import conf
+    from airflow.providers.openlineage.extractors.manager import ExtractorManager
+    from airflow.providers.openlineage.plugins.adapter import OpenLineageAdapter
+
+    away = {"type": "http", "url": f"http://{LOOPBACK}:{free_port()}", "retry": {"total": 0}}
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", json.dumps(away))
+    operator = operator_of(world)
+    work(world, operator, world.ask(NEW))
+    run: Any = SimpleNamespace(run_id="run")
+    told = ExtractorManager().extract_metadata(run, operator, TaskInstanceState.SUCCESS, SimpleNamespace())
+    nothing = dict.fromkeys(("nominal_start_time", "nominal_end_time", "owners", "tags", "job_description"))
+    adapter = OpenLineageAdapter()
+    event = adapter.complete_task(str(uuid4()), "dag.load", NOON.isoformat(), told, **nothing)
+    assert FACET in event.run.facets
+    with pytest.raises(OSError, match="refused"):  # or the line before shows nothing
+        adapter.get_or_create_openlineage_client().emit(event)
+    assert conf.execution_timeout() == 10, "docs/guarantees.md names how long Airflow waits for each event"
 
 
 @pytest.mark.parametrize(
