@@ -535,3 +535,13 @@ def test_what_a_replay_read_of_a_topic_that_is_back_has_its_owner_too(world: Wor
         world.service.reset(world.group, "earliest", "ada", "failed back")
     reset = world.service.reset(world.group, "earliest", "ada", "failed back", supersede=True)
     assert backfill.id in [window.id for window in reset.superseded]
+
+
+def test_a_topic_that_is_back_and_was_read_on_still_has_the_owners_of_its_earlier_time(failed_over: World) -> None:
+    world = failed_over
+    world.service.reset(world.group, '{"orders":{"0":10,"1":5}}', "ada", "failed back")
+    world.run(THREE)
+    with pytest.raises(ConfirmationError, match="2 committed windows: lake-000001, lake-000003"):
+        world.service.reset(world.group, "earliest", "ada", "all of it")
+    reset = world.service.reset(world.group, "earliest", "ada", "all of it", supersede=True)
+    assert [window.id for window in reset.superseded] == ["lake-000001", "lake-000003"]

@@ -200,13 +200,13 @@ def _irreplaceable(superseded: tuple[Window, ...], today: Mapping[str, str], log
 def _reached(position: Position, back: Mapping[TopicPartition, int], committed: Iterable[Window]) -> tuple[Window, ...]:
     """Return the committed live windows that end behind one of the new watermarks, newest first."""
     reached: list[Window] = []
-    awaited = {tp.topic: position.topic_ids[tp.topic] for tp in back}
+    ids = {tp.topic: position.topic_ids[tp.topic] for tp in back}
     for window in committed if back else ():
-        awaited = {topic: known for topic, known in awaited.items() if window.topic_ids.get(topic) != known}
         if _reaches(window, position, back):
             reached.append(window)
-        elif not awaited:
-            # Committed live windows of one incarnation tile its log. Once one ends before the target, all older ones do.
+        elif all(window.topic_ids.get(topic) == known for topic, known in ids.items()):
+            # Live windows of one incarnation tile its log: once one ends before the target, all older ones do. One of another
+            # incarnation says nothing: before it, there may be windows of today's, if the topic was away and is back.
             break
     return tuple(reached)
 
