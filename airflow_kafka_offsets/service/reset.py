@@ -64,17 +64,16 @@ def where_it_was(ledger: Ledger, group: str, position: Position, topic_ids: Mapp
         topic_ids: the ids that Kafka has now.
     """
     away = {topic: topic_ids[topic] for topic in recreated_in(position, topic_ids)}
-    newest = next(committed_windows(ledger, group), None) if away else None
-    if newest is None:
+    if not away:
         return position
-    at = position
-    for first, end in stretches_of(ledger, group, newest.seq + 1):
+    at, newest = position, next(committed_windows(ledger, group), None)
+    for first, end in stretches_of(ledger, group, newest.seq + 1) if newest else ():
         still_away = {topic: away[topic] for topic in recreated_in(at, topic_ids)}
         for row in ledger.windows(group, states=[State.COMMITTED], lane=Lane.LIVE, since=first, before=end, limit=1):
             at = back_in(at, row.held.window, still_away)
-    came_back = {topic: away[topic] for topic in recreated_in(position, at.topic_ids)}
-    for window in _backfill_windows(ledger, group) if came_back else ():
-        at = back_in(at, window, came_back)
+    # Perhaps all live windows of that time have lost their offsets, and only those of replays still own theirs.
+    for window in _backfill_windows(ledger, group):
+        at = back_in(at, window, away)
     return at
 
 

@@ -545,3 +545,22 @@ def test_a_topic_that_is_back_and_was_read_on_still_has_the_owners_of_its_earlie
         world.service.reset(world.group, "earliest", "ada", "all of it")
     reset = world.service.reset(world.group, "earliest", "ada", "all of it", supersede=True)
     assert [window.id for window in reset.superseded] == ["lake-000001", "lake-000003"]
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+def test_what_only_a_replay_read_of_a_topic_that_is_back_has_its_owner_too(world: World, has_run: bool) -> None:
+    """All live windows of its earlier time have lost their offsets."""
+    world.kafka.produce(tp(0), 10)
+    first = world.run(ONE).topic_ids["orders"]
+    world.service.reset(world.group, "earliest", "ada", "wrong", supersede=True)
+    world.service.reset(world.group, '{"orders":{"0":8}}', "ada", "the newest first")
+    [backfill] = world.run_all(TWO, Ranges(ranges({tp(0): (2, 6)})))
+    world.kafka.recreate("orders", 2)
+    world.service.reset(world.group, "earliest", "ada", "failed over")
+    if has_run:
+        world.run(THREE)
+    world.kafka.bring_back("orders", first)
+    with pytest.raises(ConfirmationError, match=f"1 committed window: {backfill.id}"):
+        world.service.reset(world.group, "earliest", "ada", "failed back")
+    reset = world.service.reset(world.group, "earliest", "ada", "failed back", supersede=True)
+    assert [window.id for window in reset.superseded] == [backfill.id]
