@@ -204,7 +204,7 @@ def _reached(position: Position, back: Mapping[TopicPartition, int], committed: 
     for window in committed if back else ():
         if _reaches(window, position, back):
             reached.append(window)
-        elif all(window.topic_ids.get(topic) == known for topic, known in ids.items()):
+        elif all(window.topic_ids.get(topic, known) == known for topic, known in ids.items()):
             # Live windows of one incarnation tile its log: once one ends before the target, all older ones do. One of another
             # incarnation says nothing: before it, there may be windows of today's, if the topic was away and is back.
             break
