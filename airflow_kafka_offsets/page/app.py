@@ -51,8 +51,8 @@ PATIENCE = 1.8
 LONGEST = 30
 """Seconds until a page gives up a ledger, or a Kafka, that began to answer and does not end."""
 
-_THREADS, _THREADS_OF_KAFKA = anyio.CapacityLimiter(12), anyio.CapacityLimiter(12)
-"""Where pages wait for the ledger, and where they wait for Kafka, too. A Kafka that does not answer stops no page that asks only the
+_OPENING, _THREADS, _THREADS_OF_KAFKA = (anyio.CapacityLimiter(12) for _ in range(3))
+"""Where pages wait until the ledger's database lets them in, where they wait for its answer, and where they wait for Kafka, too. A Kafka that does not answer stops no page that asks only the
 ledger. With Airflow's own threads, it would stop Airflow's API."""
 
 MOST_SEQ = 10**18 - 1
@@ -182,7 +182,9 @@ async def _ask_kafka(question: Callable[[Ledger], _T]) -> _T:
 async def _open() -> Ledger:
     with anyio.move_on_after(PATIENCE):
         # The thread that still waits is left alone: its driver gives up soon.
-        return await anyio.to_thread.run_sync(open_ledger_to_show, CONNECT_TIMEOUT, abandon_on_cancel=True)
+        return await anyio.to_thread.run_sync(
+            open_ledger_to_show, CONNECT_TIMEOUT, abandon_on_cancel=True, limiter=_OPENING
+        )
     raise LedgerUnavailableError("The ledger's database did not answer within 2 seconds. Reload the page to try again.")
 
 
@@ -261,7 +263,7 @@ async def window(request: Request, window_id: str, user: GetUserDep) -> Response
 async def dag(request: Request, dag_id: str, user: GetUserDep) -> Response:
     """Show the groups of a DAG: those that belong to it, and those of which it has a window."""
     reader = Reader(user)
-    if not await anyio.to_thread.run_sync(reader.may_read, dag_id):
+    if not await anyio.to_thread.run_sync(reader.may_read, dag_id, limiter=_THREADS):
         raise UnknownGroupError(f"There is no DAG {dag_id} that you may see")
     return await _list(request, reader, dag_id)
 

@@ -47,6 +47,25 @@ def test_whoever_waits_for_kafka_takes_no_thread_of_those_who_do_not(never: Any)
     assert anyio.run(crowd) == []
 
 
+def test_whoever_waits_for_a_silent_database_takes_no_thread_of_airflow_s_own(
+    never: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = Event()
+    monkeypatch.setattr(page, "open_ledger_to_show", lambda timeout: (began.set(), never(timeout)))
+
+    async def crowd() -> float:
+        async with anyio.create_task_group() as waiting:
+            for _ in range(3):
+                waiting.start_soon(page._ask, never)
+            while not began.is_set():
+                await anyio.sleep(0.01)
+            taken = anyio.to_thread.current_default_thread_limiter().borrowed_tokens
+            waiting.cancel_scope.cancel()
+        return taken
+
+    assert anyio.run(crowd) == 0
+
+
 def test_an_answer_that_does_not_end_is_no_fault_of_the_ledger(never: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "LONGEST", 0.1)
     with pytest.raises(KafkaUnavailableError, match=r"did not answer within 0\.1 seconds. Reload"):
