@@ -69,8 +69,10 @@ def where_it_was(ledger: Ledger, group: str, position: Position, topic_ids: Mapp
     at, newest = position, next(committed_windows(ledger, group), None)
     for first, end in stretches_of(ledger, group, newest.seq + 1) if newest else ():
         still_away = {topic: away[topic] for topic in recreated_in(at, topic_ids)}
-        for row in ledger.windows(group, states=[State.COMMITTED], lane=Lane.LIVE, since=first, before=end, limit=1):
-            at = back_in(at, row.held.window, still_away)
+        # An empty one may lie above what a reset back took from others, and owns nothing.
+        live = pages(ledger, group, states=[State.COMMITTED], lane=Lane.LIVE, since=first, before=end)
+        if owner := next((held.window for held in live if held.window.span), None):
+            at = back_in(at, owner, still_away)
     # Perhaps all live windows of that time have lost their offsets, and only those of replays still own theirs.
     for window in _backfill_windows(ledger, group):
         at = back_in(at, window, away)

@@ -564,3 +564,16 @@ def test_what_only_a_replay_read_of_a_topic_that_is_back_has_its_owner_too(world
         world.service.reset(world.group, "earliest", "ada", "failed back")
     reset = world.service.reset(world.group, "earliest", "ada", "failed back", supersede=True)
     assert [window.id for window in reset.superseded] == [backfill.id]
+
+
+def test_a_topic_that_is_back_stands_where_a_reset_had_left_it(world: World) -> None:
+    """An empty window of its earlier time ends where the group stood before the reset."""
+    world.kafka.produce(tp(0), 10)
+    first = world.run(ONE).topic_ids["orders"]
+    world.run(TWO)
+    world.service.reset(world.group, "earliest", "ada", "all of it", supersede=True)
+    world.kafka.recreate("orders", 2)
+    world.service.reset(world.group, "earliest", "ada", "failed over")
+    world.kafka.bring_back("orders", first)
+    reset = world.service.reset(world.group, '{"orders":{"0":10,"1":0}}', "ada", "failed back")
+    assert reset.skipped == ranges({tp(0): (0, 10)})
