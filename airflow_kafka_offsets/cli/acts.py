@@ -101,7 +101,7 @@ def _superseded_text(document: Document, found: Reset) -> Iterator[str]:
         yield from nobody_reads(found)
         yield ranges_table(document["unread"])
     if not is_done:
-        yield from how_to_go_on(found.superseded[0].group, found)
+        yield from how_to_go_on(document["group"], found.back_at)
         yield (
             "Usually, a replay is meant. To run these windows again under their own ids, clear the runs above in Airflow instead. "
             "This replaces their output, and the watermark stays where it is."

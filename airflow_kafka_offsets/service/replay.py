@@ -85,12 +85,13 @@ def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Map
             look = partial(_look, ledger, group, here, first)
             above = first_above(top, first, here, topic_ids, look)
         which: dict[str, Any] = {"states": (State.COMMITTED,), "lane": Lane.LIVE, "since": first, "before": above}
+        left = here
         for held in pages(ledger, group, limit=min(FIRST_PAGE, _page_of(newest.partition_count)), **which):
             yield held
-            here = replay.left_to_find(here, held.window, topic_ids)
-            asked = replay.left_to_find(asked, held.window, topic_ids)
-            if not here:
+            left = replay.left_to_find(left, held.window, topic_ids)
+            if not left:
                 break
+        asked = OffsetRanges((tp, wanted) for tp, wanted in asked.items() if tp not in here or tp in left)
         if not asked:
             return
 

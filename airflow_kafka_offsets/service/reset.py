@@ -69,6 +69,8 @@ def where_it_was(ledger: Ledger, group: str, position: Position, topic_ids: Mapp
     at, newest = position, next(committed_windows(ledger, group), None)
     for first, end in stretches_of(ledger, group, newest.seq + 1) if newest else ():
         still_away = {topic: away[topic] for topic in recreated_in(at, topic_ids)}
+        if not still_away:
+            break
         # An empty one may lie above what a reset back took from others, and owns nothing.
         live = pages(ledger, group, states=[State.COMMITTED], lane=Lane.LIVE, since=first, before=end)
         if owner := next((held.window for held in live if held.window.span), None):

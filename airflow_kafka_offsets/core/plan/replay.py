@@ -86,10 +86,13 @@ def overlapping(asked: OffsetRanges, owners: Iterable[Held], topic_ids: Mapping[
 
 
 def left_to_find(asked: OffsetRanges, window: Window, topic_ids: Mapping[str, str]) -> OffsetRanges:
-    """Return what is asked without what no window before a live one can own. Live windows of an incarnation of a topic tile its log."""
-    here = ever_planned(asked, window, topic_ids)
-    done = {tp for tp, wanted in here.items() if window.ranges[tp].start <= wanted.start}
-    return OffsetRanges((tp, wanted) for tp, wanted in asked.items() if tp not in done)
+    """Return what is asked of the partitions of which a window before a live one may still own something.
+
+    Live windows of one incarnation of a topic tile its log. Once one starts at the beginning of what is asked or before it, no older one has any
+    of it. One of another incarnation says nothing: before it, there may be windows of today's, if the topic was away and is back.
+    """
+    here = {tp: window.ranges[tp].start for tp in ever_planned(asked, window, topic_ids)}
+    return OffsetRanges((tp, wanted) for tp, wanted in asked.items() if tp not in here or here[tp] > wanted.start)
 
 
 def ever_planned(asked: OffsetRanges, window: Window | Excerpt, topic_ids: Mapping[str, str]) -> OffsetRanges:

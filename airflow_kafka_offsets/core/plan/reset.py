@@ -12,6 +12,7 @@ from airflow_kafka_offsets.core.leader_epochs import EpochEnds
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, reset_command, to_abandon
+from airflow_kafka_offsets.core.plan.replay import left_to_find
 from airflow_kafka_offsets.core.plan.request import name_windows
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.starting import check_inside
@@ -131,7 +132,7 @@ def plan_reset(
     superseded = _superseded(position, back, chain(reached, backfill))
     today = topics_of_today(position, log.topic_ids)
     unread = {window.id: left for window in superseded if (left := _unread(window, today, reads))}
-    way_out = " ".join([*_how_to_go_on(group, back_at or {}), _way_out(group, before, reached, superseded, log, reads)])
+    way_out = " ".join([*how_to_go_on(group, back_at or {}), _way_out(group, before, reached, superseded, log, reads)])
     for window in superseded:
         _refuse_open(group, window)
         _refuse_to_cut(window, position, way_out, unread.get(window.id, ()))
@@ -200,13 +201,12 @@ def _irreplaceable(superseded: tuple[Window, ...], today: Mapping[str, str], log
 def _reached(position: Position, back: Mapping[TopicPartition, int], committed: Iterable[Window]) -> tuple[Window, ...]:
     """Return the committed live windows that end behind one of the new watermarks, newest first."""
     reached: list[Window] = []
-    ids = {tp.topic: position.topic_ids[tp.topic] for tp in back}
-    for window in committed if back else ():
+    left = OffsetRanges((tp, OffsetRange(offset, offset)) for tp, offset in back.items())
+    for window in committed if left else ():
+        left = left_to_find(left, window, position.topic_ids)
         if _reaches(window, position, back):
             reached.append(window)
-        elif all(window.topic_ids.get(topic, known) == known for topic, known in ids.items()):
-            # Live windows of one incarnation tile its log: once one ends before the target, all older ones do. One of another
-            # incarnation says nothing: before it, there may be windows of today's, if the topic was away and is back.
+        elif not left:
             break
     return tuple(reached)
 
@@ -350,7 +350,7 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
             if reset.irreplaceable
             else ""
         )
-        only_copy += "".join(f" {told}" for told in (*nobody_reads(reset), *how_to_go_on(group, reset)))
+        only_copy += "".join(f" {told}" for told in (*nobody_reads(reset), *how_to_go_on(group, reset.back_at)))
         raise ConfirmationError(
             f"This takes offsets away from {counted(len(ids), 'committed window')}: {name_some(ids, ', ')}. Remove the output under "
             "these ids, or records count twice, because new windows read them again. Make sure that none of their runs is at "
@@ -381,12 +381,13 @@ def nobody_reads(reset: Reset) -> list[str]:
     return told
 
 
-def how_to_go_on(group: str, reset: Reset) -> list[str]:
-    """Return a sentence that says how to read on in topics that are back, without a record of their windows a second time."""
-    return _how_to_go_on(group, reset.back_at)
+def how_to_go_on(group: str, back_at: Offsets) -> list[str]:
+    """Return a sentence that says how to read on in topics that are back, without a record of their windows a second time; or none.
 
-
-def _how_to_go_on(group: str, back_at: Offsets) -> list[str]:
+    Args:
+        group: its name.
+        back_at: where it stood in these topics.
+    """
     if not back_at:
         return []
     return [
