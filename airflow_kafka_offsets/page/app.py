@@ -52,8 +52,8 @@ LONGEST = 30
 """Seconds until a page gives up a ledger, or a Kafka, that began to answer and does not end."""
 
 _OPENING, _THREADS, _THREADS_OF_KAFKA = (anyio.CapacityLimiter(12) for _ in range(3))
-"""Where pages wait until the ledger's database lets them in, where they wait for its answer, and where they wait for Kafka, too. A Kafka that does not answer stops no page that asks only the
-ledger. With Airflow's own threads, it would stop Airflow's API."""
+"""Where pages wait until the ledger's database lets them in, where they wait for its answer, and where they wait for Kafka, too. A Kafka
+that does not answer stops no page that asks only the ledger. With Airflow's own threads, it would stop Airflow's API."""
 
 MOST_SEQ = 10**18 - 1
 """The largest number that a window's id can have."""
