@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from base64 import b64encode
 from collections.abc import Mapping
@@ -48,8 +49,8 @@ def open_registry(conn_id: str) -> SchemaRegistry:
             nothing.
 
     Raises:
-        BadInputError: the connection is missing, of another type, names no host, has what no header may have, or OAuth
-            settings that can't be used.
+        BadInputError: the connection is missing, of another type, names no host, has what no header may have, OAuth
+            settings that can't be used, or a file for TLS that is not on this machine.
     """
     from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
 
@@ -77,6 +78,7 @@ def open_registry(conn_id: str) -> SchemaRegistry:
             "bearer.auth settings"
         )
     verify, cert = _verify_of(extra), extra.get("cert")
+    _check_files(conn_id, verify=verify, cert=cert)
     return ConfluentRegistry(
         address.geturl(),
         conn_id,
@@ -100,6 +102,17 @@ def _verify_of(extra: Mapping[str, Any]) -> bool | str:
     if isinstance(verify, str) and verify.lower() not in ("true", "false", ""):
         return verify
     return is_true(verify)
+
+
+def _check_files(conn_id: str, **named: object) -> None:
+    """Check that the files for TLS are there: the client would say so with an error that names no connection."""
+    for name, value in named.items():
+        for path in value if isinstance(value, list) else [value]:
+            if isinstance(path, str) and path and not os.path.exists(path):
+                raise BadInputError(
+                    f"Connection {conn_id!r}: its {name} names {short(path)}, which is not on this machine. Put the file there, or correct "
+                    f"{name} in the connection's extra"
+                )
 
 
 def _login_of(connection: Connection) -> tuple[str, str] | None:

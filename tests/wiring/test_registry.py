@@ -89,6 +89,17 @@ def test_white_space_around_what_is_for_tls_is_no_part_of_it(
         assert open_registry("registry").subject("s") is not None
 
 
+@pytest.mark.parametrize("extra", [{"verify": "{gone}"}, {"cert": "{gone}"}, {"cert": ["{there}", "{gone}"]}])
+def test_a_file_for_tls_that_is_not_on_this_machine_is_named(
+    monkeypatch: pytest.MonkeyPatch, certificates: Path, extra: dict[str, str | list[str]]
+) -> None:
+    gone = str(certificates / "gone.pem")
+    text = json.dumps(extra).replace("{gone}", gone).replace("{there}", str(certificates / "broker.pem"))
+    connect(monkeypatch, host="h", extra=json.loads(text))
+    with pytest.raises(BadInputError, match=f"'registry': its {next(iter(extra))} names '{gone}', which is not on this"):
+        open_registry("registry")
+
+
 @pytest.mark.parametrize("password", ["hushed-1\n", "  hushed-2"])
 def test_a_password_is_masked_as_it_is_sent(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
     connect(monkeypatch, host="h", login="me", password=password)
