@@ -141,6 +141,14 @@ def test_databricks_gets_its_secret_by_name(rendered: dict[str, Any]) -> None:
     assert task["python_wheel_task"]["parameters"] == [URI, "main.default.orders_by_wheel"]
 
 
+def test_the_notebook_asks_for_the_parameters_that_its_task_has(rendered: dict[str, Any]) -> None:
+    [task] = rendered["example_orders_databricks_notebook"]["accepted"]["tasks"]
+    given = task["notebook_task"]["base_parameters"]
+    asked = re.findall(r'dbutils\.widgets\.get\("(\w+)"\)', (EXAMPLES / "jobs" / "orders_notebook.py").read_text())
+    assert set(asked) == set(given)
+    assert given["exchange"] == URI
+
+
 def test_a_step_of_emr_stays_within_its_limit(rendered: dict[str, Any]) -> None:
     [step] = rendered["example_orders_emr"]["accepted"]["Steps"]
     assert sum(map(len, step["HadoopJarStep"]["Args"])) < 2000 < 10_240

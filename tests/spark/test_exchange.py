@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import runpy
 import sys
@@ -11,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -18,8 +20,9 @@ from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, PlanWindowOp
 from airflow_kafka_offsets.core.errors import NoReportError
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.spark import KafkaWindow, current_window, guard, reports
-from airflow_kafka_offsets.spark.errors import HandoffError, IncompleteReadError, ReportError
+from airflow_kafka_offsets.spark.errors import HandoffError, IncompleteReadError, ReportError, WriteOptionError
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_URI
+from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.docs.test_docs import ROOT
 from tests.lab.tables import CATALOG
 from tests.lab.topics import create_topic, produce
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from tests.lab.kafka import KafkaBroker
 
 JOB = ROOT / "dags" / "launchers" / "jobs" / "orders.py"
+NOTEBOOK = JOB.with_name("orders_notebook.py")
 
 
 @dataclass
@@ -98,6 +102,78 @@ def test_the_job_of_the_examples_reports_what_it_read_and_then_its_window_is_com
     assert told["counts"] == {topic: {"0": 6, "1": 4}}
     assert around.commit(given)["records"] == 10
     assert around.state(given) is State.COMMITTED
+
+
+def run_notebook(spark: SparkSession, parameters: dict[str, str]) -> str:
+    """Run the cells of the notebook of the examples, and return with what it ended.
+
+    Spark and `dbutils` are there as in each notebook. Of `dbutils`, which only Databricks has, this is what the notebook uses.
+    """
+    said: list[str] = []
+    dbutils = SimpleNamespace(
+        widgets=SimpleNamespace(get=parameters.__getitem__), notebook=SimpleNamespace(exit=said.append)
+    )
+    runpy.run_path(str(NOTEBOOK), init_globals={"spark": spark, "dbutils": dbutils}, run_name="__main__")
+    [last] = said
+    return last
+
+
+def install_wheel(folder: Path) -> Path:
+    """Make the wheel that the page of Databricks tells to make, of the job and the zip of the job side, and install it; return where to."""
+    wheel = folder / "orders_jobs-1.0-py3-none-any.whl"
+    wheel.write_bytes(write_zip(folder).read_bytes())
+    with ZipFile(wheel, "a") as archive:
+        archive.write(JOB, "orders_jobs/__init__.py")
+        archive.writestr(
+            "orders_jobs-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: orders_jobs\nVersion: 1.0\n"
+        )
+        archive.writestr("orders_jobs-1.0.dist-info/entry_points.txt", "[databricks]\norders = orders_jobs:to_delta\n")
+    site = folder / "site"
+    with ZipFile(wheel) as archive:
+        archive.extractall(site)
+    return site
+
+
+def test_the_notebook_of_the_examples_writes_to_delta_and_reports(
+    around: Around, spark: SparkSession, topic: str
+) -> None:
+    given = around.plan()
+    parameters = {
+        "exchange": given["exchange"],
+        "table": f"spark_catalog.default.notebook_{uuid.uuid4().hex[:8]}",
+    }
+    assert run_notebook(spark, parameters) == f"{given['window_id']}: 10 records"
+    assert is_written_once_to_delta(spark, parameters["table"], given["window_id"])
+    with pytest.raises(WriteOptionError, match="this window has been written there already"):
+        run_notebook(spark, parameters)  # by hand, in the session that has run it
+    [told] = around.reports(given)
+    assert (told["records"], told["written"], told["counts"]) == (10, True, {topic: {"0": 6, "1": 4}})
+    assert around.commit(given)["records"] == 10
+    assert around.state(given) is State.COMMITTED
+
+
+def test_the_wheel_of_the_examples_writes_to_delta_and_reports(
+    around: Around, spark: SparkSession, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = around.plan()
+    table = f"spark_catalog.default.wheel_{uuid.uuid4().hex[:8]}"
+    monkeypatch.syspath_prepend(install_wheel(tmp_path))
+    # As the task names them: `package_name`, `entry_point` and `parameters`.
+    [entry] = importlib.metadata.distribution("orders_jobs").entry_points.select(name="orders")
+    monkeypatch.setattr(sys, "argv", ["orders", given["exchange"], table])
+    entry.load()()
+    assert is_written_once_to_delta(spark, table, given["window_id"])
+    [told] = around.reports(given)
+    assert (told["records"], told["written"], told["counts"]) == (10, True, {topic: {"0": 6, "1": 4}})
+    assert around.commit(given)["records"] == 10
+    assert around.state(given) is State.COMMITTED
+
+
+def is_written_once_to_delta(spark: SparkSession, table: str, window_id: str) -> bool:
+    """Whether a table is one of Delta, and has the ten records of the topic once, as those of the window."""
+    [detail] = spark.sql(f"DESCRIBE DETAIL {table}").collect()
+    rows = sorted((int(row.json), row.window_id) for row in spark.table(table).collect())
+    return detail.format == "delta" and rows == [(value, window_id) for value in range(10)]
 
 
 def test_a_job_that_took_the_window_and_did_not_read_it_holds_the_commit_whatever_was_reported_before(
