@@ -16,7 +16,8 @@ LOGIN = {
     'username="etl" password="${env:KAFKA_PASSWORD}";',
 }
 CLUSTER = {
-    "spark_version": "16.4.x-scala2.12",
+    # With Spark 4.0. The Kafka client of Spark 3.5, which runtimes before 17 have, knows no EnvVarConfigProvider.
+    "spark_version": "17.3.x-scala2.13",
     "node_type_id": "i3.xlarge",
     "num_workers": 4,
     "data_security_mode": "SINGLE_USER",

@@ -141,6 +141,26 @@ def test_databricks_gets_its_secret_by_name(rendered: dict[str, Any]) -> None:
     assert task["python_wheel_task"]["parameters"] == [URI, "main.default.orders_by_wheel"]
 
 
+SPARK_OF_RUNTIME = {"15": "3.5", "16": "3.5", "17": "4.0"}
+"""Which Spark each runtime of Databricks has, by their major and minor versions."""
+FIRST_WITH_VARIABLES = (3, 5)
+"""The first Kafka client that has EnvVarConfigProvider (KIP-887)."""
+
+
+def test_the_kafka_client_of_databricks_can_look_up_variables_of_the_environment(rendered: dict[str, Any]) -> None:
+    clients = {
+        seen["spark"].rpartition(".")[0]: tuple(map(int, seen["kafka"].split(".")))
+        for seen in json.loads((ROOT / "tests" / "matrix" / "results.json").read_text()).values()
+    }
+    assert clients["3.5"] < FIRST_WITH_VARIABLES, "docs/launchers/databricks.md says so"
+    assert "provider.EnvVarConfigProvider" in (EXAMPLES / "databricks.py").read_text()
+    for name in ("example_orders_databricks_notebook", "example_orders_databricks_wheel"):
+        [task] = rendered[name]["accepted"]["tasks"]
+        runtime, _, scala = task["new_cluster"]["spark_version"].partition(".x-scala")
+        assert clients[SPARK_OF_RUNTIME[runtime.partition(".")[0]]] >= FIRST_WITH_VARIABLES
+        assert scala == "2.13", "all that a Spark 4 is built for"
+
+
 def test_the_notebook_asks_for_the_parameters_that_its_task_has(rendered: dict[str, Any]) -> None:
     [task] = rendered["example_orders_databricks_notebook"]["accepted"]["tasks"]
     given = task["notebook_task"]["base_parameters"]
