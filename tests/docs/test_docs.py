@@ -94,6 +94,20 @@ def anchors(page: Path) -> set[str]:
     return {slug(heading) for heading in re.findall(r"^#+ .*$", text, flags=re.MULTILINE)}
 
 
+def test_the_readme_begins_with_a_picture_a_sentence_an_installation_and_a_dag() -> None:
+    beginning = (ROOT / "README.md").read_text().partition("\n## ")[0]
+    title, picture, sentence, installation, *rest = beginning.split("\n\n")
+    assert re.fullmatch(r"# \w+", title)
+    assert re.fullmatch(r"!\[[^\]]+\]\(docs/images/\w+\.svg\)", picture)
+    assert re.findall(r"[.!?](?=\s|$)", sentence) == ["."], "one sentence"
+    assert sentence.endswith(".")
+    assert re.fullmatch(r"```\npip install .*\n```", installation)
+    # Until the first release, a line says how to do without it.
+    said = [part for part in rest if not part.startswith("Version ")]
+    assert said[0].startswith("```python\n")
+    assert re.findall(r"^```(\w+)$", beginning, flags=re.MULTILINE) == ["python"], "and no code but this"
+
+
 def extras() -> dict[str, list[str]]:
     """Return what each extra of the package requires."""
     found: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
