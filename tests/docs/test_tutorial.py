@@ -19,6 +19,9 @@ from tests.lab.airflow import empty_metadata, plain_environment
 from tests.lab.kafka import KafkaBroker
 from tests.lab.patience import wait_until
 from tests.lab.processes import LOOPBACK
+from tests.release.contents import DISTRIBUTION, typed_requirements
+from tests.release.inside import OF_TUTORIAL
+from tests.release.test_contents import PYPROJECT
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 NOT_HERE = ("python3 -m venv", ". .venv/", "pip install", "airflow db migrate", "docker ", "deactivate")
@@ -121,6 +124,16 @@ def test_each_command_works_and_says_what_the_page_shows(
     said_by(f"cd tutorial\n{typed(clean_up, replaced)}", tmp_path, 60, environment)
     assert not home.exists()
     assert not (tmp_path / "lake" / "orders").exists()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md", "docs/tutorial.md"])
+def test_what_a_reader_installs_first_is_what_make_dist_tries(page: str) -> None:
+    [requirement] = typed_requirements((ROOT / page).read_text())
+    name, _, extra = requirement.rstrip("]").partition("[")
+    assert name == PYPROJECT["project"]["name"] == DISTRIBUTION
+    brought = {re.match(r"[\w-]+", required)[0] for required in PYPROJECT["project"]["optional-dependencies"][extra]}  # type: ignore[index]
+    assert not OF_TUTORIAL - brought, "the job of the page runs in the task"
+    assert [requirement] == typed_requirements(TUTORIAL.read_text()), "that of the tutorial is tried"
 
 
 def test_the_readme_begins_with_the_dag_of_the_tutorial() -> None:

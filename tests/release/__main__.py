@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 DIST = ROOT / "dist"
 BUILD = ROOT / "build" / "tried"
 INSIDE = Path(__file__).with_name("inside.py")
+TUTORIAL = ROOT / "docs" / "tutorial.md"
 NOT_TRIED = {"hdfs-kerberos"}
 """Extras that want a C compiler and Kerberos' headers."""
 PINNED = {"spark"}
@@ -122,6 +123,10 @@ def try_newest(uv: Path, wheel: Path, programs: Path) -> None:
     document["metadata"]["component"]["version"] = __version__  # in pyproject.toml it is dynamic, and so left out
     bom.write_text(json.dumps(document, indent=2) + "\n")
     say(f"{bom.name}: the {len(document['components'])} parts of such an installation (CycloneDX)")
+    # The index does not have this version yet: the wheel stands in for it.
+    typed = contents.typed_requirements(TUTORIAL.read_text())
+    clean.install(*typed, f"{contents.DISTRIBUTION} @ {wheel.as_uri()}")
+    clean.check("tutorial")
     clean.install(f"{wheel}[{','.join(extras())}]")
     clean.check("extras")
 

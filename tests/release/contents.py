@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tarfile
 from collections.abc import Iterable, Mapping
 from email import message_from_bytes
@@ -11,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from zipfile import ZipFile
 
 PACKAGE = "airflow_kafka_offsets"
+DISTRIBUTION = "airflow-kafka-offsets"
 EXAMPLES = f"{PACKAGE}/example_dags"
 DEMO = "dags/demo_orders.py"
 
@@ -75,6 +77,16 @@ def links_in(description: str) -> list[str]:
     ['x/a.md#b', 'https://d/c.svg', '#f']
     """
     return re.findall(r"\]\(([^)\s]+)\)", description)
+
+
+def typed_requirements(page: str) -> list[str]:
+    r"""Return what the first `pip install` of a page in Markdown installs.
+
+    >>> typed_requirements("Type:\n```\npip install 'a[b]' c    # on Linux\npip install d\n```")
+    ['a[b]', 'c']
+    """
+    line = next(line for line in page.splitlines() if line.startswith("pip install "))
+    return shlex.split(line, comments=True)[2:]
 
 
 def lost_links(description: str, repository: str, version: str, tracked: Iterable[str]) -> list[str]:

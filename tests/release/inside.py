@@ -1,6 +1,7 @@
 """Run by the Python of a clean environment, away from this repository: what is installed there works.
 
-Its one argument says what is installed: `alone`, the wheel and what it requires, or `extras`, the clients of the extras, too.
+Its one argument says what is installed: `alone`, the wheel and what it requires; `tutorial`, what docs/tutorial.md installs; or
+`extras`, the clients of the extras, too.
 It imports only what such an environment has.
 """
 
@@ -17,6 +18,8 @@ NAME = "airflow-kafka-offsets"
 EXAMPLES = f"{NAME}-example-dags"
 MORE_CLIENTS = {"prometheus_client", "pyspark", "openlineage", "airflow.providers.openlineage"}
 """What the extras bring that is no client of an offset store."""
+OF_TUTORIAL = {"pyspark"}
+"""Those of them that docs/tutorial.md installs, and uses."""
 KERBEROS = {"requests_kerberos", "gssapi", "krbcontext"}
 """Clients of the one extra that is not installed: it wants a C compiler."""
 
@@ -32,10 +35,11 @@ def modules(package: Path) -> list[str]:
     return [".".join([package.name, *(part for part in parts if part != "__init__")]) for parts in names]
 
 
-def import_all(package: Path, *, extras: bool) -> int:
+def import_all(package: Path, installed: str) -> int:
     """Import every module, and return how many. Without the extras, a module may miss the client of one, and nothing else."""
-    clients = set(import_module("airflow_kafka_offsets.wiring.stores.opening").EXTRA_OF_MODULE)
-    may_miss = KERBEROS if extras else KERBEROS | MORE_CLIENTS | clients
+    clients = {*import_module("airflow_kafka_offsets.wiring.stores.opening").EXTRA_OF_MODULE, *MORE_CLIENTS}
+    missing = {"alone": clients, "tutorial": clients - OF_TUTORIAL, "extras": set()}
+    may_miss = KERBEROS | missing[installed]
     names = modules(package)
     for name in names:
         try:
@@ -73,14 +77,18 @@ def parse_examples(package: Path) -> list[str]:
 
 def main() -> None:
     """Check, and say what was seen."""
+    [installed] = sys.argv[1:]
     package = Path(import_module("airflow_kafka_offsets").__file__ or "").parent
     if Path(sys.prefix) not in package.parents:
         raise SystemExit(f"{package} is not what was installed into {sys.prefix}")
+    if installed == "tutorial":
+        for name in OF_TUTORIAL:
+            import_module(name)
     command = Path(sys.executable).with_name("kafka-offsets")
     said = subprocess.run([command, "version"], capture_output=True, text=True, check=True).stdout.strip()
     if said != f"kafka-offsets {version(NAME)}":
         raise SystemExit(f"kafka-offsets version says {said!r} for version {version(NAME)}")
-    imported = import_all(package, extras="extras" in sys.argv)
+    imported = import_all(package, installed)
     dags = parse_examples(package)
     if not dags:
         raise SystemExit("Airflow found no example DAG")
