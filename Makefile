@@ -93,7 +93,9 @@ build/%/.ready: pyproject.toml $(VENV)/.ready
 	@$(BIN)/uv pip install --quiet --python build/$*/bin/python --group $*
 	@touch $@
 
-docs: build/docs/.ready   ## build the docs site into build/site; a link or an anchor that leads nowhere is an error
+docs: build/docs/.ready   ## build the docs site into build/site; a link that leads nowhere, or code of a page that does not run, is an error
+	@# The code, the links and the names of the pages; what needs a server is in make test.
+	@$(BIN)/python -m pytest --quiet -m "not server and not slow" tests/docs
 	@NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict --quiet --clean
 	@echo "build/site/index.html"
 
