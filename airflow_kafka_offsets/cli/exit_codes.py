@@ -30,7 +30,7 @@ class ExitCode(IntEnum):
 MEANING = {
     ExitCode.OK: "done, or answered",
     ExitCode.REFUSED: "refused: what Kafka holds or the state of a window does not allow it; nothing was changed",
-    ExitCode.USAGE: "correct what you wrote (an argument; an unknown group, window or connection); nothing was changed",
+    ExitCode.USAGE: "wrong usage: a bad argument, or an unknown group, window or connection; nothing was changed",
     ExitCode.UNAVAILABLE: "Kafka, the ledger, the offset store, the schema registry or Spark's connector can't be used: no answer, no access, or another version",
     ExitCode.UNCONFIRMED: "not confirmed, nothing was changed: add --yes, and the other flags that the answer names (--supersede, --leave-gap)",
 }
