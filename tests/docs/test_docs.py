@@ -131,6 +131,21 @@ def test_the_extra_spark_is_the_pair_of_one_version_that_the_tests_run() -> None
     assert f"`spark` brings Spark {version('pyspark')} " in (ROOT / "docs" / "quickstart.md").read_text()
 
 
+def test_each_page_of_a_launcher_names_the_versions_with_which_its_example_is_rendered() -> None:
+    group = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["launchers"]
+    pinned = dict(re.findall(r"^([\w-]+)(?:\[\w+\])?==(\S+)$", "\n".join(group), flags=re.MULTILINE))
+    airflow = pinned.pop("apache-airflow")
+    named = {}
+    for page in sorted((ROOT / "docs" / "launchers").glob("*.md")):
+        text = " ".join(page.read_text().split())
+        for provider, seen, core in re.findall(r"\(`(apache-airflow-providers-[\w-]+)` (\S+) on Airflow (\S+)\)", text):
+            named[page.stem] = (provider, seen, core)
+    examples = {example.stem for example in (ROOT / "dags" / "launchers").glob("*.py")}
+    assert named.keys() == examples
+    assert {provider: seen for provider, seen, _ in named.values()} == pinned
+    assert {core for _, _, core in named.values()} == {airflow}
+
+
 @dataclass(frozen=True)
 class NamedTest:
     """A test, or all tests of a file, that a page names; a folder is neither.
