@@ -47,6 +47,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 FIRST = json.dumps(record("Order", ("id", "long")))
 SECOND = json.dumps(record("Order", ("id", "long"), ("city", "string", "?")))
+THIRD = json.dumps(record("Order", ("id", "long"), ("city", "string", "?"), ("boxes", "long", 1)))
 REFUND = json.dumps(record("Refund", ("id", "long"), ("why", "string")))
 OF_ORDERS = Subject("orders-value", "value", ["orders"], 2, {1: FIRST, 2: SECOND})
 
@@ -602,21 +603,31 @@ def test_what_a_real_registry_has_is_frozen_and_decoded(spark: SparkSession, tmp
         assert registry.subject("orders-value") is None
         first = server.register("orders-value", FIRST)
         second = server.register("orders-value", SECOND)
+        third = server.register("orders-value", THIRD)
+        server.delete("orders-value", 3)
         server.register("city", city)
         reference = [{"name": "geo.City", "subject": "city", "version": 1}]
-        third = server.register("stays-value", json.dumps(record("Stay", ("at", "geo.City"))), references=reference)
-        server.register("notes-value", json.dumps(ANY_OBJECT), schemaType="JSON")
+        stay = server.register("stays-value", json.dumps(record("Stay", ("at", "geo.City"))), references=reference)
+        note = server.register("notes-value", json.dumps(ANY_OBJECT), schemaType="JSON")
         orders, stays, notes = (registry.subject(f"{name}-value") for name in ("orders", "stays", "notes"))
     assert orders is not None
     assert stays is not None
     assert notes is not None
-    assert (orders.latest, sorted(orders.schemas), notes.kind) == (second, sorted([first, second]), "JSON")
-    rows = [Row(framed(first, encoded(7))), Row(framed(second, encoded(8, "Bonn")))]
+    assert (orders.latest, sorted(orders.schemas)) == (second, sorted([first, second, third])), "third is deleted"
+    rows = [
+        Row(framed(first, encoded(7))),
+        Row(framed(second, encoded(8, "Bonn"))),
+        Row(framed(third, encoded(9, "Ulm", 3))),
+    ]
     subject = Subject("orders-value", "value", ["orders"], orders.latest, orders.schemas)
     assert results(decoded(spark, Decoding(of(subject), "avro"), *rows)) == [
         {"id": 7, "city": "?"},
         {"id": 8, "city": "Bonn"},
+        {"id": 9, "city": "Ulm"},
     ]
     subject = Subject("stays-value", "value", ["orders"], stays.latest, stays.schemas)
-    found = decoded(spark, Decoding(of(subject), "avro"), Row(framed(third, encoded("Rom"))))
+    found = decoded(spark, Decoding(of(subject), "avro"), Row(framed(stay, encoded("Rom"))))
     assert results(found) == [{"at": {"name": "Rom"}}]
+    assert (notes.kind, notes.latest) == ("JSON", note)
+    found = decoded(spark, Decoding(of(), "json", schema="text string"), Row(framed(note, b'{"text": "hi"}')))
+    assert results(found) == [{"text": "hi"}]
