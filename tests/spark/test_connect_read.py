@@ -235,6 +235,49 @@ def test_avro_is_decoded_over_connect_and_bad_records_are_named_counted_and_put_
     client(spark_connect, kafka, topic, tmp_path, code)
 
 
+def test_several_subjects_are_decoded_over_connect_and_ids_that_are_elsewhere_are_refused_with_a_sentence(
+    spark_connect: SparkConnect, kafka: KafkaBroker, read_topic: str, tmp_path: Path
+) -> None:
+    topic = f"{read_topic}-subjects"
+    create_topic(kafka, topic)
+    produce_bytes(kafka, topic, [framed(1, encoded(7)), framed(2, encoded(8, "late")), None])
+    produce_bytes(kafka, topic, [b"\1" + bytes(16) + encoded(9)])
+    # Its body begins like a registry's header.
+    produce_bytes(kafka, topic, [framed(1, encoded(9))], headers=[("__value_schema_id", b"\1" + bytes(16))])
+    code = """
+    import json
+
+    from airflow_kafka_offsets.spark.errors import BadRecordError
+    from airflow_kafka_offsets.spark.handoff import Subject
+    from tests.spark.avro import record
+
+    orders = Subject("orders", "value", [topic], 1, {1: json.dumps(record("Order", ("id", "long")))})
+    refunds = Subject("refunds", "value", [topic], 2, {2: json.dumps(record("Refund", ("id", "long"), ("why", "string")))})
+
+    def of_both(end):
+        options = {"kafka.bootstrap.servers": servers, "kafkaConsumer.pollTimeoutMs": "5000"}
+        return KafkaWindow(spark, handoff({topic: {0: (0, end)}}, options=options, schemas=[orders, refunds]))
+
+    w, aside = of_both(5), []
+    with w.persisted(value="avro", on_bad="side", side=lambda bad, window: aside.extend(bad.collect())) as frame:
+        found = {row.offset: row.value and row.value.asDict(recursive=True) for row in frame.collect()}
+    assert found == {0: {"Order": {"id": 7}, "Refund": None}, 1: {"Order": None, "Refund": {"id": 8, "why": "late"}}, 2: None}, found
+    why = {row.offset: row.reason for row in aside}
+    assert sorted(why) == [3, 4] and w.bad == 2, why
+    assert "its schema is named by a GUID" in why[3], why
+    assert "the id of its schema is in its header __value_schema_id" in why[4], why
+
+    w = of_both(4)
+    try:
+        w.write(w.read(value="avro"), lambda frame, window: frame.collect())
+    except BadRecordError as exc:
+        assert f"Kafka record {topic}-0 offset 3: its value can't be decoded: its schema is named by a GUID" in str(exc), exc
+    else:
+        raise AssertionError("not refused")
+    """
+    client(spark_connect, kafka, topic, tmp_path, code)
+
+
 def test_a_job_over_connect_takes_its_window_from_the_exchange_and_reports_there(
     spark_connect: SparkConnect, kafka: KafkaBroker, read_topic: str, tmp_path: Path
 ) -> None:
