@@ -18,8 +18,10 @@ from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.overview import Overview, WindowSummary, summary_of
 from airflow_kafka_offsets.core.plan.ownership import watermark
+from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.schemas import Frozen
+from airflow_kafka_offsets.core.window import Window
 
 Document = dict[str, Any]
 
@@ -94,6 +96,18 @@ def window_document(window: WindowSummary) -> Document:
         "held_by": window.holder,
         "planned_at": window.planned_at,
         "committed_at": window.committed_at,
+    }
+
+
+def replay_document(group: str, windows: Sequence[Window], drafts: Sequence[Plan]) -> Document:
+    """Return what a replay would run: windows that are there, and new ones for what no one owned."""
+    return {
+        "group": group,
+        "again": [
+            {"id": w.id, "lane": w.lane.value, "state": w.state.value, "until": w.until, "span": w.span}
+            for w in windows
+        ],
+        "new": [{"until": d.until, "span": d.ranges.span, "ranges": ranges_document(d.ranges)} for d in drafts],
     }
 
 

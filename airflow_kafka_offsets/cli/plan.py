@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import REPLAY_KEYS, Replay, parse_replay
 from airflow_kafka_offsets.core.window import Claim
-from airflow_kafka_offsets.documents import Document, range_document, ranges_document, window_document
+from airflow_kafka_offsets.documents import Document, range_document, ranges_document, replay_document, window_document
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service.topics import as_last_planned
 from airflow_kafka_offsets.service.windows import WindowService
@@ -122,11 +122,7 @@ def _replay(args: Namespace) -> dict[str, str | None]:
 
 def _replayed(service: WindowService, group: KafkaGroup, request: Replay) -> Answer:
     windows, drafts = service.preview_replay(group, request)
-    again = [
-        {"id": w.id, "lane": w.lane.value, "state": w.state.value, "until": w.until, "span": w.span} for w in windows
-    ]
-    new = [{"until": d.until, "span": d.ranges.span, "ranges": ranges_document(d.ranges)} for d in drafts]
-    document = {"group": group.name, "again": again, "new": new}
+    document = replay_document(group.name, windows, drafts)
     return Answer(document, lambda: _replay_text(document))
 
 

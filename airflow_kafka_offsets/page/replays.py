@@ -13,8 +13,9 @@ from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.plan.replay import check_replayable
 from airflow_kafka_offsets.core.plan.request import GROUP, SCOPED, WINDOWS, name_windows, parse_windows
+from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.core.window_id import name_window
-from airflow_kafka_offsets.documents import Document
+from airflow_kafka_offsets.documents import Document, replay_document
 from airflow_kafka_offsets.page import now
 from airflow_kafka_offsets.page.access import Reader
 from airflow_kafka_offsets.ports import Ledger
@@ -29,6 +30,7 @@ class Row:
 
     Attributes:
         refused: why a replay can't run it; None: it can.
+        window: what the ledger has; None: there is no such window that the user may see.
     """
 
     id: str
@@ -38,6 +40,7 @@ class Row:
     records: int | None
     committed_at: datetime | None
     refused: str | None
+    window: Window | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +165,7 @@ def _rows(rows: Sequence[WindowRow], refused: Mapping[str, str]) -> list[Row]:
             records=row.records,
             committed_at=row.committed_at,
             refused=refused.get(row.held.window.id),
+            window=row.held.window,
         )
         for row in rows
     ]
@@ -184,10 +188,9 @@ def _chosen(dags: Sequence[Dag], rows: Sequence[WindowRow]) -> str | None:
 
 
 def document(found: Preview) -> Document:
-    """Return a preview for programs."""
-    return {
-        "group": found.group,
-        "again": [{"id": row.id, "span": row.span, "records": row.records} for row in found.can_run],
+    """Return a preview for programs: what ``kafka-offsets plan`` gives of a replay, and what only the page knows."""
+    again = [row.window for row in found.can_run if row.window is not None]
+    return replay_document(found.group, again, []) | {
         "refused": [{"id": row.id, "why": row.refused} for row in found.rows if row.refused is not None],
         "not_known": found.unknown,
         "dags": [{"dag_id": dag.dag_id, "may_run": dag.may_run, "note": dag.note} for dag in found.dags],

@@ -6,7 +6,8 @@ import gc
 import json
 import re
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import requests
@@ -15,6 +16,9 @@ from airflow_kafka_offsets.cli import main
 from tests.lab.patience import ANSWER
 from tests.page.conftest import HOSTILE_RUN, HOSTILE_TASK, HOSTILE_WHY
 from tests.page.server import PageServer
+
+if TYPE_CHECKING:
+    from tests.lab.kafka import KafkaBroker
 
 PAGES = [
     "groups",
@@ -153,24 +157,41 @@ def test_what_comes_from_outside_is_escaped(server: PageServer) -> None:
     assert "<script>boom" not in server.get(f"groups/{HOSTILE_WHY}").text
 
 
-def test_a_page_as_json_is_what_the_command_line_gives(server: PageServer, capsys: pytest.CaptureFixture[str]) -> None:
-    def said(*arguments: str) -> Any:
+@pytest.fixture
+def said(server: PageServer, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Return what a command says of the ledger of the page, as JSON."""
+
+    def run(*arguments: str) -> Any:
         with pytest.raises(SystemExit):
-            main([*arguments, "-o", "json"])
+            main([*arguments, "--ledger", f"sqlite:///{server.ledger_file}", "-o", "json"])
         gc.enable()  # the command believes that this process is its own
         return json.loads(capsys.readouterr().out)
 
-    ledger = ("--ledger", f"sqlite:///{server.ledger_file}")
+    return run
+
+
+def test_a_page_as_json_is_what_the_command_line_gives(server: PageServer, said: Callable[..., Any]) -> None:
     document = server.get("groups/lake.orders?format=json").json()
     windows, older = document.pop("windows"), document.pop("older_than")
-    assert said("status", "lake.orders", "--offline", *ledger)["groups"] == [document]
-    assert (said("windows", "lake.orders", *ledger)["windows"], older) == (windows, None)
+    assert said("status", "lake.orders", "--offline")["groups"] == [document]
+    assert (said("windows", "lake.orders")["windows"], older) == (windows, None)
     window = server.get("windows/lake.orders-000004?format=json").json()
-    assert said("windows", "lake.orders-000004", *ledger) == window
+    assert said("windows", "lake.orders-000004") == window
     assert [p["watermark"] for p in document["partitions"]] == [500, 500, 500]
     assert (window["windows"][0]["attempts"], len(window["windows"][0]["history"])) == (12, 12)
     listed = server.get("groups", params={"format": "json"}).json()
     assert {group["group"] for group in listed["groups"]} >= {"lake.orders", "dwh.secret"}
+
+
+def test_a_preview_as_json_is_the_plan_of_a_replay_and_what_only_the_page_knows(
+    server: PageServer, said: Callable[..., Any], kafka: KafkaBroker
+) -> None:
+    preview = server.get("groups/lake.orders/replay?windows=1-2&format=json").json()
+    of_page = {key: preview.pop(key) for key in ("refused", "not_known", "dags", "conf")}
+    plan = said("plan", "lake.orders", "--windows", "1-2", "--bootstrap-servers", kafka.bootstrap_servers)
+    assert preview == plan
+    assert [window["span"] for window in plan["again"]] == [300, 300]
+    assert (of_page["refused"], of_page["not_known"]) == ([], None)
 
 
 def test_kafka_is_asked_after_the_page(server: PageServer) -> None:
