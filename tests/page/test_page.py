@@ -194,6 +194,45 @@ def test_a_preview_as_json_is_the_plan_of_a_replay_and_what_only_the_page_knows(
     assert (of_page["refused"], of_page["not_known"]) == ([], None)
 
 
+MEASURED = {"lag_seconds", "headroom_seconds", "needed_seconds", "looked_at"}
+"""What differs from one look to the next."""
+
+
+def timeless(document: Any) -> Any:
+    """Return a document with no more of what was measured than whether it is known."""
+    match document:
+        case dict():
+            return {key: (value is not None) if key in MEASURED else timeless(value) for key, value in document.items()}
+        case list():
+            return [timeless(each) for each in document]
+        case str():
+            return re.sub(r"\b(\d+ (s|min|h|d)\b ?)+", "some time ", document)
+    return document
+
+
+def test_the_answer_of_kafka_as_json_is_what_status_gives(
+    server: PageServer, said: Callable[..., Any], kafka: KafkaBroker
+) -> None:
+    status = timeless(said("status", "lake.orders", "--bootstrap-servers", kafka.bootstrap_servers))
+    assert timeless(server.get("groups/lake.orders/now?format=json").json()) == status
+    of_all = timeless(server.get("now?format=json").json())
+    listed = [group for group in of_all.pop("groups") if group["group"] == "lake.orders"]
+    assert of_all | {"groups": listed} == status
+    [found] = status["groups"]
+    assert (found["lag"], found["lag_seconds"], found["kafka_error"]) == (3_300, True, None)
+
+
+def test_a_tab_as_json_is_what_the_command_line_gives(server: PageServer, said: Callable[..., Any]) -> None:
+    listed = server.get("dag?dag_id=replays&format=json").json()
+    assert listed == said("status", "lake.orders", "--offline"), "one group has a window of this DAG"
+    windows = {window["id"]: window for window in said("windows", "lake.orders")["windows"]}
+    run = "dag_id=replays&run_id=manual__1"
+    for tab in (f"run?{run}", f"task?{run}&task_id=load&map_index={{MAP_INDEX}}"):
+        [window] = server.get(f"{tab}&format=json").json()["windows"]
+        assert window.pop("run") == {"dag_id": "replays", "run_id": "manual__1", "task_id": "load", "map_index": -1}
+        assert window == windows["lake.orders-000003"], tab
+
+
 def test_kafka_is_asked_after_the_page(server: PageServer) -> None:
     now = server.get("groups/lake.orders/now?show=page-orders-1").json()
     assert "LOST" not in now["parts"]["verdict"]
