@@ -260,13 +260,33 @@ def test_all_that_is_shown_is_selected_at_once(framed: WebDriver) -> None:
     assert "000001 to 000004" in first_text(framed, "#selected-what")
 
 
+def test_a_preview_that_was_closed_says_nothing_in_the_next_one(framed: WebDriver) -> None:
+    first(framed, "#all").click()
+    framed.execute_script(
+        "window.timers = []; window.fetch = () => new Promise(() => {});"
+        "window.setTimeout = (call) => { if (String(call).includes('dialog')) window.timers.push(call); };"
+    )
+    first(framed, "#replay").click()
+    first(framed, "#dialog [data-close]").click()
+    first(framed, "#replay").click()
+    assert first_text(framed, "#dialog[open] h1") == "Asking Kafka…"
+    framed.execute_script("window.timers[0]()")
+    assert framed.execute_script("return document.getElementById('dialog-title').textContent") == "Asking Kafka…"
+    framed.execute_script("window.timers[1]()")
+    assert first_text(framed, "#dialog[open] h1") == "Kafka has not answered yet"
+    first(framed, "#dialog [data-close]").click()
+
+
 def test_a_preview_says_that_kafka_is_asked_and_that_airflow_did_not_answer(framed: WebDriver) -> None:
     first(framed, "#all").click()
     framed.execute_script("window.fetch = () => new Promise((_, fail) => { window.lose = fail; })")
     first(framed, "#replay").click()
     assert first_text(framed, "#dialog[open] h1") == "Asking Kafka…"
+    late = "Kafka has not answered yet"
+    assert first_text(framed, "#dialog[open] h1", lambda text: text != "Asking Kafka…") == late
+    assert "nothing has started" in first_text(framed, "#dialog p")
     framed.execute_script("window.lose(new TypeError('Failed to fetch'))")
-    assert first_text(framed, "#dialog[open] h1", lambda text: text != "Asking Kafka…") == "Airflow did not answer"
+    assert first_text(framed, "#dialog[open] h1", lambda text: text != late) == "Airflow did not answer"
     below = "return arguments[0].getBoundingClientRect().bottom - arguments[1].getBoundingClientRect().bottom"
     dialog, text, buttons = (first(framed, css) for css in ("#dialog", "#dialog p", "#dialog .actions"))
     assert framed.execute_script(below, buttons, text) >= buttons.size["height"], "the text is above the buttons"

@@ -229,12 +229,18 @@ document.addEventListener("DOMContentLoaded", () => {
     dialog.replaceChildren(heading, what, actions);
   }
   if (box && $("replay")) $("replay").addEventListener("click", async () => {
-    const mine = asked = `${box.dataset.replay}?windows=${box.dataset.windows}`;
+    const mine = asked = {}, isShown = () => dialog.open && asked === mine;
     tell("Asking Kafka…", "Which of these records does it still hold?", "muted");
     dialog.showModal();
+    // Only the words: the button keeps its focus.
+    const late = setTimeout(() => {
+      if (!isShown()) return;
+      $("dialog-title").textContent = "Kafka has not answered yet";
+      dialog.querySelector("p").textContent = "This page asks for half a minute at most. You can wait, or close this: nothing has started.";
+    }, 1500);
     try {
-      const answer = await fetch(mine), text = await answer.text();
-      if (!dialog.open || asked !== mine) return;
+      const answer = await fetch(`${box.dataset.replay}?windows=${box.dataset.windows}`), text = await answer.text();
+      if (!isShown()) return;
       if (answer.ok) dialog.innerHTML = text;
       else {
         const page = new DOMParser().parseFromString(text, "text/html");
@@ -243,7 +249,7 @@ document.addEventListener("DOMContentLoaded", () => {
       localize(dialog);
     } catch {
       if (asked === mine) tell("Airflow did not answer", "What a replay would do is not known. Close this, and try again.", "alert bad");
-    }
+    } finally { clearTimeout(late); }
   });
   if (dialog) dialog.addEventListener("click", async (event) => {
     if (event.target.closest("[data-close]")) return dialog.close();
