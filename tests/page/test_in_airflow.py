@@ -52,6 +52,11 @@ def first_text(browser: WebDriver, css: str, ready: Callable[[str], Any] = bool)
     return seen[0]
 
 
+def place_of(browser: WebDriver, css: str) -> float:
+    """Return where the first of these begins in its strip, in hundredths."""
+    return float(str(first(browser, css).get_attribute("x")).removesuffix("%"))
+
+
 @pytest.fixture
 def framed(server: PageServer, browser: WebDriver) -> Iterator[WebDriver]:
     """Open a group in Airflow's UI, and look into its frame."""
@@ -77,11 +82,47 @@ def test_figures_come_from_kafka(framed: WebDriver) -> None:
     assert first_text(framed, "#card-lag small", lambda text: "offsets" in text) == "3,300 offsets"
     assert first_text(framed, "[data-tp='page-orders-1'] .behind") == "1,100 behind"
     assert first(framed, "[data-tp='page-orders-1'] rect.unread")
-    edge = first(framed, "[data-tp='page-orders-0'] rect.edge")
-    assert float(str(edge.get_attribute("x")).removesuffix("%")) == 90 * (150 - 100) / (600 - 100), (
+    assert place_of(framed, "[data-tp='page-orders-0'] rect.edge.begin") == 90 * (150 - 100) / (600 - 100), (
         "Kafka begins at 150"
     )
-    assert not framed.find_elements(By.CSS_SELECTOR, "[data-tp='page-orders-1'] rect.edge")
+    assert not framed.find_elements(By.CSS_SELECTOR, "[data-tp='page-orders-1'] rect.edge.begin")
+    unread = first(framed, "[data-tp='page-orders-1'] rect.unread")
+    width = float(str(unread.get_attribute("width")).removesuffix("%"))
+    assert place_of(framed, "[data-tp='page-orders-1'] rect.edge.end") == 90 + width, "it ends where the unread does"
+
+
+SAY_OF_ENDS = """
+window.fetch = async () => new Response(JSON.stringify({parts: {}, partitions: {
+  "page-orders-0": {behind: "", beginning: 0, end: 600, lost: 0},
+  "page-orders-1": {behind: "", beginning: 0, end: 350, lost: 0},
+  "page-orders-2": {behind: "", beginning: null, end: null, lost: 0},
+}}));
+document.dispatchEvent(new Event("visibilitychange"));
+"""
+
+
+@pytest.mark.parametrize(
+    ("query", "ends"),
+    [
+        ("", {0: 90, 1: 90 * (350 - 100) / (600 - 100)}),
+        ("?axis=time", {0: 90}),
+        ("?before=2", {}),
+    ],
+)
+def test_the_end_of_the_log_is_drawn_where_it_is(
+    server: PageServer, browser: WebDriver, query: str, ends: dict[int, float]
+) -> None:
+    server.log_in(browser)
+    browser.get(f"{server.url}/kafka-offsets/groups/lake.orders{query}")
+    first(browser, "[data-tp='page-orders-0'] .behind", lambda e: "behind" in e.text)
+    browser.execute_script(SAY_OF_ENDS)
+    first_text(browser, "[data-tp='page-orders-0'] .behind", lambda text: not text)
+    found = {
+        p: place_of(browser, css)
+        for p in range(3)
+        if browser.find_elements(By.CSS_SELECTOR, css := f"[data-tp='page-orders-{p}'] rect.edge.end")
+    }
+    assert found == ends, "read to the end; shorter than what was read; of another topic"
 
 
 def test_after_a_reset_backwards_what_is_unread_begins_at_the_watermark(server: PageServer, browser: WebDriver) -> None:
@@ -113,7 +154,7 @@ def test_what_retention_took_is_drawn_as_lost_and_the_rest_as_unread(server: Pag
     lost = browser.find_elements(By.CSS_SELECTOR, f"{strip} rect.lost")
     assert [rect.get_attribute("data-r") for rect in lost] == ["50-100", "100-150"], "in the open window, and after it"
     unread = first(browser, f"{strip} rect.unread")
-    edge = first(browser, f"{strip} rect.edge")
+    edge = first(browser, f"{strip} rect.edge.begin")
     assert unread.get_attribute("data-r") == "150-1500"
     assert edge.get_attribute("x") == unread.get_attribute("x")
     ActionChains(browser).move_to_element(lost[1]).perform()

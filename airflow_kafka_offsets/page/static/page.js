@@ -80,7 +80,7 @@ document.addEventListener("DOMContentLoaded", () => {
   }
   if (asker) { now(); setInterval(now, all("tr[data-group]").length > 200 ? 60000 : 15000); document.addEventListener("visibilitychange", now); }
 
-  // The edges of the log: what no window has yet, in proportion to the partition that has most, Kafka's oldest record, and what is lost before it.
+  // What no window has yet, in proportion to the partition that has most; the edges of the log; and what is lost before its beginning.
   function draw(strips, facts) {
     const box = $("strips"), newest = box && box.dataset.newest === "yes", byOffset = box && box.dataset.axis === "offset";
     // Right of the windows: first what is gone, then what Kafka still holds.
@@ -109,8 +109,15 @@ document.addEventListener("DOMContentLoaded", () => {
       const border = gone ? 90 + Math.min(wide(gone), left ? 9.4 : 10) : 90;
       if (gone) parts.push({ class: "lost", x: "90%", width: `${border - 90}%`, "data-r": `${next}-${next + gone}` });
       if (left) parts.push({ class: "unread", x: `${border}%`, width: `${wide(left)}%`, "data-r": `${next + gone}-${p.end}` });
-      if (byOffset && p.beginning > first && p.beginning <= last) parts.push({ class: "edge", x: `${at(p.beginning)}%`, width: "2" });
-      else if (gone) parts.push({ class: "edge", x: `${border}%`, width: "2" });
+      const isHere = (offset) => byOffset && offset !== null && offset > first && offset <= last;
+      const begins = isHere(p.beginning) ? at(p.beginning) : gone ? border : null;
+      let ends = null;
+      if (left) ends = Math.min(100, border + wide(left));
+      else if (isHere(p.end)) ends = at(p.end);
+      else if (newest && p.end !== null && p.end >= next) ends = border;
+      // Of an empty log one line says it: both edges are there.
+      if (ends !== null && ends !== begins) parts.push({ class: "edge end", x: `${ends}%`, width: "2" });
+      if (begins !== null) parts.push({ class: "edge begin", x: `${begins}%`, width: "2" });
       const group = strip.querySelector("g");
       group.replaceChildren(...parts.map((part) => {
         const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
