@@ -1,4 +1,4 @@
-"""The form of a replay in a real browser: Airflow's Trigger dialog, of a DAG with `replay_params()`.
+"""A replay in a real browser: Airflow's Trigger dialog, of a DAG with `replay_params()`, and the page.
 
 With `SAVE_SCREENSHOTS=1` in the environment, the picture in the docs is taken again:
 `SAVE_SCREENSHOTS=1 python -m pytest tests/acceptance/test_form.py`.
@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
+from airflow_kafka_offsets.core.group import KafkaGroup
 from tests.acceptance.conftest import Lab
 from tests.lab.airflow_ui import TriggerDialog, log_in, show_times_in
 from tests.lab.browser import open_browser
 from tests.lab.processes import wait_until
+from tests.lab.topics import create_topic, produce
+from tests.page.server import Story
+from tests.page.test_in_airflow import first, first_text
 
 if TYPE_CHECKING:
     from selenium.webdriver.remote.webdriver import WebDriver
@@ -123,3 +128,31 @@ def test_a_field_that_is_emptied_again_asks_for_nothing(lab: Lab, dialog: Trigge
     dialog.fill_json("Offset ranges: start", '{"orders": {"0": 120}}')
     dialog.fill_json("Offset ranges: start", "")
     assert submit(lab, dialog) == NULLS
+
+
+def test_the_page_starts_a_replay_in_an_airflow_whose_address_has_no_path(browser: WebDriver, lab: Lab) -> None:
+    # The tests of the page have an Airflow with a path.
+    topic = name = "form.page"
+    create_topic(lab.kafka, topic, 1)
+    produce(lab.kafka, topic, 10)
+    ids = KafkaLog(lab.kafka.client_config(), 20).topic_ids([topic])
+    story = Story(lab.ledger, KafkaGroup(name, topics=[topic]), dag_id="form", topic_ids=ids)
+    story.run(story.draft(0, 10, partitions=1))
+    browser.get(f"{lab.airflow.url}/plugin/kafka-windows")
+    browser.switch_to.frame(first(browser, "iframe"))
+    first(browser, f".groups a[href$='groups/{name}']").click()
+    assert first_text(browser, "#card-lag small", lambda text: "unread" in text) == "nothing unread"
+    first(browser, "#all").click()
+    first(browser, "#replay", lambda button: button.is_enabled()).click()
+    first(browser, "#dialog [data-confirm]").click()
+    run = first_text(browser, "#dialog .alert.good a")
+    conf = lab.api.wait_for_run("form", run)["conf"]
+    assert conf == {"kafka_offsets": {"group": name, "windows": "1"}}
+    browser.switch_to.default_content()
+    deep = f"{lab.airflow.url}/plugin/kafka-windows/kafka-offsets/groups/{name}"
+    wait_until(lambda: browser.current_url == deep, timeout=30, what="the address bar follows")
+    browser.switch_to.frame(first(browser, "iframe"))
+    first(browser, "#dialog .alert.good a").click()
+    browser.switch_to.default_content()
+    there = f"{lab.airflow.url}/dags/form/runs/"
+    wait_until(lambda: browser.current_url.startswith(there), timeout=30, what="the run is shown")
