@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
+from sqlalchemy import make_url, text
 
+from airflow_kafka_offsets.adapters.ledger.engine import open_engine
+from airflow_kafka_offsets.adapters.ledger.schema import VERSION_TABLE
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import LedgerUnavailableError, NoLedgerError
 from airflow_kafka_offsets.page import app as page
 from tests.lab.processes import LOOPBACK
 from tests.page.server import PageServer
 from tests.page.test_page import PAGES
+
+if TYPE_CHECKING:
+    from tests.lab.databases import Postgres
 
 
 def use_ledger(monkeypatch: pytest.MonkeyPatch, **fields: object) -> None:
@@ -28,6 +37,33 @@ def test_a_silent_database_is_soon_an_error(monkeypatch: pytest.MonkeyPatch, sil
     use_ledger(monkeypatch, conn_type=conn_type, host=LOOPBACK, port=silent, schema="offsets", login="a", password="b")
     with pytest.raises(LedgerUnavailableError, match="did not answer within 2 s"):
         anyio.run(page._open)
+
+
+@pytest.fixture
+def locked(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Configure a ledger whose database lets everyone in, and then answers no question about its revision."""
+    url = postgres.create_database("page_locked")
+    SqlLedger(url, create=True)
+    at = make_url(url)
+    use_ledger(
+        monkeypatch,
+        conn_type="postgres",
+        host=at.host,
+        port=at.port,
+        schema=at.database,
+        login=at.username,
+        password=at.password,
+    )
+    with open_engine(url).begin() as holder:
+        holder.execute(text(f"LOCK TABLE {VERSION_TABLE} IN ACCESS EXCLUSIVE MODE"))
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("locked")
+def test_a_database_that_lets_the_page_in_and_then_hangs_is_soon_an_error() -> None:
+    with pytest.raises(LedgerUnavailableError, match="did not answer within 2 s"):
+        anyio.run(page._ask, lambda ledger: ledger.groups())
 
 
 def test_each_page_says_that_the_ledger_does_not_answer(server: PageServer, silent: int) -> None:
