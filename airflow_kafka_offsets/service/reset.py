@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.matching import way_out_of_missing
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import check_reset
-from airflow_kafka_offsets.core.plan.reset import Reset, back_in, plan_reset, recreated_in
+from airflow_kafka_offsets.core.plan.reset import Reset, back_in, end_of, left_in, plan_reset, recreated_in
 from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service.replay import pages, stretches_of
@@ -36,15 +36,14 @@ def work_out(
         target: the new watermarks.
         log: what Kafka holds of the topics of `target`. Kafka is asked for the other topics of the group's windows.
     """
-    at = where_it_was(ledger, group.name, before, log.topic_ids)
+    # A window that loses its offsets in a topic that is back loses those in the others that are back with it.
+    whole = _with_others(kafka, group, before, log)
+    at = where_it_was(ledger, group.name, before, whole.topic_ids)
     asked = doubtful(at.leader_epochs, at.topic_ids, log)
     epoch_ends = kafka.epoch_ends(asked)
     committed, backfill = committed_windows(ledger, group.name), _backfill_windows(ledger, group.name)
-    reads, whole = group.reads, _with_others(kafka, group, at, log)
-    came_back = recreated_in(before, at.topic_ids)
-    back_at = {tp: offset for tp, offset in at.offsets.items() if tp.topic in came_back}
     found = plan_reset(
-        group.name, at, target, whole, committed, backfill, epoch_ends=epoch_ends, reads=reads, back_at=back_at
+        group.name, at, target, whole, committed, backfill, epoch_ends=epoch_ends, reads=group.reads, noted=before
     )
     # After the search for windows, as some may have left meanwhile.
     check_reset(group.name, target, ledger.pruned(group.name), log.topic_ids)
@@ -63,22 +62,36 @@ def where_it_was(ledger: Ledger, group: str, position: Position, topic_ids: Mapp
         position: where the next live window would start.
         topic_ids: the ids that Kafka has now.
     """
-    away = {topic: topic_ids[topic] for topic in recreated_in(position, topic_ids)}
+    at = position
+    for act in reversed(ledger.acts(group) if recreated_in(at, topic_ids) else ()):
+        at = back_in(at, left_in(act.details, _away(at, topic_ids)), topic_ids)
+    return _by_windows(ledger, group, at, topic_ids)
+
+
+def _away(position: Position, topic_ids: Mapping[str, str]) -> dict[str, str]:
+    return {topic: topic_ids[topic] for topic in recreated_in(position, topic_ids)}
+
+
+def _by_windows(ledger: Ledger, group: str, position: Position, topic_ids: Mapping[str, str]) -> Position:
+    """Return the same for topics that the group has left in an earlier version, whose acts do not say where it stood: behind all owners."""
+    away = _away(position, topic_ids)
     if not away:
         return position
     at, newest = position, next(committed_windows(ledger, group), None)
     for first, end in stretches_of(ledger, group, newest.seq + 1) if newest else ():
-        still_away = {topic: away[topic] for topic in recreated_in(at, topic_ids)}
+        still_away = _away(at, topic_ids)
         if not still_away:
             break
         # An empty one may lie above what a reset back took from others, and owns nothing.
         live = pages(ledger, group, states=[State.COMMITTED], lane=Lane.LIVE, since=first, before=end)
         if owner := next((held.window for held in live if held.window.span), None):
-            at = back_in(at, owner, still_away)
+            at = back_in(at, end_of(owner), still_away)
     # Perhaps all live windows of that time have lost their offsets, and only those of replays still own theirs.
     for window in _backfill_windows(ledger, group):
-        at = back_in(at, window, away)
-    return at
+        at = back_in(at, end_of(window), away)
+    # After the search for windows, as some may have left meanwhile. Below a floor, there were owners, too.
+    floors = ledger.pruned(group).floors_of(away)
+    return back_in(at, Position(floors, {tp.topic: away[tp.topic] for tp in floors}), away)
 
 
 def _with_others(kafka: LogOffsets, group: KafkaGroup, before: Position, log: LogSnapshot) -> LogSnapshot:

@@ -179,7 +179,7 @@ def test_a_topic_that_is_back_goes_on_where_its_windows_end(cli: Cli, lake: Lake
     assert cli(*reset, "--to", "earliest", "--yes").code == 0
     lake.log.bring_back("clicks", first)
     on = "kafka-offsets reset lake.both --to '{\"clicks\":{\"0\":90}}' --why '...'"
-    told = f"Kafka has topic clicks under an id again that the group has read. To continue where its windows end: {on}."
+    told = f"Kafka has topic clicks under an id again that the group has read. To continue where it stood there: {on}."
     refused = cli(*reset, "--to", "earliest")
     assert (refused.code, refused.out) == (1, "")
     assert told in refused.err, "a window would be cut in its other topic"

@@ -469,8 +469,14 @@ def test_a_person_does_not_commit_a_window_without_the_rows_of_its_output_tables
     assert world.service.window(window.id).state is State.PLANNED
 
 
+@pytest.fixture(params=[False, True], ids=["", "ledger of an earlier version"])
+def is_old(request: pytest.FixtureRequest) -> bool:
+    """Whether the failover was recorded by a version that did not note where the group stood in the topic that it left."""
+    return bool(request.param)
+
+
 @pytest.fixture
-def failed_over(world: World) -> World:
+def failed_over(world: World, is_old: bool) -> World:
     """Read a topic on two clusters, and come back to the first one, where it has grown meanwhile."""
     world.kafka.produce(tp(0), 10)
     world.kafka.produce(tp(1), 5)
@@ -479,6 +485,8 @@ def failed_over(world: World) -> World:
     world.kafka.produce(tp(0), 3)
     world.service.reset(world.group, "earliest", "ada", "failed over")
     world.run(TWO)
+    if is_old:
+        world.forget_where_it_stood()
     world.kafka.bring_back("orders", first)
     world.kafka.produce(tp(0), 7)
     return world
@@ -520,7 +528,7 @@ def test_a_replay_after_a_topic_is_back_finds_the_owners_that_it_had(failed_over
     assert ([window.id for window in found], new) == (["lake-000001"], ())
 
 
-def test_what_a_replay_read_of_a_topic_that_is_back_has_its_owner_too(world: World) -> None:
+def test_what_a_replay_read_of_a_topic_that_is_back_has_its_owner_too(world: World, is_old: bool) -> None:
     world.configure(starting_offsets="latest")
     world.kafka.produce(tp(0), 10)
     first = world.run(ONE).topic_ids["orders"]
@@ -530,6 +538,8 @@ def test_what_a_replay_read_of_a_topic_that_is_back_has_its_owner_too(world: Wor
     world.kafka.recreate("orders", 2)
     world.service.reset(world.group, "earliest", "ada", "failed over")
     world.run(THREE)
+    if is_old:
+        world.forget_where_it_stood()
     world.kafka.bring_back("orders", first)
     with pytest.raises(ConfirmationError, match=backfill.id):
         world.service.reset(world.group, "earliest", "ada", "failed back")
@@ -548,7 +558,9 @@ def test_a_topic_that_is_back_and_was_read_on_still_has_the_owners_of_its_earlie
 
 
 @pytest.mark.parametrize("has_run", [False, True])
-def test_what_only_a_replay_read_of_a_topic_that_is_back_has_its_owner_too(world: World, has_run: bool) -> None:
+def test_what_only_a_replay_read_of_a_topic_that_is_back_has_its_owner_too(
+    world: World, has_run: bool, is_old: bool
+) -> None:
     """All live windows of its earlier time have lost their offsets."""
     world.kafka.produce(tp(0), 10)
     first = world.run(ONE).topic_ids["orders"]
@@ -559,6 +571,8 @@ def test_what_only_a_replay_read_of_a_topic_that_is_back_has_its_owner_too(world
     world.service.reset(world.group, "earliest", "ada", "failed over")
     if has_run:
         world.run(THREE)
+    if is_old:
+        world.forget_where_it_stood()
     world.kafka.bring_back("orders", first)
     with pytest.raises(ConfirmationError, match=f"1 committed window: {backfill.id}"):
         world.service.reset(world.group, "earliest", "ada", "failed back")
@@ -566,7 +580,7 @@ def test_what_only_a_replay_read_of_a_topic_that_is_back_has_its_owner_too(world
     assert [window.id for window in reset.superseded] == [backfill.id]
 
 
-def test_a_topic_that_is_back_stands_where_a_reset_had_left_it(world: World) -> None:
+def test_a_topic_that_is_back_stands_where_a_reset_had_left_it(world: World, is_old: bool) -> None:
     """An empty window of its earlier time ends where the group stood before the reset."""
     world.kafka.produce(tp(0), 10)
     first = world.run(ONE).topic_ids["orders"]
@@ -574,6 +588,8 @@ def test_a_topic_that_is_back_stands_where_a_reset_had_left_it(world: World) -> 
     world.service.reset(world.group, "earliest", "ada", "all of it", supersede=True)
     world.kafka.recreate("orders", 2)
     world.service.reset(world.group, "earliest", "ada", "failed over")
+    if is_old:
+        world.forget_where_it_stood()
     world.kafka.bring_back("orders", first)
     reset = world.service.reset(world.group, '{"orders":{"0":10,"1":0}}', "ada", "failed back")
     assert reset.skipped == ranges({tp(0): (0, 10)})

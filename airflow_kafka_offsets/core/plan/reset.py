@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 
 from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError, counted, name_some
+from airflow_kafka_offsets.core.history import LEFT
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
-from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, reset_command, to_abandon
+from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Position, reset_command, to_abandon
 from airflow_kafka_offsets.core.plan.replay import left_to_find
 from airflow_kafka_offsets.core.plan.request import name_windows
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
@@ -34,7 +36,8 @@ class Reset:
         unread: by window, what these windows own of topics that the group no longer reads, or that were recreated since.
             After the reset, no one owns it: it is a gap, too.
         topic_ids: the ids of the topics in which the offsets of windows still mean something, see `topics_of_today`.
-        back_at: where the group stood in topics that are back, see `back_in`.
+        back_at: where to continue in topics of the target that are back: where the group stood, or where the log begins if that is later.
+        left: where the group stood in the topics that it leaves for others of the same name. They may be back some day.
     """
 
     position: Position
@@ -46,11 +49,12 @@ class Reset:
     unread: Mapping[str, OffsetRanges] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     back_at: Offsets = field(default_factory=dict)
+    left: Position = NOWHERE
 
     @property
     def changes_something(self) -> bool:
-        """Whether there is anything to do: to move a watermark, or to settle what Kafka replaced below one that stays, or where a topic is back."""
-        return bool(self.moves or self.replaced or self.back_at)
+        """Whether there is anything to do: to move a watermark, to settle what Kafka replaced below one that stays, or to change a topic's id."""
+        return bool(self.moves or self.replaced or self.left.topic_ids)
 
 
 def check_no_open_window(group: str, state: GroupState) -> None:
@@ -81,20 +85,20 @@ def plan_reset(
     backfill: Iterable[Window] = (),
     epoch_ends: EpochEnds | None = None,
     reads: Container[str] | None = None,
-    back_at: Offsets | None = None,
+    noted: Position | None = None,
 ) -> Reset:
     """Work out a reset.
 
     Args:
         group: its name, for messages.
-        before: where the next live window would have started.
+        before: where the next live window would have started. In topics that are back: where the group stood, see `back_in`.
         target: the new watermarks; partitions that are not named keep theirs.
         log: what Kafka holds of the topics of `target`, and of the other topics that the group reads and has a watermark for.
         committed: the committed live windows, newest first.
         backfill: the backfill windows that own their offsets.
         epoch_ends: the ends of the leader epochs that are in doubt.
         reads: the topics that the group reads; None: all that its windows have.
-        back_at: where the group stood in topics that are back, see `back_in`; None: none is.
+        noted: the position of the ledger. Topics that are back and not named stay where it has them; None: no topic is back.
 
     Raises:
         BadInputError: a target outside of the log, or not all partitions of a topic that was recreated.
@@ -132,13 +136,28 @@ def plan_reset(
     superseded = _superseded(position, back, chain(reached, backfill))
     today = topics_of_today(position, log.topic_ids)
     unread = {window.id: left for window in superseded if (left := _unread(window, today, reads))}
-    way_out = " ".join([*how_to_go_on(group, back_at or {}), _way_out(group, before, reached, superseded, log, reads)])
+    here = before if noted is None else noted
+    came_back = recreated_in(here, before.topic_ids)
+    back_at = _to_go_on(_only(before, came_back), log)
+    way_out = " ".join([*how_to_go_on(group, back_at), _way_out(group, before, reached, superseded, log, reads)])
     for window in superseded:
         _refuse_open(group, window)
         _refuse_to_cut(window, position, way_out, unread.get(window.id, ()))
     replaced = leader_epochs.left_behind(before, target, epoch_ends or {})
     only_copy = _irreplaceable(superseded, today, log)
-    return Reset(position, moves, skipped, superseded, only_copy, replaced, unread, today, back_at or {})
+    stays = came_back - touched
+    return Reset(
+        _with(_only(position, position.topic_ids.keys() - stays), _only(here, stays)),
+        moves,
+        skipped,
+        superseded,
+        only_copy,
+        replaced,
+        unread,
+        today,
+        {tp: offset for tp, offset in back_at.items() if tp.topic in touched},
+        _only(here, recreated_in(here, log.topic_ids) & touched),
+    )
 
 
 def recreated_in(position: Position, topic_ids: Mapping[str, str]) -> set[str]:
@@ -146,23 +165,76 @@ def recreated_in(position: Position, topic_ids: Mapping[str, str]) -> set[str]:
     return {topic for topic, known in position.topic_ids.items() if topic_ids.get(topic, known) != known}
 
 
-def back_in(position: Position, window: Window, topic_ids: Mapping[str, str]) -> Position:
-    """Return a position that stands, in topics that are back, where a window of their earlier time ends.
+def back_in(position: Position, stood: Position, topic_ids: Mapping[str, str]) -> Position:
+    """Return a position that stands, in topics that are back, where the group stood in their earlier time.
 
     A topic is back if Kafka has it again under the id of that time, as where a connection leads back to the first of two clusters.
 
     Args:
         position: where the next live window would start.
-        window: a window that owns its offsets. Of two, the position is behind the one that ends last.
+        stood: where the group, or a window that owns its offsets, ended in that time. Of two, the position is at the later offset.
         topic_ids: the ids that Kafka has now for topics that the position has, or had, under another one.
     """
-    back = {topic: known for topic, known in topic_ids.items() if window.topic_ids.get(topic) == known}
+    back = {topic: known for topic, known in topic_ids.items() if stood.topic_ids.get(topic) == known}
     stale = {topic for topic, known in back.items() if position.topic_ids.get(topic) != known}
-    offsets = {tp: offset for tp, offset in position.offsets.items() if tp.topic not in stale}
-    epochs = {tp: epoch for tp, epoch in position.leader_epochs.items() if tp.topic not in stale}
-    ends = {tp: end for tp, end in window.ranges.ends.items() if tp.topic in back and end >= offsets.get(tp, 0)}
-    noted = {tp: epoch for tp, epoch in window.leader_epochs.items() if tp in ends}
-    return Position(dict(sorted({**offsets, **ends}.items())), {**position.topic_ids, **back}, {**epochs, **noted})
+    kept = _only(position, position.topic_ids.keys() - stale)
+    ends = {tp: end for tp, end in stood.offsets.items() if tp.topic in back and end >= kept.offsets.get(tp, 0)}
+    return _with(kept, Position(ends, back, {tp: epoch for tp, epoch in stood.leader_epochs.items() if tp in ends}))
+
+
+def end_of(window: Window) -> Position:
+    """Return where a window ends."""
+    return Position(window.ranges.ends, window.topic_ids, window.leader_epochs)
+
+
+def _to_go_on(stood: Position, log: LogSnapshot) -> dict[TopicPartition, int]:
+    """Return where to continue in topics that are back; not in one that has lost records that were read: only a reset back goes on there."""
+    there = {tp: (offset, log.bounds[tp]) for tp, offset in stood.offsets.items() if tp in log.bounds}
+    cut_back = {tp.topic for tp, (offset, bounds) in there.items() if offset > bounds.end}
+    # Where the log begins later than the group stood, the rest is recorded as skipped.
+    return {tp: max(offset, b.beginning) for tp, (offset, b) in there.items() if tp.topic not in cut_back}
+
+
+def left_in(details: Mapping[str, Any], topic_ids: Mapping[str, str]) -> Position:
+    """Return where a group stood in topics when an act left them for others of the same name, from the act's details.
+
+    Args:
+        details: see `summary_of_reset`.
+        topic_ids: the ids that Kafka has now. Of topics that the act did not leave under these, nothing is returned.
+    """
+    found = {topic: details.get(LEFT, {}).get(topic_id) for topic, topic_id in topic_ids.items()}
+    stood = {topic: columns for topic, columns in found.items() if columns is not None}
+    offsets, epochs = (
+        {TopicPartition(topic, int(p)): n for topic, of in stood.items() for p, n in of[column].items()}
+        for column in ("offsets", "leader_epochs")
+    )
+    return Position(offsets, {topic: topic_ids[topic] for topic in stood}, epochs)
+
+
+def _left(position: Position) -> dict[str, object]:
+    return {
+        topic_id: {
+            column: {str(tp.partition): n for tp, n in numbers.items() if tp.topic == topic}
+            for column, numbers in (("offsets", position.offsets), ("leader_epochs", position.leader_epochs))
+        }
+        for topic, topic_id in position.topic_ids.items()
+    }
+
+
+def _only(position: Position, topics: Container[str]) -> Position:
+    return Position(
+        {tp: offset for tp, offset in position.offsets.items() if tp.topic in topics},
+        {topic: known for topic, known in position.topic_ids.items() if topic in topics},
+        {tp: epoch for tp, epoch in position.leader_epochs.items() if tp.topic in topics},
+    )
+
+
+def _with(position: Position, more: Position) -> Position:
+    return Position(
+        dict(sorted({**position.offsets, **more.offsets}.items())),
+        {**position.topic_ids, **more.topic_ids},
+        {**position.leader_epochs, **more.leader_epochs},
+    )
 
 
 def topics_of_today(position: Position, topic_ids: Mapping[str, str]) -> dict[str, str]:
@@ -386,13 +458,13 @@ def how_to_go_on(group: str, back_at: Offsets) -> list[str]:
 
     Args:
         group: its name.
-        back_at: where it stood in these topics.
+        back_at: where to continue in these topics.
     """
     if not back_at:
         return []
     return [
-        f"Kafka has topic {name_some(topics_of(back_at), ', ')} under an id again that the group has read. To continue where its windows "
-        f"end: {reset_command(group, back_at)}."
+        f"Kafka has topic {name_some(topics_of(back_at), ', ')} under an id again that the group has read. To continue where it "
+        f"stood there: {reset_command(group, back_at)}."
     ]
 
 
@@ -402,6 +474,7 @@ def summary_of_reset(reset: Reset) -> dict[str, object]:
         "moves": {str(tp): [old, new] for tp, (old, new) in reset.moves.items()},
         "skipped": named_ranges(reset.skipped),
         "superseded": [window.id for window in reset.superseded],
+        **({LEFT: _left(reset.left)} if reset.left.topic_ids else {}),
         **({"replaced": named_ranges(reset.replaced)} if reset.replaced else {}),
         **({"unread": {id_: named_ranges(ranges) for id_, ranges in reset.unread.items()}} if reset.unread else {}),
     }

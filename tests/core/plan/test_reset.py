@@ -16,6 +16,7 @@ from airflow_kafka_offsets.core.plan.reset import (
     back_in,
     check_confirmed,
     check_no_open_window,
+    end_of,
     plan_reset,
     summary_of_reset,
     window_starts,
@@ -358,6 +359,6 @@ def test_a_topic_that_is_back_stands_behind_the_window_that_ends_last_at_the_lea
     for windows in ([live, backfill], [backfill, live]):
         at = here
         for each in windows:
-            at = back_in(at, each, {"orders": "a"})
+            at = back_in(at, end_of(each), {"orders": "a"})
         assert at == expected
-    assert back_in(here, live, {"orders": "another"}) == here
+    assert back_in(here, end_of(live), {"orders": "another"}) == here
