@@ -172,3 +172,12 @@ def test_a_launcher_that_is_green_commits_nothing_until_its_job_has_reported(lab
     [row] = lab.windows("reported")
     assert (row.held.window.state, row.records) == (State.COMMITTED, 100)
     expect_once(lab, "reported", [row.held.window])
+
+
+def test_airflow_runs_a_dag_and_a_clear_runs_it_again(lab: Lab) -> None:
+    lab.api.unpause("answer")
+    run = lab.api.run_to("answer", {"question": "six times nine"})
+    assert lab.api.xcom("answer", run, "say") == ["six times nine", 1]
+    lab.api.clear("answer", run, ["say"])
+    lab.api.wait_for_run("answer", run)
+    assert lab.api.xcom("answer", run, "say") == ["six times nine", 2]

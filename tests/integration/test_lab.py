@@ -14,7 +14,6 @@ import requests
 from confluent_kafka.admin import AclOperation, AdminClient
 from sqlalchemy import create_engine, text
 
-from tests.lab.airflow import Airflow
 from tests.lab.databases import MariaDB, Postgres
 from tests.lab.kafka import KafkaBroker
 from tests.lab.patience import ANSWER
@@ -198,35 +197,3 @@ def test_spark_connect_reads_offset_ranges_of_kafka(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [10, 12, 14, 16]
-
-
-DAG_THAT_ANSWERS = """
-from airflow.sdk import dag, get_current_context, task
-
-
-@dag(schedule=None)
-def answer():
-    @task
-    def say():
-        context = get_current_context()
-        return [context["dag_run"].conf["question"], context["ti"].try_number]
-
-    say()
-
-
-answer()
-"""
-
-
-@pytest.mark.airflow
-def test_airflow_runs_a_dag_and_a_clear_runs_it_again(tmp_path: Path) -> None:
-    dags = tmp_path / "dags"
-    dags.mkdir()
-    (dags / "answer.py").write_text(DAG_THAT_ANSWERS)
-    with Airflow(tmp_path / "home", dags) as airflow:
-        airflow.api.unpause("answer")
-        run = airflow.api.run_to("answer", {"question": "six times nine"})
-        assert airflow.api.xcom("answer", run, "say") == ["six times nine", 1]
-        airflow.api.clear("answer", run, ["say"])
-        airflow.api.wait_for_run("answer", run)
-        assert airflow.api.xcom("answer", run, "say") == ["six times nine", 2]
