@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from airflow_kafka_offsets.core.plan.request import GROUP, REPLAY_KEYS
 from airflow_kafka_offsets.core.window import State
 from tests.acceptance.conftest import Lab, expect_once, expect_tiling
 
@@ -69,17 +70,32 @@ def test_windows_are_replayed_by_name_and_by_time_and_a_half_done_replay_resumes
     assert told["ranges"] == {"replayed": {str(p): [100, 110] for p in range(4)}}
 
 
+EMPTY = dict.fromkeys((*REPLAY_KEYS, GROUP))
+"""As the form of `replay_params()` is sent when no one filled in anything."""
+OF_GROUPS = {
+    "two_groups": {**EMPTY, "group": "two_groups", "windows": "1"},
+    "two_groups_too": {"kafka_offsets": {"group": "two_groups_too", "windows": "1"}},
+}
+
+
 def test_of_two_groups_of_a_dag_a_replay_runs_the_one_that_it_names(lab: Lab) -> None:
     lab.topic("two_groups", 10)
-    lab.api.run_to("two_groups")
-    replay = lab.api.run_to("two_groups", {"kafka_offsets": {"group": "two_groups_too", "windows": "1"}})
-    states = {task["task_id"]: task["state"] for task in lab.api.tasks("two_groups", replay)}
-    assert states == {"two_groups": "skipped", "two_groups_too": "success"}
-    said = "This run replays another group of the DAG, and nothing of two_groups"
-    assert said in lab.api.log("two_groups", replay, "two_groups")
-    assert attempts_of(lab, "two_groups", replay) == {}
-    assert attempts_of(lab, "two_groups_too", replay) == {1: 1}
-    for group in ("two_groups", "two_groups_too"):
+    first = lab.api.run_to("two_groups", {**EMPTY, "group": "two_groups_too"})
+    replays = {group: lab.api.trigger("two_groups", conf) for group, conf in OF_GROUPS.items()}
+    unnamed = lab.api.trigger("two_groups", {**EMPTY, "windows": "1"})
+    for group, run in replays.items():
+        lab.api.wait_for_run("two_groups", run, "success")
+        [other] = OF_GROUPS.keys() - {group}
+        states = {task["task_id"]: task["state"] for task in lab.api.tasks("two_groups", run)}
+        assert states == {group: "success", other: "skipped"}
+        said = f"This run replays another group of the DAG, and nothing of {other}"
+        assert said in lab.api.log("two_groups", run, other)
+        assert (attempts_of(lab, group, run), attempts_of(lab, other, run)) == ({1: 1}, {})
+    lab.api.wait_for_run("two_groups", unnamed, "failed")
+    for group in OF_GROUPS:
+        assert "the replay does not name one: add it to the conf" in lab.api.log("two_groups", unnamed, group)
+        assert attempts_of(lab, group, first) == {1: 1}, "the run reads what is new, of both groups"
+        assert len(windows_of(lab, group)) == 1
         expect_once(lab, group, windows_of(lab, group))
 
 
