@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -13,9 +13,12 @@ from airflow_kafka_offsets.service.windows import WindowService
 from tests.acceptance.conftest import Lab, expect_tiling
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import wait_until
-from tests.lab.topics import delete_topic
+from tests.lab.topics import delete_topic, produce
 
-WAITING = ["wait_span", "wait_age", "wait_time", "wait_lag", "wait_gone", "wait_flaky", "wait_downstream"]
+DEFERRED = ["wait_span", "wait_age", "wait_time", "wait_lag", "wait_verdict", "wait_flaky"]
+WAITING = [*DEFERRED, "wait_gone", "wait_downstream"]
+NEARLY_EXPIRED = timedelta(days=6, hours=20)
+"""Of the seven days for which a topic keeps its records."""
 Runs = dict[str, str]
 
 
@@ -26,6 +29,8 @@ def runs(lab: Lab, own_kafka: KafkaBroker) -> Runs:
         lab.topic(dag_id, 10)
     for dag_id in ("wait_span", "wait_age", "wait_time", "wait_gone", "wait_late", "wait_soft", "arrivals"):
         lab.topic(dag_id, 0)
+    lab.topic("wait_verdict", 0)
+    commit_all(lab, "wait_verdict")
     lab.topic("wait_flaky", 0, kafka=own_kafka)
     for dag_id in ("wait_downstream", "wait_nowhere"):
         lab.api.unpause(dag_id)
@@ -57,6 +62,8 @@ def fulfil(lab: Lab) -> None:
     lab.produce("wait_age", 1)
     lab.produce("wait_time", 1)
     lab.produce("arrivals", 20)
+    late = int((datetime.now(UTC) - NEARLY_EXPIRED).timestamp() * 1000)
+    produce(lab.kafka, "wait_verdict", 5, partition=2, timestamp_ms=late)
     delete_topic(lab.kafka, "wait_gone")
     commit_all(lab, "wait_lag")
     lab.api.trigger("wait_upstream")
@@ -65,11 +72,11 @@ def fulfil(lab: Lab) -> None:
 def commit_all(lab: Lab, name: str) -> None:
     """Plan and commit all that a group has not read, as another DAG would."""
     service = WindowService(lab.ledger, KafkaLog(lab.kafka.client_config(), 240))
-    claim = Claim("test", "run", "task", scope=Scope.RUN)
+    claim = Claim("test", name, "task", scope=Scope.RUN)
     service.commit(service.plan(KafkaGroup(name, topics=[name]), claim, lambda _: True)[0].window.id, claim)
 
 
-@pytest.mark.parametrize("dag_id", ["wait_span", "wait_age", "wait_time", "wait_lag", "wait_flaky"])
+@pytest.mark.parametrize("dag_id", DEFERRED)
 def test_a_sensor_defers_and_goes_on_when_it_is_there(lab: Lab, runs: Runs, dag_id: str) -> None:
     lab.api.wait_for_run(dag_id, runs[dag_id], "success")
     assert lab.api.task(dag_id, runs[dag_id], "wait")["try_number"] == 1
@@ -79,6 +86,13 @@ def test_the_result_says_what_was_seen(lab: Lab, runs: Runs) -> None:
     lab.api.wait_for_run("wait_span", runs["wait_span"])
     seen = lab.api.xcom("wait_span", runs["wait_span"], "wait")
     assert seen == {"span": 52, "partitions": 4, "behind": [f"wait_span-{p}" for p in range(4)]}
+
+
+def test_a_group_at_risk_ends_the_wait_and_the_result_says_why(lab: Lab, runs: Runs) -> None:
+    lab.api.wait_for_run("wait_verdict", runs["wait_verdict"], "success")
+    seen = lab.api.xcom("wait_verdict", runs["wait_verdict"], "wait")
+    assert (seen["verdict"], seen["behind"]) == ("AT RISK", ["wait_verdict-2"])
+    assert seen["reason"].startswith("Retention may remove unread records of wait_verdict-2 in ")
 
 
 def test_what_is_there_already_costs_no_deferral(lab: Lab, runs: Runs) -> None:

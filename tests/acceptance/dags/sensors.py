@@ -12,6 +12,7 @@ from airflow_kafka_offsets import (
     KafkaOffsetsTrigger,
     KafkaTimeSensor,
     KafkaUnreadSensor,
+    KafkaVerdictSensor,
     PlanWindowOperator,
     WindowCommittedSensor,
 )
@@ -35,6 +36,7 @@ for name, make in {
     "wait_age": lambda g: KafkaUnreadSensor(task_id="wait", group=g, max_age=timedelta(seconds=1), **SOON),
     "wait_time": lambda g: KafkaTimeSensor(task_id="wait", group=g, until="{{ data_interval_end }}", **SOON),
     "wait_lag": lambda g: KafkaLagSensor(task_id="wait", group=g, max_lag=0, **SOON),
+    "wait_verdict": lambda g: KafkaVerdictSensor(task_id="wait", group=g, **SOON),
     "wait_gone": lambda g: KafkaUnreadSensor(task_id="wait", group=g, min_span=50, **SOON),
     "wait_late": lambda g: KafkaUnreadSensor(task_id="wait", group=g, min_span=50, **LATE),
     "wait_soft": lambda g: KafkaUnreadSensor(task_id="wait", group=g, min_span=50, soft_fail=True, **LATE),
