@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange
 from airflow_kafka_offsets.core.window import Window
 
 MAX_RANGES = 1000
-"""If the windows of a task have more offset ranges than this, an event has totals only."""
+"""If the windows of a task have more offset ranges than this, an event has the totals of each topic only."""
 
 MAX_WINDOWS = 1000
 """A facet describes at most this number of windows, the first ones."""
@@ -54,13 +53,19 @@ class ReadTopic:
 
     Attributes:
         topic: its name.
-        parts: its ranges, without empty ones; None: the task has more than `MAX_RANGES`.
+        partitions: how many of its partitions have something to read. One of several windows counts once.
+        ranges: how many ranges, without empty ones.
+        span: how many offsets they have.
         records: how many records; None: not reported.
+        parts: its ranges, without empty ones; None: the task has more than `MAX_RANGES`.
     """
 
     topic: str
-    parts: tuple[Part, ...] | None
+    partitions: int
+    ranges: int
+    span: int
     records: int | None
+    parts: tuple[Part, ...] | None
 
 
 def namespace_of(bootstrap_servers: str) -> str:
@@ -99,22 +104,28 @@ def read_topics(read: Sequence[ReadWindow], topics: Container[str]) -> list[Read
         read: its windows.
         topics: the topics that the group reads now. One of which nothing was new is there, too: the task does depend on it.
     """
-    parts = list(_parts(read))
-    is_small = len(parts) <= MAX_RANGES
-    return [
-        ReadTopic(
-            topic,
-            tuple(part for tp, part in parts if tp.topic == topic) if is_small else None,
-            _records(topic, read),
-        )
-        for topic in sorted(_named(read, topics))
-    ]
+    parts = _parts(read)
+    is_small = sum(map(len, parts.values())) <= MAX_RANGES
+    return [_read_topic(topic, parts.get(topic, []), is_small, read) for topic in sorted(_named(read, topics))]
 
 
-def _parts(read: Sequence[ReadWindow]) -> Iterator[tuple[TopicPartition, Part]]:
+def _read_topic(topic: str, parts: Sequence[Part], is_small: bool, read: Sequence[ReadWindow]) -> ReadTopic:
+    return ReadTopic(
+        topic,
+        partitions=len({part.partition for part in parts}),
+        ranges=len(parts),
+        span=sum(part.range.span for part in parts),
+        records=_records(topic, read),
+        parts=tuple(parts) if is_small else None,
+    )
+
+
+def _parts(read: Sequence[ReadWindow]) -> dict[str, list[Part]]:
+    found: dict[str, list[Part]] = {}
     for one in read:
         for tp, offsets in one.window.ranges.without_empty().items():
-            yield tp, Part(tp.partition, offsets, one.window.id)
+            found.setdefault(tp.topic, []).append(Part(tp.partition, offsets, one.window.id))
+    return found
 
 
 def _records(topic: str, read: Sequence[ReadWindow]) -> int | None:

@@ -16,8 +16,19 @@ from airflow_kafka_offsets.core.lineage import Part, ReadTopic, ReadWindow, face
 FACET = "kafkaOffsets_window"
 """The name of the run facet."""
 
-SCHEMA = "urn:airflow-kafka-offsets:openlineage:1-0-0:KafkaOffsetsWindowRunFacet#/$defs/KafkaOffsetsWindowRunFacet"
-"""The facet's schema, in a file of this package: ``schemas/openlineage/1-0-0/KafkaOffsetsWindowRunFacet.json``."""
+TOTALS = "kafkaOffsets_totals"
+"""The name of the facet of each topic."""
+
+
+def _schema_of(entity: str) -> str:
+    return f"urn:airflow-kafka-offsets:openlineage:1-0-0:{entity}#/$defs/{entity}"
+
+
+SCHEMA = _schema_of("KafkaOffsetsWindowRunFacet")
+"""The run facet's schema, in a file of this package: ``schemas/openlineage/1-0-0/KafkaOffsetsWindowRunFacet.json``."""
+
+TOTALS_SCHEMA = _schema_of("KafkaOffsetsTotalsInputDatasetFacet")
+"""That of a topic's facet, in a file beside it."""
 
 
 @define
@@ -31,6 +42,20 @@ class KafkaOffsetsWindowRunFacet(RunFacet):
     @staticmethod
     def _get_schema() -> str:
         return SCHEMA
+
+
+@define
+class KafkaOffsetsTotalsInputDatasetFacet(InputDatasetFacet):
+    """How much of a topic a run read; the schema describes the attributes."""
+
+    partitions: int
+    ranges: int
+    span: int
+    records: int | None
+
+    @staticmethod
+    def _get_schema() -> str:
+        return TOTALS_SCHEMA
 
 
 def nothing_read() -> OperatorLineage[Any, Any]:
@@ -63,7 +88,9 @@ def lineage_of(
 
 
 def _dataset(namespace: str, topic: ReadTopic) -> InputDataset:
-    facets: dict[str, InputDatasetFacet] = {}
+    facets: dict[str, InputDatasetFacet] = {
+        TOTALS: KafkaOffsetsTotalsInputDatasetFacet(topic.partitions, topic.ranges, topic.span, topic.records)
+    }
     if topic.parts is not None:
         condition = base_subset_dataset.PartitionSubsetCondition([_partition(part) for part in topic.parts])
         facets["subset"] = base_subset_dataset.InputSubsetInputDatasetFacet(condition)

@@ -14,7 +14,7 @@ from airflow_kafka_offsets.task.openlineage import FACET
 from tests.acceptance.conftest import Lab
 from tests.lab.processes import wait_until
 from tests.lab.statsd import StatsdServer
-from tests.task.test_lineage import check_facet, ranges_in
+from tests.task.test_lineage import check_facet, ranges_in, totals_in
 
 Event = dict[str, Any]
 
@@ -70,6 +70,7 @@ def test_openlineage_gets_the_ranges_of_each_try_and_the_outlets_stay(lab: Lab, 
         assert (topic["namespace"], topic["name"]) == (f"kafka://{servers}", "seen_submit")
         assert sorted(ranges_in(event)) == [(p, 0, 25, "seen_submit-000001") for p in range(4)]
         assert [output["name"] for output in event["outputs"]] == [f"{lab.folder}/lake/seen_submit"]
+        assert totals_in(event)["seen_submit"]["span"] == 100
     assert [e["inputs"][0]["inputFacets"]["inputStatistics"]["rowCount"] for e in (first, replayed)] == [100, 100]
     said = [check_facet(window_of(event))["windows"][0] for event in (failed, first, replayed)]
     assert [(w["isRerun"], w["isCommitted"]) for w in said] == [(False, False), (False, True), (True, True)]

@@ -49,6 +49,8 @@ def test_the_ranges_of_each_topic_are_there_with_the_window_that_owns_them() -> 
     found = [(p.partition, p.range.start, p.range.end, p.window_id) for p in orders.parts or ()]
     assert found == [(0, 0, 5, "lake-000001"), (0, 5, 6, "lake-000002"), (1, 3, 8, "lake-000002")]
     assert [(p.range.start, p.range.end) for p in bills.parts or ()] == [(7, 9)]
+    # Partition 0 has a range in both windows.
+    assert [(t.partitions, t.ranges, t.span) for t in (bills, orders)] == [(1, 1, 2), (2, 3, 11)]
 
 
 @pytest.mark.parametrize(("partitions", "is_listed"), [(MAX_RANGES, True), (MAX_RANGES + 1, False)])
@@ -58,13 +60,28 @@ def test_of_very_many_ranges_only_the_totals_are_there(partitions: int, is_liste
     (topic,) = read_topics(read, NOW)
     assert (topic.parts is not None) == is_listed
     assert topic.records == 7
+    assert (topic.partitions, topic.ranges, topic.span) == (partitions, partitions, 2 * partitions)
     content = facet_content(read, NOW)["windows"][0]
     assert (content["partitions"], content["span"], content["records"]) == (partitions, 2 * partitions, 7)
+
+
+def test_beyond_the_limit_each_topic_has_its_own_totals() -> None:
+    of_bills = {tp(number, "bills"): (number, number + 3) for number in range(MAX_RANGES)}
+    first = ReadWindow(window({**of_bills, tp(0): (4, 9)}, seq=1), False, True)
+    counts = {"bills": {"0": 2}, "orders": {"0": 7}}
+    second = ReadWindow(window({tp(0): (9, 19), tp(0, "bills"): (3, 5)}, seq=2), False, True, counts=counts)
+    bills, orders = read_topics([first, second], NOW)
+    assert (bills.parts, orders.parts) == (None, None)
+    assert (bills.partitions, bills.ranges, bills.span) == (MAX_RANGES, MAX_RANGES + 1, 3 * MAX_RANGES + 2)
+    assert (orders.partitions, orders.ranges, orders.span) == (1, 2, 15)
+    assert (bills.records, orders.records) == (None, None)  # the first window does not tell
+    assert [t.records for t in read_topics([second], NOW)] == [2, 7]
 
 
 def test_an_empty_window_still_names_its_topics() -> None:
     (topic,) = read_topics([ReadWindow(window({tp(0): (4, 4)}), False, True, records=0)], NOW)
     assert (topic.topic, topic.parts, topic.records) == ("orders", (), 0)
+    assert (topic.partitions, topic.ranges, topic.span) == (0, 0, 0)
 
 
 def test_a_topic_that_left_the_group_is_an_input_of_no_later_window() -> None:
@@ -109,5 +126,7 @@ def test_the_ranges_of_an_event_are_those_of_the_windows(given_ranges: list[tupl
     ]
     (topic,) = read_topics(read, NOW)
     assert topic.parts is not None
-    assert sum(part.range.span for part in topic.parts) == sum(one.window.span for one in read)
+    assert sum(part.range.span for part in topic.parts) == topic.span == sum(one.window.span for one in read)
+    assert topic.ranges == len(topic.parts)
+    assert topic.partitions == len({part.partition for part in topic.parts})
     assert all(part.range.span for part in topic.parts)

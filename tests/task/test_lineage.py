@@ -29,6 +29,7 @@ from airflow_kafka_offsets import (
 )
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.lineage import MAX_RANGES
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Scope
@@ -38,7 +39,7 @@ from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.task.definition import Stop
 from airflow_kafka_offsets.task.ending import Ending
 from airflow_kafka_offsets.task.lineage import with_parent_run
-from airflow_kafka_offsets.task.openlineage import FACET, SCHEMA
+from airflow_kafka_offsets.task.openlineage import FACET, SCHEMA, TOTALS, TOTALS_SCHEMA
 from airflow_kafka_offsets.task.work import Work
 from tests.core.examples import NOON, claim, tp
 from tests.lab.memory import IN_MEMORY
@@ -73,7 +74,10 @@ def work(world: World, operator: Any, planned: list[Planned], claim_: Any = NEW,
     def run(one: Planned) -> Report:
         if one.window.seq == fails_at:
             raise RuntimeError("the job failed")
-        return Report(one.window.span, {"orders": {"0": one.window.span}})
+        counts: dict[str, dict[str, int]] = {}
+        for read, offsets in one.window.ranges.without_empty().items():
+            counts.setdefault(read.topic, {})[str(read.partition)] = offsets.span
+        return Report(one.window.span, counts)
 
     context, stop = context_of(Try()), Stop()
     ending = Ending(context, world.service, claim_, planned, stop)
@@ -99,8 +103,17 @@ def ranges_in(event: dict[str, Any]) -> list[tuple[int, int, int, str]]:
 
 
 def check_facet(event: dict[str, Any]) -> dict[str, Any]:
-    """Check the facet against the schema that it names, and return it."""
-    facet: dict[str, Any] = event["run_facets"][FACET]
+    """Check the run facet against the schema that it names, and return it."""
+    return _checked(event["run_facets"][FACET])
+
+
+def totals_in(event: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """Return the totals of each topic, which fit the schema that they name."""
+    facets = {topic["name"]: _checked(topic["inputFacets"][TOTALS]) for topic in event["inputs"]}
+    return {name: {key: n for key, n in facet.items() if key[0] != "_"} for name, facet in facets.items()}
+
+
+def _checked(facet: dict[str, Any]) -> dict[str, Any]:
     name, _, place = facet["_schemaURL"].partition("#")
     version, entity = name.split(":")[-2:]
     schema = json.loads((SCHEMAS / version / f"{entity}.json").read_text())
@@ -122,10 +135,27 @@ def test_a_task_tells_topics_with_their_ranges_and_its_window(world: World) -> N
     assert ranges_in(event) == [(0, 20, 30, "lake-000003")]
     assert topic["inputFacets"]["subset"]["inputCondition"]["type"] == "partition"
     assert topic["inputFacets"]["inputStatistics"]["rowCount"] == 10
+    assert totals_in(event) == {"orders": {"partitions": 1, "ranges": 1, "span": 10, "records": 10}}
     facet = check_facet(event)
     assert (facet["group"], facet["windowCount"]) == ("lake", 1)
     (one,) = facet["windows"]
     assert (one["windowId"], one["isRerun"], one["isCommitted"], one["records"]) == ("lake-000003", False, True, 10)
+
+
+def test_beyond_the_limit_each_topic_has_its_totals_in_place_of_its_ranges(world: World) -> None:
+    world.kafka.create("bills", MAX_RANGES)
+    for number in range(MAX_RANGES):
+        world.kafka.produce(tp(number, "bills"), 3)
+    world.configure(topics=["orders", "bills"])
+    operator = operator_of(world)
+    work(world, operator, world.ask(NEW))
+    event = event_of(operator)
+    assert totals_in(event) == {
+        "bills": {"partitions": MAX_RANGES, "ranges": MAX_RANGES, "span": 3 * MAX_RANGES, "records": 3 * MAX_RANGES},
+        "orders": {"partitions": 1, "ranges": 1, "span": 10, "records": 10},
+    }
+    assert not any("subset" in topic["inputFacets"] for topic in event["inputs"])
+    assert check_facet(event)["windows"][0]["span"] == 3 * MAX_RANGES + 10
 
 
 def test_a_replay_of_several_windows_tells_all_of_them_as_reruns(world: World) -> None:
@@ -144,6 +174,7 @@ def test_a_failed_task_tells_what_it_had_begun_to_read_and_that_it_is_not_commit
     assert ranges_in(event) == [(0, 0, 10, "lake-000001")]
     assert [(w["seq"], w["isCommitted"], "records" in w) for w in check_facet(event)["windows"]] == [(1, False, False)]
     assert "inputStatistics" not in event["inputs"][0]["inputFacets"]
+    assert totals_in(event) == {"orders": {"partitions": 1, "ranges": 1, "span": 10}}
     assert [o["name"] for o in event["outputs"]] == ["/lake/orders"]
 
 
@@ -185,7 +216,7 @@ def test_a_topic_that_left_the_group_is_no_input_any_more(world: World) -> None:
     operator = operator_of(world)
     work(world, operator, world.ask(NEW))
     event = event_of(operator)
-    assert [topic["name"] for topic in event["inputs"]] == ["orders"]
+    assert totals_in(event) == {"orders": {"partitions": 1, "ranges": 1, "span": 10, "records": 10}}
     assert check_facet(event)["windows"][0]["topicIds"].keys() == {"orders"}
 
 
@@ -295,14 +326,16 @@ def test_a_session_of_the_task_s_own_knows_the_run_if_airflow_is_told_so(
 
 # Whoever has events of a version reads them with its schema. For another schema, add a version.
 PUBLISHED = {
-    "1-0-0/KafkaOffsetsWindowRunFacet.json": "972cac9d3df513f5ebfcd8e05c78f1b006d5a79dc61475ec4063006b8220f169"
+    "1-0-0/KafkaOffsetsTotalsInputDatasetFacet.json": "d70c3db675b3558ed01cfb4d23fdd6ca1010cb6f7133e9322b26f9d0f6440746",
+    "1-0-0/KafkaOffsetsWindowRunFacet.json": "972cac9d3df513f5ebfcd8e05c78f1b006d5a79dc61475ec4063006b8220f169",
 }
 
 
-def test_the_schema_of_the_facet_is_the_only_file_of_its_version() -> None:
-    files = [str(path.relative_to(SCHEMAS)) for path in SCHEMAS.rglob("*.json")]
-    assert files == list(PUBLISHED)
-    assert SCHEMA.startswith("urn:airflow-kafka-offsets:openlineage:1-0-0:")
+def test_the_schemas_of_the_facets_are_the_only_files_of_their_version() -> None:
+    files = {str(path.relative_to(SCHEMAS)) for path in SCHEMAS.rglob("*.json")}
+    assert files == PUBLISHED.keys()
+    version = "urn:airflow-kafka-offsets:openlineage:1-0-0:"
+    assert {f"1-0-0/{name.removeprefix(version).partition('#')[0]}.json" for name in (SCHEMA, TOTALS_SCHEMA)} == files
 
 
 @pytest.mark.parametrize("file", PUBLISHED)
