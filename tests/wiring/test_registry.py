@@ -96,7 +96,9 @@ def test_a_file_for_tls_that_is_not_on_this_machine_is_named(
     gone = str(certificates / "gone.pem")
     text = json.dumps(extra).replace("{gone}", gone).replace("{there}", str(certificates / "broker.pem"))
     connect(monkeypatch, host="h", extra=json.loads(text))
-    with pytest.raises(BadInputError, match=f"'registry': its {next(iter(extra))} names '{gone}', which is not on this"):
+    with pytest.raises(
+        BadInputError, match=f"'registry': its {next(iter(extra))} names '{gone}', which is not on this"
+    ):
         open_registry("registry")
 
 
