@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from math import ceil
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
@@ -46,7 +47,7 @@ _T = TypeVar("_T")
 TITLE = "Kafka windows"
 
 PATIENCE = 1.8
-"""Seconds until a page says that the ledger does not answer."""
+"""Seconds until a page says that the ledger does not answer: with what the page itself takes, these are two."""
 
 LONGEST = 30
 """Seconds until a page gives up a ledger, or a Kafka, that began to answer and does not end."""
@@ -129,7 +130,7 @@ async def _failed(request: Request, exc: KafkaOffsetsError) -> Response:
         case LedgerError():
             return _error(request, str(exc), 500, "The ledger can't be read")
         case KafkaAnswerError():
-            return _error(request, str(exc), 503, "Kafka does not answer")
+            return _error(request, str(exc), 503, "There is no answer")
     return _error(request, str(exc), 400, "That can't be shown")
 
 
@@ -176,7 +177,9 @@ async def _ask_kafka(question: Callable[[Ledger], _T]) -> _T:
     ledger = await _open()
     with anyio.move_on_after(LONGEST):
         return await anyio.to_thread.run_sync(question, ledger, abandon_on_cancel=True, limiter=_THREADS_OF_KAFKA)
-    raise KafkaUnavailableError(f"Kafka did not answer within {LONGEST} seconds. Reload the page to try again.")
+    raise KafkaUnavailableError(
+        f"The ledger and Kafka were asked, and there was no answer within {LONGEST} seconds. Reload the page to try again."
+    )
 
 
 async def _open() -> Ledger:
@@ -185,7 +188,9 @@ async def _open() -> Ledger:
         return await anyio.to_thread.run_sync(
             open_ledger_to_show, CONNECT_TIMEOUT, abandon_on_cancel=True, limiter=_OPENING
         )
-    raise LedgerUnavailableError("The ledger's database did not answer within 2 seconds. Reload the page to try again.")
+    raise LedgerUnavailableError(
+        f"The ledger's database did not answer within {ceil(PATIENCE)} seconds. Reload the page to try again."
+    )
 
 
 @app.get("/groups")

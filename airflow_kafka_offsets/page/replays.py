@@ -30,7 +30,6 @@ class Row:
 
     Attributes:
         refused: why a replay can't run it; None: it can.
-        window: what the ledger has; None: there is no such window that the user may see.
     """
 
     id: str
@@ -40,7 +39,6 @@ class Row:
     records: int | None
     committed_at: datetime | None
     refused: str | None
-    window: Window | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +62,7 @@ class Preview:
         dags: those that have, or had, windows of the group.
         chosen: the DAG that is offered first; None: the user may run none of them.
         unknown: what no one could find out; None: nothing.
+        again: the windows that can run, as the ledger has them.
     """
 
     group: str
@@ -71,6 +70,7 @@ class Preview:
     dags: Sequence[Dag]
     chosen: str | None
     unknown: str | None = None
+    again: Sequence[Window] = ()
 
     @property
     def can_run(self) -> list[Row]:
@@ -144,7 +144,9 @@ def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Pr
     # A window of a DAG that may not be read is no window for this user.
     seen = {row.held.window.seq for row in rows}
     shown = [*_rows(rows, refused), *(_unseen(name, seq) for seq in seqs if seq not in seen)]
-    return Preview(name, sorted(shown, key=lambda row: row.seq), dags, _chosen(dags, rows), unknown)
+    again = [row.held.window for row in rows if row.held.window.id not in refused]
+    again.sort(key=lambda window: window.seq)
+    return Preview(name, sorted(shown, key=lambda row: row.seq), dags, _chosen(dags, rows), unknown, again)
 
 
 def _refused(row: WindowRow) -> str | None:
@@ -165,7 +167,6 @@ def _rows(rows: Sequence[WindowRow], refused: Mapping[str, str]) -> list[Row]:
             records=row.records,
             committed_at=row.committed_at,
             refused=refused.get(row.held.window.id),
-            window=row.held.window,
         )
         for row in rows
     ]
@@ -189,8 +190,7 @@ def _chosen(dags: Sequence[Dag], rows: Sequence[WindowRow]) -> str | None:
 
 def document(found: Preview) -> Document:
     """Return a preview for programs: what ``kafka-offsets plan`` gives of a replay, and what only the page knows."""
-    again = [row.window for row in found.can_run if row.window is not None]
-    return replay_document(found.group, again, []) | {
+    return replay_document(found.group, found.again, []) | {
         "refused": [{"id": row.id, "why": row.refused} for row in found.rows if row.refused is not None],
         "not_known": found.unknown,
         "dags": [{"dag_id": dag.dag_id, "may_run": dag.may_run, "note": dag.note} for dag in found.dags],

@@ -46,7 +46,7 @@ class KafkaOffsetsWindowRunFacet(RunFacet):
 
 @define
 class KafkaOffsetsTotalsInputDatasetFacet(InputDatasetFacet):
-    """How much of a topic a run read; the schema describes the attributes."""
+    """How much of a topic the windows of a run have; the schema describes the attributes."""
 
     partitions: int
     ranges: int

@@ -107,11 +107,12 @@ def _verify_of(extra: Mapping[str, Any]) -> bool | str:
 def _check_files(conn_id: str, **named: object) -> None:
     """Check that the files for TLS are there: the client would say so with an error that names no connection."""
     for name, value in named.items():
+        or_else = " (verify may also be true or false)" if name == "verify" else ""
         for path in value if isinstance(value, list) else [value]:
             if isinstance(path, str) and path and not os.path.exists(path):
                 raise BadInputError(
-                    f"Connection {conn_id!r}: its {name} names {short(path)}, which is not on this machine. Put the file there, or correct "
-                    f"{name} in the connection's extra"
+                    f"Connection {conn_id!r}: its {name} names {short(path)}, which is not on this machine, or may not be read. Put the file "
+                    f"there, or correct {name} in the connection's extra{or_else}"
                 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow_kafka_offsets.core.plan.request import GROUP, REPLAY_KEYS
+from airflow_kafka_offsets import replay_params
 from airflow_kafka_offsets.core.window import State
 from tests.acceptance.conftest import Lab, expect_once, expect_tiling
 
@@ -70,7 +70,7 @@ def test_windows_are_replayed_by_name_and_by_time_and_a_half_done_replay_resumes
     assert told["ranges"] == {"replayed": {str(p): [100, 110] for p in range(4)}}
 
 
-EMPTY = dict.fromkeys((*REPLAY_KEYS, GROUP))
+EMPTY = dict.fromkeys(replay_params())
 """As the form of `replay_params()` is sent when no one filled in anything."""
 OF_GROUPS = {
     "two_groups": {**EMPTY, "group": "two_groups", "windows": "1"},

@@ -41,6 +41,8 @@ document.addEventListener("DOMContentLoaded", () => {
   }
   localize(document);
 
+  const SLOW = 1500; // after these milliseconds a page, or a dialog, says that it still waits
+
   // What Kafka says comes after the page, and again every 15 seconds while someone looks.
   const asker = document.querySelector("[data-now]");
   async function now() {
@@ -48,7 +50,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const late = setTimeout(() => {
       for (const one of all(".cards small")) if (one.textContent === "asking Kafka") one.textContent = "Kafka has not answered yet";
       if ($("summary") && !$("summary").textContent) $("summary").textContent = " · Kafka has not answered yet";
-    }, 1500);
+    }, SLOW);
     try {
       const strips = all(".strip[data-tp]"), show = strips.map((strip) => strip.dataset.tp).join(",");
       const answer = await fetch(asker.dataset.now + (show ? `?show=${encodeURIComponent(show)}` : ""), { headers: { accept: "application/json" } });
@@ -112,9 +114,11 @@ document.addEventListener("DOMContentLoaded", () => {
       const isHere = (offset) => byOffset && offset !== null && offset > first && offset <= last;
       const begins = isHere(p.beginning) ? at(p.beginning) : gone ? border : null;
       let ends = null;
-      if (left) ends = Math.min(100, border + wide(left));
+      // The line is right of its place, and is not cut off at the right of the strip.
+      if (left) ends = Math.min(99.7, border + wide(left));
       else if (isHere(p.end)) ends = at(p.end);
       else if (newest && p.end !== null && p.end >= next) ends = border;
+      else if (newest && byOffset && p.end !== null) ends = 0; // Kafka has less than what the first of these windows read
       // Of an empty log one line says it: both edges are there.
       if (ends !== null && ends !== begins) parts.push({ class: "edge end", x: `${ends}%`, width: "2" });
       if (begins !== null) parts.push({ class: "edge begin", x: `${begins}%`, width: "2" });
@@ -227,6 +231,7 @@ document.addEventListener("DOMContentLoaded", () => {
     heading.id = "dialog-title";
     heading.textContent = title;
     what.className = look;
+    what.setAttribute("role", "status"); // so that a screen reader tells it, too, when the words change
     what.textContent = text;
     close.className = "button";
     close.dataset.close = "";
@@ -242,9 +247,9 @@ document.addEventListener("DOMContentLoaded", () => {
     // Only the words: the button keeps its focus.
     const late = setTimeout(() => {
       if (!isShown()) return;
-      $("dialog-title").textContent = "Kafka has not answered yet";
-      dialog.querySelector("p").textContent = "This page asks for half a minute at most. You can wait, or close this: nothing has started.";
-    }, 1500);
+      $("dialog-title").textContent = "There is no answer yet";
+      dialog.querySelector("p").textContent = "The ledger and Kafka are asked, for half a minute at most. You can wait, or close this: nothing has started.";
+    }, SLOW);
     try {
       const answer = await fetch(`${box.dataset.replay}?windows=${box.dataset.windows}`), text = await answer.text();
       if (!isShown()) return;
