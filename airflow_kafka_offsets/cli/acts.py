@@ -9,7 +9,7 @@ from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, table
 from airflow_kafka_offsets.core.errors import counted
-from airflow_kafka_offsets.core.plan.reset import Reset, how_to_go_on, nobody_reads, was_kept
+from airflow_kafka_offsets.core.plan.reset import Reset, how_to_go_on, nobody_reads
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.documents import Document, ranges_document
 from airflow_kafka_offsets.ports import Ledger
@@ -86,16 +86,17 @@ def gap(document: Document) -> str:
 
 
 def _superseded_text(document: Document, found: Reset) -> Iterator[str]:
-    number, is_done = len(found.losing), document["done"]
-    have, their, old, new = ("has", "its", "id", "a new id") if number == 1 else ("have", "their", "ids", "new ids")
+    windows = document["superseded"]
+    is_done = document["done"]
+    have, their, old, new = (
+        ("has", "its", "id", "a new id") if len(windows) == 1 else ("have", "their", "ids", "new ids")
+    )
     lose = f"{have} lost" if is_done else "would lose"
-    if number:
-        yield (
-            f"{counted(number, 'committed window')} {lose} {their} offsets, which are read again under {new}. "
-            f"Remove what was written under the old {old}, or records count twice:"
-        )
-    yield table(("id", "until", "span", "held_by"), document["superseded"], held_by="run")
-    yield from was_kept(found)
+    yield (
+        f"{counted(len(windows), 'committed window')} {lose} {their} offsets, which are read again under {new}. "
+        f"Remove what was written under the old {old}, or records count twice:"
+    )
+    yield table(("id", "until", "span", "held_by"), windows, held_by="run")
     if document["unread"]:
         yield from nobody_reads(found)
         yield ranges_table(document["unread"])

@@ -219,7 +219,8 @@ class Moving:
         after = {**before, **found.position.offsets}
         if store is not None:
             must_write(store.name, name, before, after, store.read(name, topics_of(after)))
-        self._ledger.reset(name, found.state.version, reset.position, reset.losing, act)
+        superseded = [window.seq for window in reset.superseded]
+        self._ledger.reset(name, found.state.version, reset.position, superseded, act)
         Publisher(self._ledger, store, self._clock).follow_reset(name, before, after)
 
     def plan_copy(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import chain, pairwise
@@ -19,12 +19,10 @@ from airflow_kafka_offsets.core.plan import pruning, replay
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import Ranges, Replay, TimeSpan, Windows
-from airflow_kafka_offsets.core.plan.reset import kept_of, kept_parts
 from airflow_kafka_offsets.core.plan.search import first_above
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH
-from airflow_kafka_offsets.core.window import OWNING, Excerpt, Held, Lane, State, Window
-from airflow_kafka_offsets.core.window_id import parse_window_id
+from airflow_kafka_offsets.core.window import OWNING, Excerpt, Held, Lane, State
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service.topics import topics_now
 
@@ -96,14 +94,6 @@ def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Map
         asked = OffsetRanges((tp, wanted) for tp, wanted in asked.items() if tp not in here or tp in left)
         if not asked:
             return
-
-
-def kept_windows(ledger: Ledger, group: str) -> list[Held]:
-    """Return what resets left of the windows that they superseded, see `core.plan.reset.kept_parts`. Of one that was pruned, nothing is known."""
-    kept = kept_parts(act.details for act in ledger.acts(group))
-    seqs = [parse_window_id(id_)[1] for id_ in kept]
-    rows = ledger.windows(group, seqs=seqs, limit=len(seqs)) if seqs else ()
-    return [replace(row.held, window=kept_of(row.held.window, kept[row.held.window.id])) for row in rows]
 
 
 def stretches_of(ledger: Ledger, group: str, end: int) -> list[tuple[int, int]]:
@@ -220,12 +210,6 @@ class ReplayPlanner:
         if not asked.span:
             raise replay.nothing_to_replay("the offset ranges are empty")
         owners, gaps = self._owners(group.name, asked, state)
-        if not gaps and not owners:
-            kept = self._kept(group.name, asked, state)
-            names = name_some([window.id for window in kept], ", ")
-            raise replay.nothing_to_replay(
-                f"an earlier reset superseded {names}, and the output of these offsets was kept"
-            )
         if not gaps:
             return Allocation(owners)
         self._check_not_pruned(group.name, gaps, state)
@@ -268,17 +252,4 @@ class ReplayPlanner:
             with self._ledger.one_connection():
                 found = replay.overlapping(asked, all_of_them, topic_ids)
         owners = sorted(found, key=lambda held: held.window.seq)
-        windows = [held.window for held in (*own, *owners)]
-        gaps = replay.without_owner(asked, windows, topic_ids)
-        if not gaps:
-            return owners, gaps
-        # What a reset told to keep was read, although no window owns it.
-        if kept := self._kept(group, asked, state):
-            names = name_some([window.id for window in kept], ", ")
-            logger.warning("Group %s: what an earlier reset kept of the output of %s is not read again", group, names)
-        return owners, replay.without_owner(asked, [*windows, *kept], topic_ids)
-
-    def _kept(self, group: str, asked: OffsetRanges, state: GroupState) -> list[Window]:
-        assert state.position
-        found = replay.overlapping(asked, kept_windows(self._ledger, group), state.position.topic_ids)
-        return [held.window for held in found]
+        return owners, replay.without_owner(asked, [held.window for held in (*own, *owners)], topic_ids)

@@ -15,7 +15,7 @@ from airflow_kafka_offsets.core.plan.pruning import check_reset
 from airflow_kafka_offsets.core.plan.reset import Reset, back_in, end_of, left_in, plan_reset, recreated_in
 from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
-from airflow_kafka_offsets.service.replay import kept_windows, pages, stretches_of
+from airflow_kafka_offsets.service.replay import pages, stretches_of
 
 
 def work_out(
@@ -43,16 +43,7 @@ def work_out(
     epoch_ends = kafka.epoch_ends(asked)
     committed, backfill = committed_windows(ledger, group.name), _backfill_windows(ledger, group.name)
     found = plan_reset(
-        group.name,
-        at,
-        target,
-        whole,
-        committed,
-        backfill,
-        epoch_ends=epoch_ends,
-        reads=group.reads,
-        noted=before,
-        put_by=[held.window for held in kept_windows(ledger, group.name)],
+        group.name, at, target, whole, committed, backfill, epoch_ends=epoch_ends, reads=group.reads, noted=before
     )
     # After the search for windows, as some may have left meanwhile.
     check_reset(group.name, target, ledger.pruned(group.name), log.topic_ids)

@@ -804,7 +804,7 @@ class WindowService:
         assert state.position is not None
         self._publisher.check(group.name, state, state.position.offsets)
         act = replace(act, details=summary_of_reset(reset))
-        self._ledger.reset(group.name, state.version, reset.position, reset.losing, act)
+        self._ledger.reset(group.name, state.version, reset.position, [w.seq for w in reset.superseded], act)
         self._publisher.follow_reset(group.name, state.position.offsets, reset.position.offsets)
         return reset
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError
+from airflow_kafka_offsets.core.errors import ConfirmationError, IllegalStepError
 from airflow_kafka_offsets.core.history import LEFT
 from airflow_kafka_offsets.core.plan.request import Ranges
 from airflow_kafka_offsets.service.prune import Pruning
@@ -170,48 +170,3 @@ def test_no_command_leads_on_in_a_topic_that_is_back_without_the_newest_records_
     both.kafka.truncate(tp(0), 8)
     with pytest.raises(ConfirmationError, match=r"""topic clicks under an id again.*--to '\{"clicks":\{"0":5\}\}'"""):
         both.service.reset(both.group, "earliest", "ada", "again")
-
-
-@pytest.mark.parametrize("was_away", [False, True], ids=["left the group", "was recreated"])
-def test_output_that_a_reset_told_to_keep_is_named_before_its_offsets_are_read_again(
-    both: World, was_away: bool
-) -> None:
-    both.kafka.produce(tp(0), 10)
-    both.kafka.produce(CLICKS, 5)
-    first = both.run(ONE).topic_ids["clicks"]
-    if was_away:
-        _fail_over(both, "clicks")
-    else:
-        both.configure(topics=["orders"])
-    reset = both.service.reset(both.group, "earliest", "ada", "again", topics=["orders"], supersede=True)
-    assert reset.unread == {"lake-000001": ranges({CLICKS: (0, 5)})}
-    both.run(TWO)
-    both.configure(topics=["orders", "clicks"])
-    if was_away:
-        both.kafka.bring_back("clicks", first)
-    kept = r"An earlier reset left lake-000001 clicks-0 0 to 4 in place.*remove it, too"
-    with pytest.raises(ConfirmationError, match=kept):
-        both.service.reset(both.group, "earliest", "ada", "again", topics=["clicks"])
-    reset = both.service.reset(both.group, "earliest", "ada", "again", topics=["clicks"], supersede=True)
-    assert ([window.id for window in reset.superseded], reset.losing) == (["lake-000001"], [])
-    assert both.run(THREE).ranges.without_empty() == ranges({CLICKS: (0, 5)})
-    # It is named once: after that, a new window owns them.
-    with pytest.raises(ConfirmationError, match="from 1 committed window: lake-000003") as told:
-        both.service.reset(both.group, "earliest", "ada", "again", topics=["clicks"])
-    assert "lake-000001" not in str(told.value)
-
-
-def test_a_replay_does_not_read_again_what_a_reset_told_to_keep(both: World, caplog: pytest.LogCaptureFixture) -> None:
-    both.kafka.produce(tp(0), 10)
-    both.kafka.produce(CLICKS, 5)
-    both.run(ONE)
-    both.configure(topics=["orders"])
-    both.service.reset(both.group, "earliest", "ada", "again", topics=["orders"], supersede=True)
-    both.configure(topics=["orders", "clicks"])
-    both.kafka.produce(CLICKS, 5)
-    both.service.reset(both.group, '{"clicks":{"0":8}}', "ada", "later")
-    with pytest.raises(BadInputError, match=r"nothing to replay: an earlier reset superseded lake-000001, .* kept"):
-        both.service.preview_replay(both.group, Ranges(ranges({CLICKS: (1, 4)})))
-    found, [new] = both.service.preview_replay(both.group, Ranges(ranges({CLICKS: (1, 8)})))
-    assert (found, new.ranges) == ([], ranges({CLICKS: (5, 8)}))
-    assert "lake-000001" in caplog.text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -29,8 +29,7 @@ class Reset:
         position: where the next live window will start.
         moves: old and new watermark of each partition that moves; old None: it had none (in this topic).
         skipped: offsets that no one will own: the recorded gap.
-        superseded: windows that lose their offsets, oldest first; their output has to be removed. Of one that lost the others in an
-            earlier reset, it has only those whose output was kept, see `kept_parts`.
+        superseded: windows that lose their offsets, oldest first; their output has to be removed.
         irreplaceable: offsets of these windows that Kafka no longer holds: their output is the only copy.
         replaced: offsets below the new watermark that Kafka gave to other records after they were read: no one will read
             these.
@@ -51,11 +50,6 @@ class Reset:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     back_at: Offsets = field(default_factory=dict)
     left: Position = NOWHERE
-
-    @property
-    def losing(self) -> list[int]:
-        """The numbers of the windows that own their offsets until the reset."""
-        return [window.seq for window in self.superseded if window.state.owns]
 
     @property
     def changes_something(self) -> bool:
@@ -92,7 +86,6 @@ def plan_reset(
     epoch_ends: EpochEnds | None = None,
     reads: Container[str] | None = None,
     noted: Position | None = None,
-    put_by: Iterable[Window] = (),
 ) -> Reset:
     """Work out a reset.
 
@@ -106,7 +99,6 @@ def plan_reset(
         epoch_ends: the ends of the leader epochs that are in doubt.
         reads: the topics that the group reads; None: all that its windows have.
         noted: the position of the ledger. Topics that are back and not named stay where it has them; None: no topic is back.
-        put_by: what earlier resets left of the windows that they superseded, see `kept_parts`.
 
     Raises:
         BadInputError: a target outside of the log, or not all partitions of a topic that was recreated.
@@ -141,7 +133,7 @@ def plan_reset(
     skipped = OffsetRanges((tp, OffsetRange(starts[tp], new)) for tp, (_, new) in moves.items() if new > starts[tp])
     back = {tp: new for tp, (old, new) in moves.items() if old is not None and new < old}
     reached = _reached(position, back, committed)
-    superseded = _superseded(position, back, chain(reached, backfill, put_by))
+    superseded = _superseded(position, back, chain(reached, backfill))
     today = topics_of_today(position, log.topic_ids)
     unread = {window.id: left for window in superseded if (left := _unread(window, today, reads))}
     here = before if noted is None else noted
@@ -149,8 +141,6 @@ def plan_reset(
     back_at = _to_go_on(_only(before, came_back), log)
     way_out = " ".join([*how_to_go_on(group, back_at), _way_out(group, before, reached, superseded, log, reads)])
     for window in superseded:
-        if not window.state.owns:  # the rest of it stays a gap
-            continue
         _refuse_open(group, window)
         _refuse_to_cut(window, position, way_out, unread.get(window.id, ()))
     replaced = leader_epochs.left_behind(before, target, epoch_ends or {})
@@ -247,28 +237,6 @@ def _with(position: Position, more: Position) -> Position:
     )
 
 
-def kept_parts(details: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Sequence[int]]]:
-    """Return what resets left of the windows that they superseded: no one was to read it again, so its output was to be kept.
-
-    Args:
-        details: of all acts, oldest first; see `summary_of_reset`.
-
-    Returns:
-        By the window's id, the named ranges. A reset that takes a part has the rest in its own details.
-    """
-    kept: dict[str, Mapping[str, Sequence[int]]] = {}
-    for one in details:
-        kept |= {id_: one.get("unread", {}).get(id_, {}) for id_ in one.get("superseded", ())}
-    return {id_: named for id_, named in kept.items() if named}
-
-
-def kept_of(window: Window, named: Mapping[str, Sequence[int]]) -> Window:
-    """Return a superseded window with only those of its ranges whose output was kept."""
-    return replace(
-        window, ranges=OffsetRanges((tp, OffsetRange(*named[str(tp)])) for tp in window.ranges if str(tp) in named)
-    )
-
-
 def topics_of_today(position: Position, topic_ids: Mapping[str, str]) -> dict[str, str]:
     """Return the ids of the topics that a position was noted in, without those of topics that Kafka has under another id now.
 
@@ -333,8 +301,7 @@ def _way_out(
     reads: Container[str] | None,
 ) -> str:
     today = topics_of_today(before, log.topic_ids)
-    owners = [window for window in superseded if window.state.owns]
-    live = {window.seq for window in owners if window.lane is Lane.LIVE}
+    live = {window.seq for window in superseded if window.lane is Lane.LIVE}
     # The oldest window whose start Kafka still holds. A reset to the start of a live window cuts no other live window.
     found: Window | None = None
     starts: dict[TopicPartition, int] = {}
@@ -346,7 +313,7 @@ def _way_out(
     if found is not None:
         return f"Reset to where a window starts: kafka-offsets reset {group} --to-window {found.id} --why '...'"
     # Perhaps no live window starts where a backfill window does. If a live one is in the way, it would be cut there.
-    for window in owners if not live else ():
+    for window in superseded if not live else ():
         to = _to_move(_of_today(window, today).without_empty().starts, before, reads)
         if _is_held(to, log):
             return f"Reset to where a window starts: {reset_command(group, to)}"
@@ -447,44 +414,21 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
     Raises:
         ConfirmationError: with the windows, and the replay that is usually meant.
     """
-    if not reset.superseded or confirmed:
-        return
-    ids = [window.id for window in reset.superseded if window.state.owns]
-    told: list[str] = []
-    if ids:
-        told.append(
+    if reset.superseded and not confirmed:
+        ids = [window.id for window in reset.superseded]
+        only_copy = (
+            f" Kafka no longer holds all of {name_some(reset.irreplaceable, ', ')}: what these windows wrote is the only copy, "
+            "so put it aside first."
+            if reset.irreplaceable
+            else ""
+        )
+        only_copy += "".join(f" {told}" for told in (*nobody_reads(reset), *how_to_go_on(group, reset.back_at)))
+        raise ConfirmationError(
             f"This takes offsets away from {counted(len(ids), 'committed window')}: {name_some(ids, ', ')}. Remove the output under "
-            "these ids, or records count twice, because new windows read them again. Make sure that none of their runs is at work."
+            "these ids, or records count twice, because new windows read them again. Make sure that none of their runs is at "
+            f"work.{only_copy} To do it all the same, add --supersede. To run these windows again instead, under their own ids: "
+            f"""airflow dags trigger DAG --conf '{{"group": "{group}", "windows": "{name_windows(w.seq for w in reset.superseded)}"}}'"""
         )
-    told += was_kept(reset)
-    if reset.irreplaceable:
-        told.append(
-            f"Kafka no longer holds all of {name_some(reset.irreplaceable, ', ')}: what these windows wrote is the only copy, so put it "
-            "aside first."
-        )
-    told += [*nobody_reads(reset), *how_to_go_on(group, reset.back_at), "To do it all the same, add --supersede."]
-    if ids:
-        told.append(
-            "To run these windows again instead, under their own ids: airflow dags trigger DAG --conf "
-            f"""'{{"group": "{group}", "windows": "{name_windows(reset.losing)}"}}'"""
-        )
-    raise ConfirmationError(" ".join(told))
-
-
-def was_kept(reset: Reset) -> list[str]:
-    """Return a sentence that names the output that an earlier reset told people to keep, and that has to be removed now; or none."""
-    kept = [
-        f"{window.id} {tp} {owned}"
-        for window in reset.superseded
-        if not window.state.owns
-        for tp, owned in window.ranges.without_empty().items()
-        if tp not in reset.unread.get(window.id, {})
-    ]
-    if not kept:
-        return []
-    return [
-        f"An earlier reset left {name_some(kept, ', ')} in place, because no one was to read it again. It is read again now: remove it, too."
-    ]
 
 
 def nobody_reads(reset: Reset) -> list[str]:
