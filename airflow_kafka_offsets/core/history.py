@@ -153,7 +153,7 @@ NEXT_WINDOW = "next_window"
 """In the details of an act that moved the watermark, a reset or an import: the number of the first window after it."""
 
 LEFT = "left"
-"""In the details of an act that moved the watermark: by the id of each topic that it left for another one of that name, where the group stood."""
+"""In the details of an act that moved the watermark: by each topic that it left for another one of that name, its id and where the group stood."""
 
 REFROZEN = "refrozen"
 """In the details of a freeze: the windows, each with the ledger's number of the schemas that it had before."""

@@ -60,7 +60,7 @@ class MemoryLog:
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._ids: dict[str, str] = {}
-        self._elsewhere: dict[str, dict[TopicPartition, _Partition]] = {}
+        self._elsewhere: dict[tuple[str, str], dict[TopicPartition, _Partition]] = {}
         self._born = 0
         self._committed: dict[tuple[str, TopicPartition], int] = {}
         self._by_append_time: set[str] = set()
@@ -82,7 +82,8 @@ class MemoryLog:
 
     def delete(self, topic: str) -> None:
         """Delete a topic."""
-        self._elsewhere[self._ids.pop(topic)] = {tp: p for tp, p in self._partitions.items() if tp.topic == topic}
+        logs = {tp: p for tp, p in self._partitions.items() if tp.topic == topic}
+        self._elsewhere[topic, self._ids.pop(topic)] = logs
         self._partitions = {tp: p for tp, p in self._partitions.items() if tp.topic != topic}
 
     def recreate(self, topic: str, partitions: int = 1) -> None:
@@ -92,18 +93,20 @@ class MemoryLog:
 
     def earlier_ids(self, topic: str) -> list[str]:
         """Return the ids of the topics of this name that are no longer there."""
-        return [
-            id_
-            for id_, logs in self._elsewhere.items()
-            if id_ != self._ids.get(topic) and any(tp.topic == topic for tp in logs)
-        ]
+        return [id_ for name, id_ in self._elsewhere if name == topic and id_ != self._ids.get(topic)]
 
     def bring_back(self, topic: str, topic_id: str) -> None:
         """Let a topic be the one of an earlier id again, as where the connection leads back to the first of two clusters."""
         if topic in self._ids:
             self.delete(topic)
         self._ids[topic] = topic_id
-        self._partitions |= self._elsewhere[topic_id]
+        self._partitions |= self._elsewhere[topic, topic_id]
+
+    def give_no_ids(self) -> str:
+        """Let the topics that are there have what a broker without topic ids says of each; return it."""
+        none = "AAAAAAAAAAAAAAAAAAAAAA"
+        self._ids = dict.fromkeys(self._ids, none)
+        return none
 
     def add_partitions(self, topic: str, number: int = 1) -> None:
         """Add partitions behind those that are there."""

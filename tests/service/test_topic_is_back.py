@@ -42,10 +42,24 @@ def test_a_reset_notes_where_the_group_stood_in_a_topic_that_it_leaves(both: Wor
     both.kafka.produce(CLICKS, 5)
     first = both.run(ONE).topic_ids["orders"]
     _fail_over(both, "orders")
-    stood = {first: {"offsets": {"0": 10, "1": 0}, "leader_epochs": {"0": 0, "1": 0}}}
+    stood = {"orders": {"id": first, "offsets": {"0": 10, "1": 0}, "leader_epochs": {"0": 0, "1": 0}}}
     assert both.ledger.acts("lake")[-1].details[LEFT] == stood
     both.service.reset(both.group, '{"clicks":{"0":5}}', "ada", "to where it is")
     assert LEFT not in both.ledger.acts("lake")[-1].details
+
+
+def test_topics_of_a_cluster_that_gives_all_of_them_one_id_are_not_taken_for_each_other(both: World) -> None:
+    none = both.kafka.give_no_ids()
+    both.kafka.produce(tp(0), 3)
+    both.kafka.produce(CLICKS, 5)
+    both.run(ONE)
+    _fail_over(both, "orders", "clicks")
+    for topic in ("orders", "clicks"):
+        both.kafka.bring_back(topic, none)
+    with pytest.raises((ConfirmationError, IllegalStepError), match="lake-000001"):
+        both.service.reset(both.group, '{"orders":{"0":3,"1":0},"clicks":{"0":3}}', "ada", "failed back")
+    both.service.reset(both.group, '{"orders":{"0":3,"1":0},"clicks":{"0":5}}', "ada", "failed back")
+    assert both.run(TWO).span == 0
 
 
 @pytest.mark.parametrize("other", ["a topic", "a partition"])

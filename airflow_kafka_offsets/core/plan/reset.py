@@ -202,8 +202,7 @@ def left_in(details: Mapping[str, Any], topic_ids: Mapping[str, str]) -> Positio
         details: see `summary_of_reset`.
         topic_ids: the ids that Kafka has now. Of topics that the act did not leave under these, nothing is returned.
     """
-    found = {topic: details.get(LEFT, {}).get(topic_id) for topic, topic_id in topic_ids.items()}
-    stood = {topic: columns for topic, columns in found.items() if columns is not None}
+    stood = {topic: of for topic, of in details.get(LEFT, {}).items() if topic_ids.get(topic) == of["id"]}
     offsets, epochs = (
         {TopicPartition(topic, int(p)): n for topic, of in stood.items() for p, n in of[column].items()}
         for column in ("offsets", "leader_epochs")
@@ -213,7 +212,8 @@ def left_in(details: Mapping[str, Any], topic_ids: Mapping[str, str]) -> Positio
 
 def _left(position: Position) -> dict[str, object]:
     return {
-        topic_id: {
+        topic: {"id": topic_id}
+        | {
             column: {str(tp.partition): n for tp, n in numbers.items() if tp.topic == topic}
             for column, numbers in (("offsets", position.offsets), ("leader_epochs", position.leader_epochs))
         }
