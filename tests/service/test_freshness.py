@@ -137,14 +137,36 @@ def test_retention_by_size_is_an_estimate(world: World) -> None:
     world.now += timedelta(minutes=10)
     world.kafka.produce(tp(0), 20, world.now)
     assert one(world).headroom_seconds is None  # nothing was ever removed, so the log has not reached its limit
-    world.kafka.expire(tp(0), 120)
+    world.kafka.expire(tp(0), 100)
     found = one(world)
-    # 60 offsets until the first unread one, and 180 arrived in the last hour.
-    assert (found.headroom_seconds, found.is_estimate) == (1200, True)
+    # 80 offsets until the first unread one, and 180 arrived in the last hour.
+    assert (found.headroom_seconds, found.is_estimate) == (1600, True)
     assert (found.verdict, "(an estimate)" in found.reason) == ("AT RISK", True)
     assert found.partitions[tp(0)].estimate == (
         "by retention.bytes and the offsets of the last hour, as if the log had reached its limit"
     )
+
+
+def test_the_headroom_of_a_log_that_holds_less_than_an_hour_is_that_of_its_own_pace(world: World) -> None:
+    world.kafka.configure("orders", retention_ms="-1", retention_bytes="1000000")
+    run_hourly(world, 3)
+    world.kafka.produce(tp(0), 60, world.now)
+    world.run(claim("last"))
+    world.kafka.produce(tp(0), 60, world.now)
+    world.now += timedelta(minutes=9)
+    world.kafka.expire(tp(0), 200)
+    # 40 offsets until the first unread one. What arrived in the last hour is partly gone: 100 offsets of ten minutes are left.
+    assert one(world).headroom_seconds == 240
+
+
+def test_a_log_whose_first_record_is_dated_ahead_has_no_pace_of_its_own(world: World) -> None:
+    world.kafka.configure("orders", retention_ms="-1", retention_bytes="1000000")
+    run_hourly(world, 3)
+    world.kafka.produce(tp(0), 40, world.now + timedelta(seconds=90))
+    world.run(claim("last"))  # takes a minute
+    world.kafka.produce(tp(0), 60, world.now)
+    world.kafka.expire(tp(0), 190)
+    assert one(world).headroom_seconds == 1200  # 30 of 90 offsets, as if these were those of an hour
 
 
 def test_without_the_right_to_read_the_configuration_the_definition_tells_the_retention(world: World) -> None:

@@ -10,7 +10,7 @@ from airflow_kafka_offsets.core.errors import LogError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import PartitionLag
 from airflow_kafka_offsets.core.lag.retention import Retention
-from airflow_kafka_offsets.core.lag.search import Hits, Probe, Search
+from airflow_kafka_offsets.core.lag.search import Hit, Hits, Probe, Search
 from airflow_kafka_offsets.core.lag.verdict import GONE
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.plan.waiting import Seen
 from airflow_kafka_offsets.core.starting import EPOCH
 
 RATE_OVER = timedelta(hours=1)
-"""The time over which the rate of new offsets is measured, for topics that are limited in size."""
+"""The time over which the rate of new offsets is measured, for topics that are limited in size. A log may hold less than this."""
 
 OPEN_FOR = timedelta(minutes=15)
 """A transaction that is open for longer hangs: Kafka ends it before that, unless ``transaction.max.timeout.ms`` was raised."""
@@ -205,7 +205,11 @@ def headroom(tp: TopicPartition, found: PartitionLag, age: float, times: Times) 
 
 
 def _until_full(tp: TopicPartition, found: PartitionLag, times: Times) -> float | None:
-    """Return the seconds until retention by size reaches the first unread record, if the log has reached its limit."""
+    """Estimate the seconds until retention by size reaches the first unread record, as if the log had reached its limit.
+
+    This is no bound. Kafka removes a segment when all after it is as large as the limit, so even at a steady pace the record may go
+    sooner or later, by as much as a segment holds. And it goes sooner if more, or larger, records arrive than before.
+    """
     hit = times.hits.get(rate_probe(tp, times.now_ms))
     # A log that still begins at 0 has never reached its limit.
     if (
@@ -217,4 +221,12 @@ def _until_full(tp: TopicPartition, found: PartitionLag, times: Times) -> float 
     ):
         return None
     arrived = found.end - hit.offset
-    return max(0, found.headroom_offsets or 0) / arrived * RATE_OVER.total_seconds() if arrived > 0 else None
+    over = _measured_over(hit, found.beginning, times.now_ms)
+    return max(0, found.headroom_offsets or 0) / arrived * over if arrived > 0 else None
+
+
+def _measured_over(hit: Hit, beginning: int, now_ms: int) -> float:
+    """Return the seconds in which the offsets from an answer to `rate_probe` on arrived."""
+    age = (now_ms - hit.time_ms) / 1000
+    # If the log holds less than the hour, what else arrived in it is gone.
+    return age if hit.offset <= beginning and age > 0 else RATE_OVER.total_seconds()
