@@ -29,6 +29,12 @@ LATE = 1_200_000
 EXPIRE = ["steady", "disorder", "append", "idle", "compacted-too", "hanging"]
 """The topics from which records go by their age."""
 FEWEST = 4
+BYTES = 3_000_000
+"""What "small" keeps, before the segment that may be more than that."""
+RECORD = 20_000
+"""The bytes of its records."""
+SEGMENT = 60
+"""More offsets than one of its segments has."""
 UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 
 
@@ -42,6 +48,7 @@ class Story:
         written: the timestamps of the records, by topic, in milliseconds, where the producer sets them.
         predicted: for each topic and watermark.
         removed_at: when that watermark was first seen to be gone; missing: it never was.
+        by_size: what was predicted for the last record of "small", and then written, by the bytes of what was written.
     """
 
     retention: int
@@ -49,6 +56,26 @@ class Story:
     written: dict[str, list[int]]
     predicted: dict[tuple[str, int], PartitionLag]
     removed_at: dict[tuple[str, int], datetime]
+    by_size: dict[int, Pushed]
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """A record that newer ones push out of a log that is limited in size.
+
+    Attributes:
+        predicted: for it.
+        held_for: the seconds since the first record of the log was written, at most.
+        kept_after: a number of newer records.
+        was_kept: whether it was still there after these.
+        gone_after: a larger number of them, after which it was gone.
+    """
+
+    predicted: PartitionLag
+    held_for: float
+    kept_after: int
+    was_kept: bool
+    gone_after: int
 
 
 def _topics(retention: int) -> dict[str, dict[str, str]]:
@@ -62,7 +89,7 @@ def _topics(retention: int) -> dict[str, dict[str, str]]:
         "kept": {**small, "retention.ms": "-1"},
         "compacted": {**small, "cleanup.policy": "compact"},
         "hanging": {**small, "retention.ms": str(retention + LATE)},
-        "small": {"retention.ms": "-1", "retention.bytes": "3000000", "segment.bytes": "1048576"},
+        "small": {"retention.ms": "-1", "retention.bytes": str(BYTES), "segment.bytes": "1048576"},
     }
 
 
@@ -88,7 +115,7 @@ def _told(kafka: KafkaBroker, retention: int) -> Story | None:
     for topic, config in topics.items():
         create_topic(kafka, topic, config=config)
     log = KafkaLog(kafka.client_config(), 20)
-    began = time.monotonic()
+    began, since = time.monotonic(), datetime.now(UTC)
     hanging = _hang(kafka)
     written = _write(kafka)
     small = TopicPartition("small", 0)
@@ -118,7 +145,34 @@ def _told(kafka: KafkaBroker, retention: int) -> Story | None:
 
     wait_until(all_is_gone, timeout=60 + retention // 1000, what="retention has removed what was written")
     hanging.abort_transaction(10)
-    return Story(retention, at, written, predicted, removed_at)
+    by_size = {size: _push(kafka, log, since, size) for size in (RECORD, 2 * RECORD)}
+    return Story(retention, at, written, predicted, removed_at, by_size)
+
+
+def _push(kafka: KafkaBroker, log: KafkaLog, since: datetime, size: int) -> Pushed:
+    """Predict when the last record of "small" goes, and write records of a size until it is gone."""
+    small = TopicPartition("small", 0)
+
+    def has_settled() -> bool:
+        bounds = log.bounds([small], UNCOMMITTED)[small]
+        return (bounds.end - bounds.beginning) * RECORD <= BYTES + 1_048_576
+
+    wait_until(has_settled, timeout=30, what="retention by size has removed what it can")
+    last, at = end_offset(kafka, "small") - 1, datetime.now(UTC)
+    predicted = _predict(log, [("small", last)], at)["small", last]
+    offsets = predicted.headroom_offsets or 0
+    kept_after, gone_after = ((offsets + by) * RECORD // size for by in (-SEGMENT, SEGMENT))
+    produce(kafka, "small", kept_after, padding=size)
+    if size == RECORD:  # or the bytes of the log are not known from its offsets
+        wait_until(has_settled, timeout=30, what="retention by size has removed what it can")
+    was_kept = log.bounds([small], UNCOMMITTED)[small].beginning <= last
+    produce(kafka, "small", gone_after - kept_after, padding=size)
+    wait_until(
+        lambda: log.bounds([small], UNCOMMITTED)[small].beginning > last,
+        timeout=30,
+        what=f"offset {last} is gone after {gone_after} newer ones of {size} bytes, as the {offsets} predicted ones tell",
+    )
+    return Pushed(predicted, (at - since).total_seconds(), kept_after, was_kept, gone_after)
 
 
 def _hang(kafka: KafkaBroker) -> Producer:
@@ -142,7 +196,7 @@ def _write(kafka: KafkaBroker) -> dict[str, list[int]]:
         if topic in written:
             written[topic] += [at] * number
 
-    send("small", int(time.time() * 1000), 250, padding=20_000)  # more than it keeps, however few seconds bring
+    send("small", int(time.time() * 1000), 250, padding=RECORD)  # more than it keeps, however few seconds bring
     until = time.monotonic() + 5
     while time.monotonic() < until:
         now = int(time.time() * 1000)
@@ -154,7 +208,7 @@ def _write(kafka: KafkaBroker) -> dict[str, list[int]]:
             send("compacted-too", now, 1, key=b"%d" % number)
             send("compacted", now, 1, key=b"%d" % number)
         send("kept", now)
-        send("small", now, 10, padding=20_000)
+        send("small", now, 10, padding=RECORD)
     send("idle", int(time.time() * 1000), 20)
     return written
 
@@ -225,6 +279,29 @@ def test_by_size_the_headroom_is_an_estimate_that_grows_with_the_watermark(story
     assert all(lag.estimate is not None and "retention.bytes" in lag.estimate for lag in guessed.values())
     in_order = [lag.headroom_seconds or 0.0 for _, lag in sorted(guessed.items())]
     assert in_order == sorted(in_order)
+
+
+@pytest.mark.kafka
+def test_by_size_a_record_goes_when_as_many_offsets_as_predicted_arrived_give_or_take_a_segment(story: Story) -> None:
+    pushed = story.by_size[RECORD]
+    offsets = pushed.predicted.headroom_offsets
+    assert offsets is not None
+    assert (pushed.kept_after, pushed.gone_after) == (offsets - SEGMENT, offsets + SEGMENT)
+    assert pushed.kept_after > 0
+    assert pushed.was_kept
+
+
+@pytest.mark.kafka
+def test_by_size_the_headroom_is_no_bound_because_larger_records_take_it_sooner(story: Story) -> None:
+    pushed = story.by_size[2 * RECORD]
+    assert pushed.gone_after < (pushed.predicted.headroom_offsets or 0)
+
+
+@pytest.mark.kafka
+def test_by_size_a_log_that_holds_seconds_is_not_taken_for_one_of_an_hour(story: Story) -> None:
+    for pushed in story.by_size.values():
+        assert pushed.predicted.headroom_seconds is not None
+        assert pushed.predicted.headroom_seconds <= pushed.held_for
 
 
 @pytest.mark.kafka
