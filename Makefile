@@ -9,7 +9,7 @@ export UV_SYSTEM_CERTS := 1
 # Images for containers like to set it, and then each Python compiles all of Airflow again: 5 CPU seconds instead of 2.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup lock lock-jars lint test test-unit test-matrix test-bounds test-schedulers fetch bench demo docs docs-serve dist
+.PHONY: help setup lock lock-jars lint test test-unit test-matrix test-versions fetch bench demo docs docs-serve dist
 
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -51,13 +51,9 @@ test: setup fetch ## all tests, PROCESSES=5 at a time; ORDER=random shuffles the
 test-matrix: setup ## one job on each Spark that docs/compatibility.md names (it fetches them: gigabytes); WRITE=1 writes the page
 	@$(BIN)/python -m tests.matrix $(if $(WRITE),--write)
 
-# The environments are made once, in the cache of the lab; NOTE=1 keeps what was seen, for docs/compatibility.md.
-NOTED := $(if $(NOTE),--note)
-test-bounds: setup ## the quick tests with the lowest and newest version of each dependency, Airflow 3.1 and 3.2, and other Pythons
-	@$(BIN)/python -m tests.bounds $(NOTED)
-
-test-schedulers: setup fetch ## ordinary runs, retries, clears and replays on the schedulers of Airflow 3.1 and of the newest one
-	@$(BIN)/python -m tests.bounds --schedulers $(NOTED) "Airflow 3.1" "newest versions"
+# The environments are made once, in the cache of the lab.
+test-versions: setup fetch ## the lowest and the newest versions, each Airflow with its scheduler, each Python (an hour); CASE="quick tests" is one column; WRITE=1 writes docs/compatibility.md
+	@$(BIN)/python -m tests.bounds $(if $(CASE),--case "$(CASE)") $(if $(WRITE),--note)
 
 fetch: setup build/launchers/.ready ## install and fetch the servers that the tests use (minutes, once a machine)
 	@$(BIN)/python -m tests.lab

@@ -1,6 +1,6 @@
-"""`make test-bounds`, `make test-schedulers`: the tests with other versions of Airflow and of all other dependencies.
+"""`make test-versions`: the tests with other versions of Airflow and of all other dependencies, on other Pythons, too.
 
-Both print the tables of docs/compatibility.md. With `--note` they write what they saw into the file that the page is checked against.
+It prints the tables of docs/compatibility.md. With `--note`, the page and results.json get what was seen.
 Nothing is known of a Python that this machine does not have, but whether the versions fit together there.
 """
 
@@ -15,32 +15,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.bounds.environments import Environment, NoEnvironmentError, make, pythons, required
-from tests.bounds.tables import QUICK_TESTS, RESULTS, tables
+from tests.bounds.tables import ON_PAGE, QUICK, RESULTS, tables
 from tests.lab.cache import keep
+from tests.seen import run_now
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from tests.bounds.environments import Made, Outcome
 
 LOWEST = Environment("lowest versions", resolution="lowest-direct")
+AIRFLOW_3_1 = Environment("Airflow 3.1", ("apache-airflow==3.1.*",))
+AIRFLOW_3_2 = Environment("Airflow 3.2", ("apache-airflow==3.2.*",))
 NEWEST = Environment("newest versions")
-ENVIRONMENTS = (
-    LOWEST,
-    Environment("Airflow 3.1", ("apache-airflow==3.1.*",)),
-    Environment("Airflow 3.2", ("apache-airflow==3.2.*",)),
-    NEWEST,
-)
 ON_PYTHONS = tuple(replace(NEWEST, name=f"Python {python}", python=python) for python in pythons())
 """The newest versions on each Python."""
 
 FIT = "fit together"
+PASS = "pass"
 
 # Not those of the page, which compare it with what is seen here.
 _WHICH = ("-m", "not server and not slow", "--ignore=tests/bounds")
-QUICK = (*_WHICH, "--hypothesis-profile=quick", "--numprocesses=2", "--dist=worksteal", "-q")
+_QUICK = (*_WHICH, "--hypothesis-profile=quick", "--numprocesses=2", "--dist=worksteal", "-q")
+# As in `make test`.
+_WITH_SERVERS = ("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder", "--max-worker-restart=0", "-q")
 
 _ORDINARY = "tests/acceptance/test_ordinary.py"
 _FAILURES = "tests/acceptance/test_failures.py"
-CASES = {
+ON_SCHEDULER = {
     "ordinary": (_ORDINARY,),
     "retry": (
         f"{_FAILURES}::test_a_killed_driver_is_retried_on_the_same_window",
@@ -58,35 +60,55 @@ CASES = {
 }
 """What a real Airflow runs, with a real Kafka and a real Spark, by the name in the table."""
 
+CASES = (QUICK, *ON_SCHEDULER)
 
-def run(environment: Environment, cases: Sequence[str] = ()) -> dict[str, Any]:
-    """Run the quick tests in an environment, or some cases, and return what is to be noted."""
-    print(f"==> {environment.name}", flush=True)
+PLAN = {
+    LOWEST: (QUICK,),
+    AIRFLOW_3_1: (QUICK, *ON_SCHEDULER),
+    AIRFLOW_3_2: (QUICK,),
+    NEWEST: (QUICK, *ON_SCHEDULER),
+    **dict.fromkeys(ON_PYTHONS, (QUICK,)),
+}
+"""The cases of each environment that run if no other ones are asked for."""
+ENVIRONMENTS = tuple(each for each in PLAN if each not in ON_PYTHONS)
+
+
+def run(environment: Environment, cases: Iterable[str]) -> dict[str, Any]:
+    """Run cases in an environment, and return what is to be noted: its versions, and how each case ended."""
+    print(f"==> {environment.name}: {', '.join(cases)}", flush=True)
     made = make(environment)
-    noted: dict[str, Any] = {"versions": made.versions(sorted({wanted.name for wanted in required()}))}
+    ends: dict[str, str] = {}
+    if QUICK in cases:
+        ends[QUICK] = _run(made, environment.name, _QUICK).word
+    with_servers = [case for case in cases if case != QUICK]
+    if with_servers:
+        tests = sorted({test for case in with_servers for test in ON_SCHEDULER[case]})
+        outcome = _run(made, environment.name, (*_WITH_SERVERS, *tests))
+        ends.update({case: outcome.of(*ON_SCHEDULER[case]) for case in with_servers})
+    return {"versions": made.versions(sorted({wanted.name for wanted in required()})), "seen": _seen(ends)}
+
+
+def _run(made: Made, name: str, arguments: Sequence[str]) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder, "report.xml")
-        if cases:
-            tests = sorted({test for case in cases for test in CASES[case]})
-            outcome = made.pytest("-q", *tests, report=report)
-            noted["cases"] = {case: outcome.of(*CASES[case]) for case in cases}
-        else:
-            outcome = made.pytest(*QUICK, report=report)
-            noted["quick"] = outcome.word
-    print(f"==> {environment.name}: {outcome.passed} passed, {outcome.skipped} skipped, {outcome.word}", flush=True)
-    return noted
+        outcome = made.pytest(*arguments, report=Path(folder, "report.xml"))
+    print(f"==> {name}: {outcome.passed} passed, {outcome.skipped} skipped, {outcome.word}", flush=True)
+    return outcome
 
 
-def run_on_python(environment: Environment) -> dict[str, str]:
+def run_on_python(environment: Environment) -> dict[str, Any]:
     """Look whether versions fit together on a Python; if the machine has it, run the quick tests, too, with the newest ones."""
-    noted = {each.name: fits_together(replace(each, python=environment.python)) for each in (LOWEST, NEWEST)}
+    seen = _seen({each.name: fits_together(replace(each, python=environment.python)) for each in (LOWEST, NEWEST)})
     if environment.python == NEWEST.python:
-        return noted
+        return seen
     if environment.has_python():
-        noted[QUICK_TESTS] = run(environment)["quick"]
-    else:
-        print(f"{environment.name} is not on this machine's PATH: the quick tests do not run on it", file=sys.stderr)
-    return noted
+        return seen | run(environment, [QUICK])["seen"]
+    print(f"{environment.name} is not on this machine's PATH: the quick tests do not run on it", file=sys.stderr)
+    return seen
+
+
+def _seen(ends: dict[str, str]) -> dict[str, dict[str, str]]:
+    now = run_now("airflow_kafka_offsets")
+    return {name: {"end": end, **now} for name, end in ends.items()}
 
 
 def fits_together(environment: Environment) -> str:
@@ -101,58 +123,73 @@ def fits_together(environment: Environment) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Run what is asked for, and print the tables of all that is noted."""
-    everything = (*ENVIRONMENTS, *ON_PYTHONS)
     parser = argparse.ArgumentParser(prog="python -m tests.bounds", description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"all: {', '.join(each.name for each in everything)}")
-    parser.add_argument("--schedulers", action="store_true", help="run the cases, not the quick tests")
-    parser.add_argument("--case", action="append", help=f"only this one; all: {', '.join(CASES)}", choices=CASES)
-    parser.add_argument("--note", action="store_true", help=f"keep the results in {RESULTS.name}")
+    parser.add_argument("names", nargs="*", help=f"only these ones of {', '.join(each.name for each in PLAN)}")
+    parser.add_argument("--case", action="append", help=f"only this one of {', '.join(CASES)}", choices=CASES)
+    parser.add_argument("--note", action="store_true", help=f"write {RESULTS.name} and {ON_PAGE.page.name}")
     args = parser.parse_args(arguments)
-    cases = args.case or (list(CASES) if args.schedulers else [])
+    if unknown := set(args.names) - {each.name for each in PLAN}:
+        parser.error(f"no such environment: {', '.join(sorted(unknown))}")
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"environments": {}, "pythons": {}}
     is_good = True
-    for environment in everything:
+    for environment, planned in PLAN.items():
+        cases = args.case or planned
+        # What needs servers runs on one Python.
+        if environment in ON_PYTHONS and QUICK not in cases:
+            continue
         if environment.name in args.names or not args.names:
-            is_good &= add(results, environment, cases) <= {"pass", FIT}
+            is_good &= add(results, environment, cases) <= {PASS, FIT}
             if args.note:
-                keep(RESULTS, json.dumps(in_order(results), indent=2) + "\n")
-    print("\n".join(lines(results)))
+                write(results)
+    print(page_of(results), end="")
     return 0 if is_good else 1
+
+
+def write(results: dict[str, Any]) -> None:
+    """Put what was seen into results.json and the page."""
+    keep(RESULTS, json.dumps(in_order(results), indent=2) + "\n")
+    ON_PAGE.write(page_of(results))
 
 
 def add(results: dict[str, Any], environment: Environment, cases: Sequence[str]) -> set[str]:
     """Add to the results what is seen of an environment, and return the words of that."""
+    on_pythons = results["pythons"]
     if environment in ON_PYTHONS:
-        on_python = run_on_python(environment)
-        results["pythons"].setdefault(environment.python, {}).update(on_python)
-        return {*on_python.values()}
-    noted = run(environment, cases)
-    if environment == NEWEST and "quick" in noted:
-        results["pythons"].setdefault(environment.python, {})[QUICK_TESTS] = noted["quick"]
-    words = {*noted.get("cases", {}).values(), noted.get("quick", "pass")}
-    earlier = results["environments"].setdefault(environment.name, {})
-    if "cases" in noted:
-        noted["cases"] = earlier.get("cases", {}) | noted["cases"]
-    earlier.update(noted)
-    return words
+        seen = run_on_python(environment)
+        on_pythons.setdefault(environment.python, {}).update(seen)
+    else:
+        noted = run(environment, cases)
+        seen = noted["seen"]
+        earlier = results["environments"].setdefault(environment.name, {})
+        earlier["versions"] = noted["versions"]
+        earlier.setdefault("seen", {}).update(seen)
+        if environment == NEWEST and QUICK in seen:
+            on_pythons.setdefault(environment.python, {})[QUICK] = seen[QUICK]
+    return {cell["end"] for cell in seen.values()}
 
 
-def lines(results: dict[str, Any]) -> list[str]:
+def page_of(results: dict[str, Any]) -> str:
     """Return the tables of docs/compatibility.md."""
-    return list(tables(results, [each.name for each in ENVIRONMENTS], list(CASES), pythons()))
+    return tables(results, [each.name for each in ENVIRONMENTS], CASES, pythons())
 
 
 def in_order(results: dict[str, Any]) -> dict[str, Any]:
     """Return the results in the order of the tables, whatever ran first."""
     environments = {each.name: results["environments"].get(each.name) for each in ENVIRONMENTS}
-    for noted in filter(None, environments.values()):
-        if "cases" in noted:
-            noted["cases"] = {case: noted["cases"][case] for case in CASES if case in noted["cases"]}
     of_pythons = {python: results["pythons"].get(python) for python in pythons()}
+    columns = (LOWEST.name, NEWEST.name, QUICK)
     return {
-        "environments": {name: noted for name, noted in environments.items() if noted},
-        "pythons": {python: noted for python, noted in of_pythons.items() if noted},
+        "environments": {
+            name: {"versions": noted["versions"], "seen": _only(CASES, noted["seen"])}
+            for name, noted in environments.items()
+            if noted
+        },
+        "pythons": {python: _only(columns, seen) for python, seen in of_pythons.items() if seen},
     }
+
+
+def _only(names: Iterable[str], of: dict[str, Any]) -> dict[str, Any]:
+    return {name: of[name] for name in names if name in of}
 
 
 if __name__ == "__main__":

@@ -6,11 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).with_name("results.json")
-"""What `python -m tests.bounds --note` saw last."""
+from tests.seen import Tables
 
-QUICK_TESTS = "quick tests"
-"""The column of what `make test-unit` runs."""
+RESULTS = Path(__file__).with_name("results.json")
+"""What `python -m tests.bounds --note` saw last: `end`, `date` and `commit` of each cell of both tables, by its row and its column."""
+
+ON_PAGE = Tables("make test-versions")
+
+QUICK = "quick tests"
+"""The case that is what `make test-unit` runs."""
 
 DISTRIBUTIONS = {
     "apache-airflow": "Airflow",
@@ -22,41 +26,54 @@ DISTRIBUTIONS = {
 }
 """The distributions whose versions the page shows, and its words for them."""
 
-
 NOT_RUN = "not run"
 
 
 def tables(
-    results: Mapping[str, Any], environments: Iterable[str], cases: Sequence[str], pythons: Iterable[str]
-) -> Iterator[str]:
-    """Return the lines of the tables: one of environments, one of Pythons. What is not among the results was not run."""
-    yield from _table(
-        ["", *DISTRIBUTIONS.values(), QUICK_TESTS, *cases],
-        (_of_environment(name, results["environments"].get(name, {}), cases) for name in environments),
+    results: Mapping[str, Any], environments: Sequence[str], cases: Sequence[str], pythons: Sequence[str]
+) -> str:
+    """Return in Markdown a table of environments, one of Pythons, and one of the runs. What is not among the results was not run."""
+    on_python = ("lowest versions", "newest versions", QUICK)
+    noted = {name: results["environments"].get(name, {}) for name in environments}
+    rows = {name: each.get("seen", {}) for name, each in noted.items()}
+    of_pythons = {python: results["pythons"].get(python, {}) for python in pythons}
+    runs = [row for name, seen in rows.items() for row in _runs(name, seen, cases)]
+    runs += [row for python, seen in of_pythons.items() for row in _runs(f"Python {python}", seen, on_python)]
+    return "\n".join(
+        [
+            _table(
+                ["", *DISTRIBUTIONS.values(), *cases],
+                ([name, *_versions(noted[name]), *_ends(seen, cases)] for name, seen in rows.items()),
+            ),
+            _table(
+                ["Python", *on_python],
+                ([python, *_ends(seen, on_python)] for python, seen in of_pythons.items()),
+            ),
+            _table(["run", "date", "commit"], runs),
+        ]
     )
-    yield ""
-    seen = ("lowest versions", "newest versions", QUICK_TESTS)
-    of_pythons = results["pythons"]
-    yield from _table(
-        ["Python", *seen],
-        ([python, *(of_pythons.get(python, {}).get(name, NOT_RUN) for name in seen)] for python in pythons),
-    )
 
 
-def _of_environment(name: str, noted: Mapping[str, Any], cases: Sequence[str]) -> list[str]:
-    versions, of_cases = noted.get("versions", {}), noted.get("cases", {})
-    return [
-        name,
-        *(versions.get(distribution, "") for distribution in DISTRIBUTIONS),
-        noted.get("quick", NOT_RUN),
-        *(of_cases.get(case, NOT_RUN) for case in cases),
-    ]
+def _versions(noted: Mapping[str, Any]) -> list[str]:
+    return [noted.get("versions", {}).get(distribution, "") for distribution in DISTRIBUTIONS]
 
 
-def _table(head: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
-    yield _row(head)
-    yield "|---" * len(head) + "|"
-    yield from map(_row, rows)
+def _ends(seen: Mapping[str, Mapping[str, str]], columns: Iterable[str]) -> list[str]:
+    return [seen[column]["end"] if column in seen else NOT_RUN for column in columns]
+
+
+def _runs(name: str, seen: Mapping[str, Mapping[str, str]], columns: Iterable[str]) -> Iterator[list[str]]:
+    """Give a row for what ran on one day with one commit."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for column in columns:
+        if column in seen:
+            together.setdefault((seen[column]["date"], seen[column]["commit"]), []).append(column)
+    for (date, commit), ran in together.items():
+        yield [f"{name}: {', '.join(ran)}", date, commit]
+
+
+def _table(head: list[str], rows: Iterable[list[str]]) -> str:
+    return "".join(f"{line}\n" for line in (_row(head), "|---" * len(head) + "|", *map(_row, rows)))
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""docs/compatibility.md shows what `make test-bounds` and `make test-schedulers` saw last, of the versions that the package allows."""
+"""docs/compatibility.md shows what `make test-versions` saw last, of the versions that the package allows, and all that it runs was seen."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ from typing import Any
 
 import pytest
 
-from tests.bounds.__main__ import CASES, ENVIRONMENTS, FIT, LOWEST, NEWEST, lines
-from tests.bounds.environments import ROOT, pythons, required
-from tests.bounds.tables import QUICK_TESTS, RESULTS
+from tests.bounds.__main__ import (
+    AIRFLOW_3_1,
+    ENVIRONMENTS,
+    FIT,
+    LOWEST,
+    NEWEST,
+    PASS,
+    PLAN,
+    in_order,
+    page_of,
+)
+from tests.bounds.environments import pythons, required
+from tests.bounds.tables import ON_PAGE, QUICK, RESULTS
 
-PAGE = ROOT / "docs" / "compatibility.md"
+AGAIN = "make test-versions WRITE=1"
 
 
 @pytest.fixture(scope="module")
@@ -22,26 +32,35 @@ def results() -> dict[str, Any]:
 
 
 def test_the_page_shows_what_was_seen(results: dict[str, Any]) -> None:
-    shown = PAGE.read_text().partition("<!-- make test-bounds -->\n")[2].partition("\n<!-- end -->")[0]
-    assert shown == "\n".join(lines(results)), "copy the tables that make test-bounds prints"
+    assert ON_PAGE.read() == page_of(results), AGAIN
 
 
-def test_nothing_that_was_seen_failed(results: dict[str, Any]) -> None:
-    for noted in results["environments"].values():
-        assert {noted.get("quick", "pass"), *noted.get("cases", {}).values()} == {"pass"}
-    for noted in results["pythons"].values():
-        assert {noted.get(each.name, FIT) for each in (LOWEST, NEWEST)} == {FIT}
-        assert noted.get(QUICK_TESTS, "pass") == "pass"
+def test_all_that_is_run_was_seen_and_nothing_failed(results: dict[str, Any]) -> None:
+    for environment in ENVIRONMENTS:
+        seen = {case: cell["end"] for case, cell in results["environments"][environment.name]["seen"].items()}
+        assert {*seen.values()} == {PASS}, environment.name
+        assert {*PLAN[environment]} <= {*seen}, f"{environment.name}: {AGAIN}"
+    fit_and_passed = {LOWEST.name: FIT, NEWEST.name: FIT, QUICK: PASS}
+    for python in pythons():
+        seen = {column: cell["end"] for column, cell in results["pythons"][python].items()}
+        assert seen == fit_and_passed, f"Python {python}: {AGAIN}"
 
 
-def test_the_scheduler_of_the_oldest_airflow_was_seen(results: dict[str, Any]) -> None:
-    assert {"ordinary", "retry", "clear", "replay"} <= set(results["environments"]["Airflow 3.1"]["cases"])
+def test_the_quick_tests_run_everywhere_and_the_oldest_and_the_newest_airflow_run_dags() -> None:
+    assert all(QUICK in cases for cases in PLAN.values())
+    for environment in (AIRFLOW_3_1, NEWEST):
+        assert {"ordinary", "retry", "stop", "clear", "replay", "cluster", "page", "commands"} <= {*PLAN[environment]}
+
+
+def test_each_result_has_its_day_and_its_commit(results: dict[str, Any]) -> None:
+    rows = [*(noted["seen"] for noted in results["environments"].values()), *results["pythons"].values()]
+    for cell in (cell for row in rows for cell in row.values()):
+        assert {*cell} == {"end", "date", "commit"}
+        assert cell["commit"].isalnum(), f"{cell}: seen with changes that no commit has"
 
 
 def test_the_page_knows_no_other_environment_case_or_python(results: dict[str, Any]) -> None:
-    assert set(results["environments"]) <= {environment.name for environment in ENVIRONMENTS}
-    assert {case for noted in results["environments"].values() for case in noted.get("cases", {})} <= set(CASES)
-    assert set(results["pythons"]) <= set(pythons())
+    assert in_order(results) == results
 
 
 def test_each_lower_bound_was_seen(results: dict[str, Any]) -> None:
@@ -49,7 +68,7 @@ def test_each_lower_bound_was_seen(results: dict[str, Any]) -> None:
     for wanted in required():
         (bound,) = [part.version for part in wanted.specifier if part.operator in {">=", "=="}]
         seen = lowest[wanted.name]
-        assert f"{seen}.".startswith(f"{bound}."), f"{wanted} was seen at {seen}: make test-bounds NOTE=1"
+        assert f"{seen}.".startswith(f"{bound}."), f"{wanted} was seen at {seen}: {AGAIN}"
 
 
 def test_no_version_was_seen_that_the_package_does_not_allow(results: dict[str, Any]) -> None:

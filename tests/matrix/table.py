@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,17 +22,16 @@ from tests.matrix.job import (
     SUBMIT,
     VALUES,
 )
+from tests.seen import Tables
+from tests.seen import run_now as run_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 RESULTS = Path(__file__).with_name("results.json")
 """For each Spark, what it is, what job it ran, and what came of the steps of that job, for each way to get a Spark."""
-_ROOT = Path(__file__).parents[2]
 _JOB_SIDE = "airflow_kafka_offsets/spark"
-PAGE = _ROOT / "docs" / "compatibility.md"
-
-_BEGIN, _END = "<!-- make test-matrix -->\n", "<!-- end -->\n"
+_ON_PAGE = Tables("make test-matrix")
 _COLUMNS = {
     "launch": LAUNCH,
     "read, counts, `check()`": READ,
@@ -62,15 +59,8 @@ def job_now() -> str:
 
 
 def run_now() -> dict[str, str]:
-    """Return what tells a run of now from that of another day: the date, and the last commit that changed the job side."""
-
-    def git(*args: str) -> str:
-        return subprocess.run(
-            ["git", *args, "--", _JOB_SIDE], cwd=_ROOT, capture_output=True, text=True, check=True
-        ).stdout
-
-    is_changed = " and changes" if git("status", "--porcelain") else ""
-    return {"date": f"{datetime.now(UTC):%Y-%m-%d}", "commit": git("log", "-1", "--format=%h").strip() + is_changed}
+    """Return when a run of now is, and with which job side."""
+    return run_of(_JOB_SIDE)
 
 
 def failures(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -115,13 +105,12 @@ def _runs(found: Mapping[str, Mapping[str, Any]]) -> str:
 
 def on_page() -> str:
     """Return the tables that the page has."""
-    return PAGE.read_text().partition(_BEGIN)[2].partition(_END)[0]
+    return _ON_PAGE.read()
 
 
 def write_page(text: str) -> None:
     """Put the tables into the page."""
-    before, _, rest = PAGE.read_text().partition(_BEGIN)
-    PAGE.write_text(before + _BEGIN + text + _END + rest.partition(_END)[2])
+    _ON_PAGE.write(text)
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:
