@@ -40,6 +40,7 @@ _QUICK = (*_WHICH, "--hypothesis-profile=quick", "--numprocesses=2", "--dist=wor
 # As in `make test`.
 _WITH_SERVERS = ("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder", "--max-worker-restart=0", "-q")
 
+_STORES = ("kafka", "redis", "zookeeper", "hbase", "s3", "hdfs", "sql")
 _ORDINARY = "tests/acceptance/test_ordinary.py"
 _FAILURES = "tests/acceptance/test_failures.py"
 ON_SCHEDULER = {
@@ -60,13 +61,23 @@ ON_SCHEDULER = {
 }
 """What a real Airflow runs, with a real Kafka and a real Spark, by the name in the table."""
 
-CASES = (QUICK, *ON_SCHEDULER)
+TESTS = {
+    "servers": (
+        "tests/adapters/kafka/test_log.py",
+        "tests/adapters/kafka/test_log_contract.py",
+        "tests/ledger/test_contract.py",
+        *(f"tests/stores/test_{store}.py" for store in _STORES),
+    ),
+    **ON_SCHEDULER,
+}
+"""All that needs servers."""
+CASES = (QUICK, *TESTS)
 
 PLAN = {
-    LOWEST: (QUICK,),
+    LOWEST: (QUICK, "servers", "ordinary"),
     AIRFLOW_3_1: (QUICK, *ON_SCHEDULER),
     AIRFLOW_3_2: (QUICK,),
-    NEWEST: (QUICK, *ON_SCHEDULER),
+    NEWEST: (QUICK, "servers", *ON_SCHEDULER),
     **dict.fromkeys(ON_PYTHONS, (QUICK,)),
 }
 """The cases of each environment that run if no other ones are asked for."""
@@ -82,9 +93,9 @@ def run(environment: Environment, cases: Iterable[str]) -> dict[str, Any]:
         ends[QUICK] = _run(made, environment.name, _QUICK).word
     with_servers = [case for case in cases if case != QUICK]
     if with_servers:
-        tests = sorted({test for case in with_servers for test in ON_SCHEDULER[case]})
+        tests = sorted({test for case in with_servers for test in TESTS[case]})
         outcome = _run(made, environment.name, (*_WITH_SERVERS, *tests))
-        ends.update({case: outcome.of(*ON_SCHEDULER[case]) for case in with_servers})
+        ends.update({case: outcome.of(*TESTS[case]) for case in with_servers})
     return {"versions": made.versions(sorted({wanted.name for wanted in required()})), "seen": _seen(ends)}
 
 
