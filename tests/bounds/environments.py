@@ -95,6 +95,8 @@ class Made:
     def pytest(self, *arguments: str, report: Path) -> Outcome:
         """Run tests in it, of this checkout, and return how they ended."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "VIRTUAL_ENV": str(self.python.parents[1])}
+        # With it a skipped test is a failure, and the quick tests skip what this Airflow does not have. A case counts a skipped test itself.
+        environment.pop("CI", None)
         command = [self.python, "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={report}", *arguments]
         done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
         return Outcome(done.returncode == 0, _read(report))
