@@ -16,7 +16,7 @@ import pytest
 
 from airflow_kafka_offsets.core.launch.spark_versions import check_versions_agree
 from airflow_kafka_offsets.launch import connect, twins
-from airflow_kafka_offsets.page import app as page
+from airflow_kafka_offsets.page import app
 from airflow_kafka_offsets.service.windows import SECOND_LOOKS
 from airflow_kafka_offsets.task import plan as planning
 
@@ -223,8 +223,8 @@ def test_a_test_that_could_not_fail_is_found(text: str, problem: str) -> None:
         ("launchers/connect.md", "silent for twice 15 seconds", connect.SILENCE, 15),
         ("launchers/connect.md", "the try fails after a minute", connect._ANSWER, 60),
         ("launchers/README.md", "wait three minutes, then fail", twins.PATIENCE, 180),
-        ("reference/page.md", "the page says so within two seconds", ceil(page.PATIENCE), 2),
-        ("reference/page.md", "Half a minute is the limit", page.LONGEST, 30),
+        ("reference/page.md", "the page says so within two seconds", ceil(app.PATIENCE), 2),
+        ("reference/page.md", "Half a minute is the limit", app.LONGEST, 30),
     ],
 )
 def test_the_times_that_the_pages_name_are_those_of_the_code(
