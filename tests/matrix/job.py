@@ -13,6 +13,7 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlparse
 
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +29,7 @@ from airflow_kafka_offsets.spark.errors import (
     TargetError,
     WriteOptionError,
 )
-from airflow_kafka_offsets.spark.handoff import CONF_WINDOW
+from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, REPORTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -37,13 +38,15 @@ if TYPE_CHECKING:
     Write = Callable[[KafkaWindow, DataFrame], Any]
 
 PASSED = "passed"
-LAUNCH, READ, VALUES, FILES, JDBC, STAGED, DELTA, ICEBERG = (
-    *("launch", "read", "values", "files", "jdbc", "staged"),
+LAUNCH, READ, VALUES, EXCHANGE, FILES, JDBC, STAGED, DELTA, ICEBERG = (
+    *("launch", "read", "values", "exchange", "files", "jdbc", "staged"),
     *("delta", "iceberg"),
 )
 """What a step is about."""
 SUBMIT, CONNECT = "spark-submit", "Spark Connect"
 """How the job gets its Spark."""
+REPORTED = "a window from an exchange: what the job read is reported there, and a commit task accepts it"
+"""A step that passes only if the commit task after the job commits that window, too."""
 
 
 class Step(NamedTuple):
@@ -364,6 +367,21 @@ def _(job: Job) -> None:
     window = job.window()
     same(found(window.read(value="string").selectExpr("cast(value as int) as n")), list(range(10)))
     window.check()
+
+
+@step(REPORTED, EXCHANGE)
+def _(job: Job) -> None:
+    window = current_window(job.spark, job.told["exchange"])
+    window.read().select("offset").collect()
+    window.check()
+    retry = job.again(window)
+    retry._report()  # as in the driver of a retry, which takes the window
+    retry.write(numbers(retry.read()), lambda rows, _: same(found(rows), list(range(10))))
+    reports = sorted(Path(urlparse(job.told["exchange"]).path, REPORTS).iterdir())
+    same([int(report.name.split("-")[0]) for report in reports], [1, 1, 2, 2])
+    told = [json.loads(next(report.glob("part-*")).read_text()) for report in reports]
+    same([report["records"] for report in told], [None, 10, None, 10])
+    same(told[-1]["counts"], {job.name("plain"): {"0": 6, "1": 4}})
 
 
 def _files(job: Job, kind: str) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import uuid
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 import airflow_kafka_offsets
-from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
+from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, KafkaSparkSubmitOperator, PlanWindowOperator
 from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
@@ -37,12 +38,16 @@ from tests.lab.topics import (
     produce,
     produce_bytes,
 )
-from tests.matrix.job import CONNECT, SUBMIT
+from tests.matrix.job import CONNECT, PASSED, REPORTED, SUBMIT
 from tests.spark.avro import encoded, framed, record
 from tests.spark.conftest import handoff
 from tests.spark.jdbc import Database
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow.sdk import BaseOperator
+
     from tests.lab.databases import Postgres
     from tests.lab.kafka import KafkaBroker
     from tests.lab.sparks import OtherSpark
@@ -139,12 +144,10 @@ def run_job(spark: OtherSpark, kafka: KafkaBroker, postgres: Postgres, folder: P
     Returns:
         `python` and `java`, the versions of the driver's, and `outcomes`: for each step `PASSED` or what went wrong.
     """
-    with Registry() as registry, pytest.MonkeyPatch.context() as patch:
-        world = World(kafka, postgres, folder, registry)
-        for name, value in _variables(world).items():
-            patch.setenv(name, value)
+    with Registry() as registry, _worker(World(kafka, postgres, folder, registry)) as world:
         archive = str(start_archive_of(spark.home))
-        told = world.told(SUBMIT, spark, world.database.properties, archive=archive)
+        given = _handed_over(world)
+        told = world.told(SUBMIT, spark, world.database.properties, archive=archive, exchange=given["exchange"])
         operator = _operator(world, spark, told)
         try:
             operator.execute(_context(operator))
@@ -152,7 +155,8 @@ def run_job(spark: OtherSpark, kafka: KafkaBroker, postgres: Postgres, folder: P
             found = world.outcomes("\n".join([*operator.said, str(failure)]))
         else:
             raise MatrixError("the task succeeded with a job that forgot its check")
-    _check_ledger(world)
+        _check_ledger(world)
+        _commit(world, given, found["outcomes"])
     return found
 
 
@@ -167,17 +171,24 @@ def run_over_connect(spark: OtherSpark, kafka: KafkaBroker, postgres: Postgres, 
             output_tables=[STAGED],
             schemas=world.schemas,
         )
+        with _worker(world):
+            given = _handed_over(world)
         # Over Connect, the password is the server's.
         patch.setenv("PGPASSFILE", str(_password_file(world)))
         with SparkConnect(folder / "server", spark=spark, conf=FEW_RECORDS) as server:
             login = {"user": world.database.properties["user"]}
-            told = world.told(CONNECT, spark, login, remote=server.url, window=window.to_json())
+            told = world.told(
+                CONNECT, spark, login, remote=server.url, window=window.to_json(), exchange=given["exchange"]
+            )
             path = ":".join(map(str, [write_zip(folder), *spark.python_of_clients]))
             command, environment = [sys.executable, JOB, told], {**os.environ, "PYTHONPATH": path}
             done = run_to_end(command, cwd=folder, env=environment, timeout=480)
     if done.returncode != 1:
         raise MatrixError(f"it ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}")
-    return world.outcomes(done.stdout + done.stderr)
+    found = world.outcomes(done.stdout + done.stderr)
+    with _worker(world):
+        _commit(world, given, found["outcomes"])
+    return found
 
 
 def _operator(world: World, spark: OtherSpark, told: Path) -> Listening:
@@ -221,8 +232,53 @@ def _operator(world: World, spark: OtherSpark, told: Path) -> Listening:
     return operator
 
 
-def _context(operator: Listening) -> Any:
-    ti = SimpleNamespace(dag_id="matrix", run_id="run", task_id="load", map_index=-1, try_number=1, max_tries=0)
+@contextmanager
+def _worker(world: World) -> Iterator[World]:
+    """Be a worker of Airflow that has the connections, until the end of the block."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in _variables(world).items():
+            patch.setenv(name, value)
+        yield world
+
+
+def _handed_over(world: World) -> dict[str, Any]:
+    """Let a plan task leave a window of another group in an exchange, and return what that task returns."""
+    group = KafkaGroup(
+        f"{world.group}-elsewhere",
+        topics=[world.topics["plain"]["name"]],
+        kafka_conn_id="matrix_kafka",
+        ledger_conn_id="matrix_ledger",
+        spark_options=READER,
+    )
+    operator = PlanWindowOperator(task_id="plan", group=group, exchange=(world.folder / "exchange").as_uri())
+    given: dict[str, Any] = operator.execute(_context(operator))
+    return given
+
+
+def _commit(world: World, given: dict[str, Any], outcomes: dict[str, str]) -> None:
+    """Let a commit task commit that window; if it does not, this is what came of the step that reports.
+
+    Args:
+        world: What the job worked on.
+        given: What the plan task returned.
+        outcomes: What came of the steps; gets what came of the commit.
+    """
+    if outcomes[REPORTED] != PASSED:  # then what went wrong in the job says more
+        return
+    operator = CommitWindowOperator(task_id="commit", window=given)
+    try:
+        records = operator.execute(_context(operator))["records"]
+    except Exception as failure:
+        outcomes[REPORTED] = f"{type(failure).__name__}: {failure}"[:1000]
+        return
+    state = SqlLedger(world.database.url).window(given["window_id"]).held.window.state
+    if (records, state) != (10, State.COMMITTED):
+        outcomes[REPORTED] = f"the window is {state}, with {records} records"
+
+
+def _context(operator: BaseOperator) -> Any:
+    task_id = operator.task_id
+    ti = SimpleNamespace(dag_id="matrix", run_id="run", task_id=task_id, map_index=-1, try_number=1, max_tries=0)
     run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
     return {"ti": ti, "task": operator, "dag_run": run, "params": {}, "outlet_events": {}}
 

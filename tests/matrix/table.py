@@ -11,6 +11,7 @@ from tests.matrix import job
 from tests.matrix.job import (
     CONNECT,
     DELTA,
+    EXCHANGE,
     FILES,
     ICEBERG,
     JDBC,
@@ -36,6 +37,7 @@ _COLUMNS = {
     "launch": LAUNCH,
     "read, counts, `check()`": READ,
     "values decoded": VALUES,
+    "report in an exchange": EXCHANGE,
     "Parquet, ORC, JSON": FILES,
     "`write_jdbc`": JDBC,
     "`stage_jdbc`": STAGED,
