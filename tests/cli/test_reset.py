@@ -152,6 +152,7 @@ def test_what_nobody_reads_again_is_told_by_its_reason(cli: Cli, lake: Lake) -> 
     recreated = cli(*on_orders)
     assert recreated.code == 4
     assert "The topic of lake.both-000001 clicks-0 80 to 89 was recreated since: no one can read" in recreated.out
+    assert "If the topic is back some day, remove that part before you replay" in recreated.out
     assert "no longer reads" not in recreated.out
     assert "put the topic back" not in recreated.out
     assert ["clicks", "0", "80", "90", "10"] in [cells(line) for line in recreated.out.splitlines()]
@@ -166,6 +167,7 @@ def test_a_topic_that_left_the_group_may_come_back(cli: Cli, lake: Lake) -> None
     lake.commit(KafkaGroup("lake.both", topics=["orders"]), 2)
     done = cli("reset", "lake.both", "--why", "w", "--topic", "orders", "--to", "earliest")
     assert "The group no longer reads the topic of lake.both-000001 clicks-0 80 to 89: no one reads" in done.out
+    assert "If the topic is back some day, remove that part before you replay" in done.out
     assert "or first put the topic back into the group's topics" in done.out
     assert "was recreated" not in done.out
 

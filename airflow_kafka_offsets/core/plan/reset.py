@@ -431,6 +431,9 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
         )
 
 
+_BACK_AGAIN = "If the topic is back some day, remove that part before you replay these offsets or reset to before them, or records count twice."
+
+
 def nobody_reads(reset: Reset) -> list[str]:
     """Return a sentence for each reason why no one reads some of these offsets again, with what can be done."""
     recreated: list[str] = []
@@ -443,12 +446,12 @@ def nobody_reads(reset: Reset) -> list[str]:
     if recreated:
         told.append(
             f"The topic of {name_some(recreated, ', ')} was recreated since: no one can read these records again (recorded as a "
-            "gap). Keep that part of the output."
+            f"gap). Keep that part of the output. {_BACK_AGAIN}"
         )
     if left:
         told.append(
             f"The group no longer reads the topic of {name_some(left, ', ')}: no one reads these records again (recorded as a "
-            "gap). Keep that part of the output, or first put the topic back into the group's topics."
+            f"gap). Keep that part of the output, or first put the topic back into the group's topics. {_BACK_AGAIN}"
         )
     return told
 
