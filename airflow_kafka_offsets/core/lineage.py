@@ -106,18 +106,19 @@ def read_topics(read: Sequence[ReadWindow], topics: Container[str]) -> list[Read
     """
     parts = _parts(read)
     is_small = sum(map(len, parts.values())) <= MAX_RANGES
-    return [_read_topic(topic, parts.get(topic, []), is_small, read) for topic in sorted(_named(read, topics))]
-
-
-def _read_topic(topic: str, parts: Sequence[Part], is_small: bool, read: Sequence[ReadWindow]) -> ReadTopic:
-    return ReadTopic(
-        topic,
-        partitions=len({part.partition for part in parts}),
-        ranges=len(parts),
-        span=sum(part.range.span for part in parts),
-        records=_records(topic, read),
-        parts=tuple(parts) if is_small else None,
-    )
+    records = _records(read)
+    return [
+        ReadTopic(
+            topic,
+            partitions=len({part.partition for part in found}),
+            ranges=len(found),
+            span=sum(part.range.span for part in found),
+            records=records.get(topic, 0),
+            parts=tuple(found) if is_small else None,
+        )
+        for topic in sorted(_named(read, topics))
+        for found in [parts.get(topic, [])]
+    ]
 
 
 def _parts(read: Sequence[ReadWindow]) -> dict[str, list[Part]]:
@@ -128,20 +129,21 @@ def _parts(read: Sequence[ReadWindow]) -> dict[str, list[Part]]:
     return found
 
 
-def _records(topic: str, read: Sequence[ReadWindow]) -> int | None:
-    found = [_records_of(topic, one) for one in read]
-    known = [records for records in found if records is not None]
-    return sum(known) if len(known) == len(found) else None
+def _records(read: Sequence[ReadWindow]) -> dict[str, int | None]:
+    """Return how many records there are of each topic with something to read; None: a window of it does not tell."""
+    total: dict[str, int | None] = {}
+    for one in read:
+        for topic, records in _records_of(one).items():
+            before = total.get(topic, 0)
+            total[topic] = None if before is None or records is None else before + records
+    return total
 
 
-def _records_of(topic: str, one: ReadWindow) -> int | None:
-    ranges = one.window.ranges.without_empty()
-    read_of = {tp.topic for tp in ranges}
-    if topic not in read_of:
-        return 0
+def _records_of(one: ReadWindow) -> dict[str, int | None]:
+    read_of = {tp.topic for tp in one.window.ranges.without_empty()}
     if one.counts:
-        return sum(one.counts.get(topic, {}).values())
-    return one.records if len(read_of) == 1 else None
+        return {topic: sum(one.counts.get(topic, {}).values()) for topic in read_of}
+    return dict.fromkeys(read_of, one.records if len(read_of) == 1 else None)
 
 
 def facet_content(read: Sequence[ReadWindow], topics: Container[str]) -> dict[str, Any]:
