@@ -18,7 +18,8 @@ from tests.lab.kafka import KafkaBroker
 from tests.lab.sparks import SPARKS
 from tests.matrix.job import CONNECT, SUBMIT
 from tests.matrix.runs import MatrixError, run_job, run_over_connect
-from tests.matrix.table import RESULTS, failures, job_now, on_page, results, run_now, tables, write_page
+from tests.matrix.table import JOB_SIDE, ON_PAGE, RESULTS, failures, job_now, results, tables
+from tests.seen import run_now
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -34,7 +35,7 @@ def result_of(spark: OtherSpark, kafka: KafkaBroker, postgres: Postgres, folder:
         **spark.facts(),
         **{name: submitted[name] for name in ("python", "java")},
         "job": job_now(),
-        **run_now(),
+        **run_now(JOB_SIDE),
         SUBMIT: submitted["outcomes"],
         CONNECT: remote["outcomes"] if remote else {},
     }
@@ -55,7 +56,7 @@ def write(found: dict[str, dict[str, Any]], broken: Collection[str]) -> None:
     known = {**(results() if RESULTS.exists() else {}), **found}
     kept = {spark.name: known[spark.name] for spark in SPARKS if spark.name in known.keys() - set(broken)}
     RESULTS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
-    write_page(tables(kept))
+    ON_PAGE.write(tables(kept))
 
 
 def main() -> None:
@@ -79,7 +80,7 @@ def main() -> None:
     print(tables(found))
     failed = [*(f"{name}: {failure}" for name, failure in broken.items()), *failures(found)]
     rows = {line for line in tables(found).splitlines() if line.startswith("|")}  # not the day of the runs
-    if not rows <= {*on_page().splitlines()}:
+    if not rows <= {*ON_PAGE.read().splitlines()}:
         failed.append("docs/compatibility.md has other tables: make test-matrix WRITE=1")
     sys.exit("\n".join(failed) or None)
 

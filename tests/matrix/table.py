@@ -24,15 +24,14 @@ from tests.matrix.job import (
     VALUES,
 )
 from tests.seen import Tables
-from tests.seen import run_now as run_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 RESULTS = Path(__file__).with_name("results.json")
 """For each Spark, what it is, what job it ran, and what came of the steps of that job, for each way to get a Spark."""
-_JOB_SIDE = "airflow_kafka_offsets/spark"
-_ON_PAGE = Tables("make test-matrix")
+JOB_SIDE = "airflow_kafka_offsets/spark"
+ON_PAGE = Tables("make test-matrix")
 _COLUMNS = {
     "launch": LAUNCH,
     "read, counts, `check()`": READ,
@@ -58,11 +57,6 @@ def results() -> dict[str, dict[str, Any]]:
 def job_now() -> str:
     """Return what tells the job of today from that of another day."""
     return hashlib.sha256(Path(job.__file__).read_bytes()).hexdigest()[:16]
-
-
-def run_now() -> dict[str, str]:
-    """Return when a run of now is, and with which job side."""
-    return run_of(_JOB_SIDE)
 
 
 def failures(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -103,16 +97,6 @@ def _runs(found: Mapping[str, Mapping[str, Any]]) -> str:
         for (date, commit), names in together.items()
     ]
     return f"Seen {', and '.join(runs)}:\n"
-
-
-def on_page() -> str:
-    """Return the tables that the page has."""
-    return _ON_PAGE.read()
-
-
-def write_page(text: str) -> None:
-    """Put the tables into the page."""
-    _ON_PAGE.write(text)
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.lab.sparks import SPARKS
 from tests.matrix.job import CONNECT, JDBC, PASSED, STEPS, SUBMIT, steps_of
-from tests.matrix.table import failures, job_now, on_page, results, tables
+from tests.matrix.table import ON_PAGE, failures, job_now, results, tables
 
 if TYPE_CHECKING:
     from tests.lab.sparks import OtherSpark
@@ -17,7 +17,7 @@ AGAIN = "type: make test-matrix WRITE=1"
 
 
 def test_the_page_has_the_table_of_the_last_run() -> None:
-    assert on_page() == tables(results()), AGAIN
+    assert ON_PAGE.read() == tables(results()), AGAIN
 
 
 def test_the_last_run_was_of_each_spark_and_found_no_failure() -> None:
