@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -35,6 +35,11 @@ def _fail_over(world: World, *topics: str) -> None:
         if topic in topics:
             world.kafka.recreate(topic, partitions)
     world.service.reset(world.group, "earliest", "ada", "failed over", topics=topics)
+
+
+def _bring_back(world: World, topic_ids: Mapping[str, str]) -> None:
+    for topic, topic_id in topic_ids.items():
+        world.kafka.bring_back(topic, topic_id)
 
 
 def test_a_reset_notes_where_the_group_stood_in_a_topic_that_it_leaves(both: World) -> None:
@@ -124,8 +129,7 @@ def test_a_window_with_two_topics_that_are_back_is_not_cut_by_a_reset_of_one_of_
     _fail_over(both, "orders", "clicks")
     both.kafka.produce(CLICKS, 3)
     both.run(TWO)
-    for topic, topic_id in first.items():
-        both.kafka.bring_back(topic, topic_id)
+    _bring_back(both, first)
     way_out = r"""lake-000001 owns clicks-0 offsets 0 to 4.*--to '\{"clicks":\{"0":5\},"orders":\{"0":10,"1":0\}\}'.*--to-window lake-000001"""
     with pytest.raises(IllegalStepError, match=way_out):
         both.service.reset(both.group, "earliest", "ada", "again", topics=["orders"], supersede=True)
@@ -144,8 +148,7 @@ def test_a_topic_that_is_back_and_is_not_named_stays_where_it_is_until_it_has_a_
     _fail_over(both, "orders", "clicks")
     both.kafka.produce(CLICKS, 3)
     second = both.run(TWO).topic_ids
-    for topic, topic_id in first.items():
-        both.kafka.bring_back(topic, topic_id)
+    _bring_back(both, first)
     reset = both.service.reset(both.group, '{"orders":{"0":10,"1":0}}', "ada", "failed back")
     assert (reset.position.offsets[CLICKS], reset.position.topic_ids["clicks"]) == (3, second["clicks"])
     assert reset.back_at == {tp(0): 10, tp(1): 0}
@@ -179,8 +182,7 @@ def test_no_command_leads_on_in_a_topic_that_is_back_without_the_newest_records_
     both.kafka.produce(CLICKS, 5)
     first = both.run(ONE).topic_ids
     _fail_over(both, "orders", "clicks")
-    for topic, topic_id in first.items():
-        both.kafka.bring_back(topic, topic_id)
+    _bring_back(both, first)
     both.kafka.truncate(tp(0), 8)
     with pytest.raises(ConfirmationError, match=r"""topic clicks under an id again.*--to '\{"clicks":\{"0":5\}\}'"""):
         both.service.reset(both.group, "earliest", "ada", "again")
