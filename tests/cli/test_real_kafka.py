@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.group import KafkaGroup
-from tests.cli.conftest import Lake, in_a_process
+from tests.cli.conftest import Lake, in_a_process, run_program
 from tests.lab.processes import free_port
 from tests.lab.topics import create_topic, delete_records, delete_topic, open_transaction, produce
 
@@ -123,3 +124,31 @@ def test_a_login_from_a_properties_file(
     assert code == 3
     assert "refused the login" in said
     assert "canary" not in said
+
+
+RUN_AND_COUNT_THREADS = """
+import atexit, sys
+from pathlib import Path
+
+@atexit.register
+def count():
+    threads = [thread.read_text() for thread in Path("/proc/self/task").glob("*/comm")]
+    print("of librdkafka:", sum(thread.startswith("rdk:") for thread in threads), "of", bool(threads), file=sys.stderr)
+
+from airflow_kafka_offsets.cli import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(("password", "code"), [("", 0), ("wrong-canary", 3)])
+def test_no_thread_of_librdkafka_outlives_a_command(
+    kafka_sasl: SecureKafkaBroker, shore: Lake, group: KafkaGroup, tmp_path: Path, password: str, code: int
+) -> None:
+    """If one makes a TLS handshake while the process ends, OpenSSL is gone, and signal 11 is the exit code."""
+    create_topic(kafka_sasl, group.topics[0], 2)
+    config = kafka_sasl.client_config() | ({"sasl.password": password} if password else {})
+    path = tmp_path / "kafka.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in config.items()))
+    command = ("status", "--ledger", shore.url, "--kafka-config", str(path))
+    done = run_program([sys.executable, "-c", RUN_AND_COUNT_THREADS, *command])
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (code, "of librdkafka: 0 of True")

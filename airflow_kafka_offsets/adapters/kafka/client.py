@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import hashlib
 import os
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -80,7 +82,7 @@ class KafkaRequests:
             raise self._unusable(exc) from None  # its text may repeat a secret
         try:
             with client.reporting_to(self):
-                answers = self._collect(client.admin, request)
+                answers = self._collect(client, request)
         except KafkaRefusedError:
             shared.forget(client)
             raise
@@ -92,13 +94,13 @@ class KafkaRequests:
             shared.forget(client)
         return answers
 
-    def _collect(self, admin: Any, request: Callable[[Any, float], Mapping[_T, Any]]) -> dict[_T, Any]:
+    def _collect(self, client: _Client, request: Callable[[Any, float], Mapping[_T, Any]]) -> dict[_T, Any]:
         seconds = self.request_seconds()
-        futures = request(admin, seconds)
+        futures = request(client.admin, seconds)
         overdue = time.monotonic() + seconds + _GRACE
-        return {key: self._wait(admin, future, overdue) for key, future in futures.items()}
+        return {key: self._wait(client, future, overdue) for key, future in futures.items()}
 
-    def _wait(self, admin: Any, future: Any, overdue: float) -> Any:
+    def _wait(self, client: _Client, future: Any, overdue: float) -> Any:
         while True:
             try:
                 return future.result(TICK)
@@ -106,7 +108,7 @@ class KafkaRequests:
                 return exc.args[0]
             except TimeoutError:
                 # librdkafka reports the reason for "timed out" only here.
-                admin.poll(0)
+                client.admin.poll(0)
                 if cause := refusal(self.reports):
                     raise self._refused(cause) from None
                 if time.monotonic() > overdue:
@@ -158,7 +160,9 @@ class _Client:
     """An AdminClient, and the lookups that get its reports.
 
     Attributes:
+        admin: the AdminClient. Nothing else refers to it for longer than one call: errors and their frames may stay until the end.
         has_answered: whether a broker has ever answered it.
+        pid: the process whose threads it has.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -177,7 +181,13 @@ class _Client:
         self._reported = reported
         self._listeners = listeners
         self.has_answered = False
-        self.admin = AdminClient({**config, "error_cb": report})
+        self.pid = os.getpid()
+        self.admin: Any = AdminClient({**config, "error_cb": report})
+        _open.add(self)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._listeners
 
     @contextmanager
     def reporting_to(self, requests: KafkaRequests) -> Iterator[None]:
@@ -212,6 +222,17 @@ class SharedClient:
         with self._lock:
             if self.client is client:
                 self.client = None
+
+
+_open: WeakSet[_Client] = WeakSet()
+
+
+@atexit.register
+def _close_clients() -> None:
+    """End the threads of librdkafka before the process ends: one that logs in then would crash, as OpenSSL is gone."""
+    for client in tuple(_open):
+        if client.is_idle and client.pid == os.getpid():
+            client.admin = None
 
 
 # By process and connection: after a fork, the futures of an inherited client never complete.
