@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
+import os
+import re
 import runpy
+import shutil
 import sys
 import uuid
 from dataclasses import dataclass
@@ -12,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-from zipfile import ZipFile
 
+import pyspark
 import pytest
 
 from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, PlanWindowOperator, wiring
@@ -22,8 +24,8 @@ from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.spark import KafkaWindow, current_window, guard, reports
 from airflow_kafka_offsets.spark.errors import HandoffError, IncompleteReadError, ReportError, WriteOptionError
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_URI
-from airflow_kafka_offsets.spark.shipping import write_zip
-from tests.docs.test_docs import ROOT
+from tests.docs.test_docs import ROOT, blocks
+from tests.lab.patience import run_to_end
 from tests.lab.tables import CATALOG
 from tests.lab.topics import create_topic, produce
 
@@ -36,6 +38,10 @@ if TYPE_CHECKING:
 
 JOB = ROOT / "dags" / "launchers" / "jobs" / "orders.py"
 NOTEBOOK = JOB.with_name("orders_notebook.py")
+EXAMPLE = ROOT / "dags" / "launchers" / "databricks.py"
+PAGE = ROOT / "docs" / "launchers" / "databricks.md"
+DRIVER = Path(__file__).with_name("databricks_driver.py")
+PROGRAMS = Path(sys.executable).parent
 
 
 @dataclass
@@ -118,20 +124,52 @@ def run_notebook(spark: SparkSession, parameters: dict[str, str]) -> str:
     return last
 
 
-def install_wheel(folder: Path) -> Path:
-    """Make the wheel that the page of Databricks tells to make, of the job and the zip of the job side, and install it; return where to."""
-    wheel = folder / "orders_jobs-1.0-py3-none-any.whl"
-    wheel.write_bytes(write_zip(folder).read_bytes())
-    with ZipFile(wheel, "a") as archive:
-        archive.write(JOB, "orders_jobs/__init__.py")
-        archive.writestr(
-            "orders_jobs-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: orders_jobs\nVersion: 1.0\n"
-        )
-        archive.writestr("orders_jobs-1.0.dist-info/entry_points.txt", "[databricks]\norders = orders_jobs:to_delta\n")
-    site = folder / "site"
-    with ZipFile(wheel) as archive:
-        archive.extractall(site)
-    return site
+def of_example(key: str) -> str:
+    """Return what the task of the wheel has under a key, which no other task of the example has."""
+    [value] = re.findall(rf'"{key}": "(.+)"', EXAMPLE.read_text())
+    return value
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel of the job in a folder, without a network, as the page of Databricks tells to do it, and return it."""
+    [project], [commands] = blocks(PAGE, "toml"), blocks(PAGE, "sh")
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text(project)
+    shutil.copy(JOB, folder)
+    environment = {**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}", "UV_OFFLINE": "1"}
+    done = run_to_end(["bash", "-e", "-c", commands], cwd=folder, env=environment, timeout=60)
+    assert done.returncode == 0, done.stderr
+    [wheel] = folder.glob("dist/*.whl")
+    return wheel
+
+
+def install(wheel: Path, site: Path) -> None:
+    """Install a wheel into a folder, and nothing that it may require."""
+    python = ("--python", sys.executable)
+    done = run_to_end(
+        [PROGRAMS / "uv", "pip", "install", "--offline", "--no-deps", *python, "--target", site, wheel], timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def run_wheel(spark: SparkSession, site: Path, package: str, entry_point: str, *parameters: str) -> Path:
+    """Run the entry point of a package in a driver that has what is in a folder, and PySpark; return where its job side was.
+
+    Its Spark is the one of these tests. It has no other packages: `-S` leaves out those of Python's environment.
+    """
+    at = spark.sparkContext._gateway.gateway_parameters
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))}
+    archives = Path(pyspark.__file__).parent.glob("python/lib/*.zip")
+    environment = {
+        **ours,
+        "PYTHONPATH": ":".join(map(str, [site, *archives])),
+        "PYSPARK_GATEWAY_PORT": str(at.port),
+        "PYSPARK_GATEWAY_SECRET": at.auth_token,
+    }
+    command = [sys.executable, "-S", "-P", DRIVER, package, entry_point, *parameters]
+    done = run_to_end(command, cwd=site, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return Path(done.stdout.splitlines()[-1])
 
 
 def test_the_notebook_of_the_examples_writes_to_delta_and_reports(
@@ -153,15 +191,15 @@ def test_the_notebook_of_the_examples_writes_to_delta_and_reports(
 
 
 def test_the_wheel_of_the_examples_writes_to_delta_and_reports(
-    around: Around, spark: SparkSession, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    around: Around, spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
     given = around.plan()
     table = f"spark_catalog.default.wheel_{uuid.uuid4().hex[:8]}"
-    monkeypatch.syspath_prepend(install_wheel(tmp_path))
-    # As the task names them: `package_name`, `entry_point` and `parameters`.
-    [entry] = importlib.metadata.distribution("orders_jobs").entry_points.select(name="orders")
-    monkeypatch.setattr(sys, "argv", ["orders", given["exchange"], table])
-    entry.load()()
+    wheel, site = build_wheel(tmp_path / "sources"), tmp_path / "site"
+    assert wheel.name == Path(of_example("whl")).name
+    install(wheel, site)
+    named = (of_example("package_name"), of_example("entry_point"))
+    assert run_wheel(spark, site, *named, given["exchange"], table).is_relative_to(site)
     assert is_written_once_to_delta(spark, table, given["window_id"])
     [told] = around.reports(given)
     assert (told["records"], told["written"], told["counts"]) == (10, True, {topic: {"0": 6, "1": 4}})
