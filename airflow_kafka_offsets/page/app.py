@@ -21,6 +21,7 @@ from fastapi.responses import JSONResponse
 from airflow_kafka_offsets.core.errors import (
     KafkaAnswerError,
     KafkaOffsetsError,
+    KafkaRefusedError,
     KafkaUnavailableError,
     LedgerError,
     LedgerUnavailableError,
@@ -129,6 +130,8 @@ async def _failed(request: Request, exc: KafkaOffsetsError) -> Response:
             return _error(request, str(exc), 503, "The ledger does not answer")
         case LedgerError():
             return _error(request, str(exc), 500, "The ledger can't be read")
+        case KafkaRefusedError():
+            return _error(request, str(exc), 500, "Kafka refused")
         case KafkaAnswerError():
             return _error(request, str(exc), 503, "There is no answer")
     return _error(request, str(exc), 400, "That can't be shown")

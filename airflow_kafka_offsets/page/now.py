@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.core.errors import KafkaRefusedError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.advice import Advice, advice
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
@@ -79,7 +80,7 @@ _TONES = {
 
 
 NOT_KNOWN = "NOT KNOWN"
-"""What stands in the place of the verdict if Kafka gave no answer. It is none."""
+"""What stands in the place of the verdict if Kafka gave no answer, or refused. It is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +112,26 @@ def beside_others(found: GroupLag) -> GroupLag:
     """Return what may be told of a group that was asked about together with others: an error may name topics of groups that this user may not see."""
     if found.verdict is not None:
         return replace(found, notes=())
-    unsaid = "Kafka gave no answer. The page of this group says more"
+    what = "Kafka refused" if _was_refused(found) else "Kafka gave no answer"
+    unsaid = f"{what}. The page of this group says more"
     return replace(found, reason=unsaid, error=unsaid, notes=())
 
 
 def now_view(found: GroupLag) -> NowView:
     """Return how far behind a group is, in words."""
     if found.verdict is None:
-        silent = "no answer of Kafka"
-        return NowView(NOT_KNOWN, "plain", sentence(found.reason), True, "?", silent, "?", silent, None)
+        why = "Kafka refused" if _was_refused(found) else "no answer of Kafka"
+        return NowView(NOT_KNOWN, "plain", sentence(found.reason), True, "?", why, "?", why, None)
     lag, offsets = _lag(found)
     headroom, about, left = _headroom(found)
     needs = found.verdict is not GroupVerdict.OK
     reason = sentence("; ".join([found.reason, *found.notes]))
     view = NowView(found.verdict.value, _TONES[found.verdict], reason, needs, lag, offsets, headroom, about, left)
     return replace(view, next_step=advice(found.group, found.verdict))
+
+
+def _was_refused(found: GroupLag) -> bool:
+    return found.error_kind == KafkaRefusedError.__name__
 
 
 def _lag(found: GroupLag) -> tuple[str, str]:

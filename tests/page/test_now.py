@@ -7,9 +7,12 @@ from datetime import timedelta
 
 import pytest
 
+from airflow_kafka_offsets.core.errors import KafkaRefusedError, KafkaUnavailableError
 from airflow_kafka_offsets.core.lag.advice import advice
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
+from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.retention import Retention
+from airflow_kafka_offsets.core.lag.verdict import unknown
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.page import render
 from airflow_kafka_offsets.page.now import beside_others, folded_facts, heat_facts, now_view, order, partition_facts
@@ -72,6 +75,21 @@ def test_without_an_answer_nothing_is_claimed() -> None:
     view = now_view(lag(verdict=None, error="away"))
     assert (view.verdict, view.lag, view.headroom) == ("NOT KNOWN", "?", "?")
     assert view.needs_a_look
+
+
+@pytest.mark.parametrize(
+    ("error", "small", "beside"),
+    [
+        (KafkaUnavailableError("no leader"), "no answer of Kafka", "Kafka gave no answer"),
+        (KafkaRefusedError("wrong password"), "Kafka refused", "Kafka refused"),
+    ],
+)
+def test_a_kafka_that_refused_is_not_said_to_be_silent(error: Exception, small: str, beside: str) -> None:
+    found = unknown("lake", NOON, error, Pace())
+    view = now_view(found)
+    assert (view.lag, view.offsets, view.headroom, view.about) == ("?", small, "?", small)
+    assert view.reason == f"Not known: {error}."
+    assert now_view(beside_others(found)).reason == f"{beside}. The page of this group says more."
 
 
 def test_beside_other_groups_nothing_is_told_that_may_be_of_them() -> None:
