@@ -9,7 +9,7 @@ export UV_SYSTEM_CERTS := 1
 # Images for containers like to set it, and then each Python compiles all of Airflow again: 5 CPU seconds instead of 2.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup lock lock-jars lint test test-unit test-matrix test-versions fetch bench demo docs docs-serve dist
+.PHONY: help setup lock lock-jars lint test test-unit test-matrix test-versions fetch bench demo docs docs-site docs-serve dist
 
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -89,9 +89,13 @@ build/%/.ready: pyproject.toml $(VENV)/.ready
 	@$(BIN)/uv pip install --quiet --python build/$*/bin/python --group $*
 	@touch $@
 
-docs: build/docs/.ready   ## build the docs site into build/site; a link that leads nowhere, or code of a page that does not run, is an error
+docs: setup      ## the quick tests of the docs, then the docs site; a link that leads nowhere, or code of a page that does not run, is an error
 	@# The code, the links and the names of the pages; what needs a server is in make test.
 	@$(BIN)/python -m pytest --quiet -m "not server and not slow" tests/docs
+	@$(MAKE) --no-print-directory docs-site
+
+# Alone where make test runs, too: it has the tests of the docs.
+docs-site: build/docs/.ready   ## build the docs site into build/site
 	@NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict --quiet --clean
 	@echo "build/site/index.html"
 
