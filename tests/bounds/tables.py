@@ -9,7 +9,10 @@ from typing import Any
 from tests.seen import Tables
 
 RESULTS = Path(__file__).with_name("results.json")
-"""What `python -m tests.bounds --note` saw last: `end`, `date` and `commit` of each cell of both tables, by its row and its column."""
+"""What `python -m tests.bounds --note` saw last: `end`, `date` and `commit` of each cell of both tables, by its row and its column.
+
+A commit is null if the run did not note it; the date is then that of the commit which brought the result.
+"""
 
 ON_PAGE = Tables("make test-versions")
 
@@ -27,6 +30,7 @@ DISTRIBUTIONS = {
 """The distributions whose versions the page shows, and its words for them."""
 
 NOT_RUN = "not run"
+NOT_NOTED = "not noted"
 
 
 def tables(
@@ -62,14 +66,14 @@ def _ends(seen: Mapping[str, Mapping[str, str]], columns: Iterable[str]) -> list
     return [seen[column]["end"] if column in seen else NOT_RUN for column in columns]
 
 
-def _runs(name: str, seen: Mapping[str, Mapping[str, str]], columns: Iterable[str]) -> Iterator[list[str]]:
+def _runs(name: str, seen: Mapping[str, Mapping[str, Any]], columns: Iterable[str]) -> Iterator[list[str]]:
     """Give a row for what ran on one day with one commit."""
-    together: dict[tuple[str, str], list[str]] = {}
+    together: dict[tuple[str, str | None], list[str]] = {}
     for column in columns:
         if column in seen:
             together.setdefault((seen[column]["date"], seen[column]["commit"]), []).append(column)
     for (date, commit), ran in together.items():
-        yield [f"{name}: {', '.join(ran)}", date, commit]
+        yield [f"{name}: {', '.join(ran)}", date, NOT_NOTED if commit is None else commit]
 
 
 def _table(head: list[str], rows: Iterable[list[str]]) -> str:

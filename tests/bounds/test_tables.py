@@ -35,6 +35,12 @@ def test_what_was_not_run_is_not_shown_as_if_it_was() -> None:
     ]
 
 
+def test_a_commit_that_no_one_noted_is_not_made_up() -> None:
+    seen = {"a": {"end": "pass", "date": "2026-01-31", "commit": None}}
+    _, _, runs = tables({"environments": {"old": {"seen": seen}}, "pythons": {}}, ["old"], ["a"], []).split("\n\n")
+    assert runs.splitlines()[2:] == ["| old: a | 2026-01-31 | not noted |"]
+
+
 def test_the_tables_of_one_command_replace_no_others(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- make a -->\nold\n<!-- end -->\nbetween\n<!-- make b -->\nkept\n<!-- end -->\nafter\n")
