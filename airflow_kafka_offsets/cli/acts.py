@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import ranges_table, table
+from airflow_kafka_offsets.cli.tables import partitions_table, ranges_table, table
 from airflow_kafka_offsets.core.errors import counted
+from airflow_kafka_offsets.core.plan.kept import to_remove
 from airflow_kafka_offsets.core.plan.reset import Reset, how_to_go_on, nobody_reads
 from airflow_kafka_offsets.core.window import Window
-from airflow_kafka_offsets.documents import Document, ranges_document
+from airflow_kafka_offsets.documents import Document, range_document, ranges_document
 from airflow_kafka_offsets.ports import Ledger
 
 NOTHING_CHANGED = "Nothing was changed."
@@ -37,7 +38,7 @@ def act_answer(
         return Answer(document, lambda: f"{already}. {NOTHING_CHANGED}")
     if document["done"]:
         return Answer(document, lambda: "\n\n".join(told()))
-    flags = ["--yes", *confirm, *(["--supersede"] if document.get("superseded") else [])]
+    flags = ["--yes", *confirm, *(["--supersede"] if document.get("superseded") or document.get("taken") else [])]
     to_do_it = f"{NOTHING_CHANGED} To do it: the same command with {' '.join(flags)}"
     return Answer(document, lambda: "\n\n".join([*told(), to_do_it]), ExitCode.UNCONFIRMED)
 
@@ -45,12 +46,13 @@ def act_answer(
 def consequences_document(found: Reset | None, ledger: Ledger) -> Document:
     """Return what a move of the watermark does to offsets and windows; None: the group is new, and has none."""
     if found is None:
-        return {"skipped": [], "replaced": [], "superseded": [], "unread": []}
+        return {"skipped": [], "replaced": [], "superseded": [], "taken": [], "unread": []}
     unread = [{"window": id_, **one} for id_, ranges in found.unread.items() for one in ranges_document(ranges)]
     return {
         "skipped": ranges_document(found.skipped),
         "replaced": ranges_document(found.replaced),
         "superseded": _superseded(found.superseded, ledger),
+        "taken": [{"window": part.window_id, **range_document(part.tp, part.offsets)} for part in found.taken],
         "unread": unread,
     }
 
@@ -73,8 +75,22 @@ def consequences(document: Document, found: Reset | None) -> Iterator[str]:
         )
     if document["skipped"]:
         yield gap(document)
-    if found is not None and document["superseded"]:
+    if found is None:
+        return
+    if document["superseded"]:
         yield from _superseded_text(document, found)
+    if document["taken"]:
+        yield from to_remove(found.taken)
+        yield partitions_table(("window", "topic", "partition", "start", "end", "span"), document["taken"])
+    if document["done"]:
+        return
+    if document["superseded"] or document["taken"]:
+        yield from how_to_go_on(document["group"], found.back_at)
+    if document["superseded"]:
+        yield (
+            "Usually, a replay is meant. To run these windows again under their own ids, clear the runs above in Airflow instead. "
+            "This replaces their output, and the watermark stays where it is."
+        )
 
 
 def gap(document: Document) -> str:
@@ -100,9 +116,3 @@ def _superseded_text(document: Document, found: Reset) -> Iterator[str]:
     if document["unread"]:
         yield from nobody_reads(found)
         yield ranges_table(document["unread"])
-    if not is_done:
-        yield from how_to_go_on(document["group"], found.back_at)
-        yield (
-            "Usually, a replay is meant. To run these windows again under their own ids, clear the runs above in Airflow instead. "
-            "This replaces their output, and the watermark stays where it is."
-        )

@@ -69,7 +69,7 @@ class Act:
 def acted_on(details: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the windows that an act was about, from its details: one, those of a reset, or those whose schemas were frozen again."""
     one = [details["window"]] if "window" in details else []
-    return (*one, *details.get("superseded", ()), *details.get(REFROZEN, ()))
+    return (*one, *details.get(TAKEN, ()), *details.get("superseded", ()), *details.get(REFROZEN, ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +154,12 @@ NEXT_WINDOW = "next_window"
 
 LEFT = "left"
 """In the details of an act that moved the watermark: by each topic that it left for another one of that name, its id and where the group stood."""
+
+KEPT = "kept"
+"""In the details of an act that superseded windows: by window and topic, the parts that no one is to read again, see `core.plan.kept`."""
+
+TAKEN = "taken"
+"""In the details of an act that moved the watermark: the kept parts that are read again after it, in the same form."""
 
 REFROZEN = "refrozen"
 """In the details of a freeze: the windows, each with the ledger's number of the schemas that it had before."""

@@ -16,6 +16,7 @@ from airflow_kafka_offsets.core.history import NEXT_WINDOW, WindowRow
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan import pruning, replay
+from airflow_kafka_offsets.core.plan.kept import Kept, kept_parts, left_out
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import Ranges, Replay, TimeSpan, Windows
@@ -196,13 +197,17 @@ class ReplayPlanner:
             asked = replay.below_watermark(asked, state)
         owners, gaps = self._owners(group.name, asked, state, own)
         self._check_not_pruned(group.name, gaps, state)
-        drafts = replay.backfill(group, gaps, state, seen, until=min(span.end, self._clock()))
+        kept = self._kept(group.name, gaps, state)
+        drafts = replay.backfill(group, gaps, state, seen, until=min(span.end, self._clock()), kept=kept)
+        told = left_out(group.name, kept) if kept else ""
         if not own and not held_windows and not drafts:
             what = f"no window was cut after {span.start.isoformat()} and up to {span.end.isoformat()}"
-            nothing = replay.nothing_to_replay(what, [held.window for held in owners])
+            nothing = replay.nothing_to_replay(what, [held.window for held in owners], told)
             if not span.is_interval:
                 raise nothing
-            logger.warning("Group %s: %s", group.name, nothing)
+            told = str(nothing)
+        if told:
+            logger.warning("Group %s: %s", group.name, told)
         return Allocation(held_windows, drafts, seen)
 
     def _of_ranges(self, group: KafkaGroup, asked: OffsetRanges, state: GroupState) -> Allocation:
@@ -216,7 +221,19 @@ class ReplayPlanner:
         # Also the topics of the windows that will be run again: these have to be readable.
         topics = {tp.topic for held in owners for tp in held.window.ranges.without_empty()}
         seen = self._kafka.snapshot(sorted(topics.union(topics_of(gaps))), group.isolation_level)
-        return Allocation(owners, replay.backfill(group, gaps, state, seen, until=self._clock()), seen)
+        kept = self._kept(group.name, gaps, state)
+        drafts = replay.backfill(group, gaps, state, seen, until=self._clock(), kept=kept)
+        if kept:
+            told = left_out(group.name, kept)
+            if not owners and not drafts:
+                raise replay.nothing_to_replay("no window owns these offsets", left_out=told)
+            logger.warning("Group %s: %s", group.name, told)
+        return Allocation(owners, drafts, seen)
+
+    def _kept(self, group: str, gaps: replay.Gaps, state: GroupState) -> list[Kept]:
+        assert state.position
+        acts = self._ledger.acts(group) if gaps else ()
+        return replay.kept_in(gaps, kept_parts(act.details for act in acts), state.position.topic_ids)
 
     def _check_not_pruned(self, group: str, gaps: replay.Gaps, state: GroupState) -> None:
         assert state.position

@@ -9,6 +9,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.leader_epochs import doubtful
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.kept import kept_parts
 from airflow_kafka_offsets.core.plan.matching import way_out_of_missing
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import check_reset
@@ -43,7 +44,16 @@ def work_out(
     epoch_ends = kafka.epoch_ends(asked)
     committed, backfill = committed_windows(ledger, group.name), _backfill_windows(ledger, group.name)
     found = plan_reset(
-        group.name, at, target, whole, committed, backfill, epoch_ends=epoch_ends, reads=group.reads, noted=before
+        group.name,
+        at,
+        target,
+        whole,
+        committed,
+        backfill,
+        epoch_ends=epoch_ends,
+        reads=group.reads,
+        noted=before,
+        kept_so_far=kept_parts(act.details for act in ledger.acts(group.name)),
     )
     # After the search for windows, as some may have left meanwhile.
     check_reset(group.name, target, ledger.pruned(group.name), log.topic_ids)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from airflow_kafka_offsets.core.errors import ConfirmationError, IllegalStepError
+from airflow_kafka_offsets.cli.parser import make_parser
+from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError
 from airflow_kafka_offsets.core.history import LEFT
-from airflow_kafka_offsets.core.plan.request import Ranges
+from airflow_kafka_offsets.core.plan.kept import kept_parts
+from airflow_kafka_offsets.core.plan.request import Ranges, TimeSpan
+from airflow_kafka_offsets.core.ranges import OffsetRanges
+from airflow_kafka_offsets.service.move import Asked, Moving
+from airflow_kafka_offsets.service.places import StoreSource
 from airflow_kafka_offsets.service.prune import Pruning
-from tests.core.examples import claim, ranges, tp
+from tests.core.examples import NOON, claim, ranges, tp
 from tests.service.world import World
+from tests.stores.memory import MemoryStore
 
 ONE, TWO, THREE, FOUR = (claim(f"run-{number}") for number in range(1, 5))
 CLICKS = tp(0, "clicks")
@@ -186,3 +194,140 @@ def test_no_command_leads_on_in_a_topic_that_is_back_without_the_newest_records_
     both.kafka.truncate(tp(0), 8)
     with pytest.raises(ConfirmationError, match=r"""topic clicks under an id again.*--to '\{"clicks":\{"0":5\}\}'"""):
         both.service.reset(both.group, "earliest", "ada", "again")
+
+
+@pytest.fixture(params=["left the group", "was recreated"])
+def kept(both: World, request: pytest.FixtureRequest) -> World:
+    """Let a reset supersede a window, of which people keep `clicks-0` 0 to 4: that topic is away. Then it is back, and stands at 5."""
+    both.kafka.produce(tp(0), 10)
+    both.kafka.produce(CLICKS, 5, at=NOON)
+    first = both.run(ONE).topic_ids["clicks"]
+    if request.param == "was recreated":
+        _fail_over(both, "clicks")
+    else:
+        both.configure(topics=["orders"])
+    both.service.reset(both.group, "earliest", "ada", "again", topics=["orders"], supersede=True)
+    details = both.ledger.acts("lake")[-1].details
+    assert details["superseded"] == ["lake-000001"]
+    assert details["kept"] == {"lake-000001": {"clicks": {"id": first, "0": [0, 5]}}}
+    both.run(TWO)
+    both.configure(topics=["orders", "clicks"])
+    if request.param == "was recreated":
+        both.kafka.bring_back("clicks", first)
+        both.service.reset(both.group, '{"clicks":{"0":5}}', "ada", "failed back")
+    return both
+
+
+def _kept(world: World) -> dict[str, OffsetRanges]:
+    parts = kept_parts(act.details for act in world.ledger.acts("lake"))
+    return {part.window_id: OffsetRanges({part.tp: part.offsets}) for part in parts}
+
+
+def test_output_that_a_reset_told_people_to_keep_is_named_before_its_offsets_are_read_again(kept: World) -> None:
+    told = r"told people to keep: lake-000001 clicks-0 0 to 4\. Remove exactly this part.* add --supersede"
+    with pytest.raises(ConfirmationError, match=told) as refused:
+        kept.service.reset(kept.group, "earliest", "ada", "again", topics=["clicks"])
+    assert "offsets away from" not in str(refused.value), "no window loses any"
+    reset = kept.service.reset(kept.group, "earliest", "ada", "again", topics=["clicks"], supersede=True)
+    assert (reset.superseded, [str(part) for part in reset.taken]) == ((), ["lake-000001 clicks-0 0 to 4"])
+    act = kept.ledger.acts("lake")[-1]
+    assert (act.details["superseded"], act.window_ids) == ([], ("lake-000001",))
+    assert act.details["taken"]["lake-000001"]["clicks"]["0"] == [0, 5]
+    assert _kept(kept) == {}
+    assert kept.run(THREE).ranges.without_empty() == ranges({CLICKS: (0, 5)})
+    # It is named once: after that, a new window owns them.
+    with pytest.raises(ConfirmationError, match="from 1 committed window: lake-000003") as refused:
+        kept.service.reset(kept.group, "earliest", "ada", "again", topics=["clicks"])
+    assert "lake-000001" not in str(refused.value)
+
+
+def test_a_reset_to_the_middle_of_what_was_kept_takes_only_the_part_from_there_on(kept: World) -> None:
+    reset = kept.service.reset(kept.group, '{"clicks":{"0":3}}', "ada", "again", supersede=True)
+    assert [str(part) for part in reset.taken] == ["lake-000001 clicks-0 3 to 4"]
+    assert _kept(kept) == {"lake-000001": ranges({CLICKS: (0, 3)})}
+    assert kept.run(THREE).ranges.without_empty() == ranges({CLICKS: (3, 5)})
+    reset = kept.service.reset(kept.group, '{"clicks":{"0":1}}', "ada", "again", supersede=True)
+    assert [window.id for window in reset.superseded] == ["lake-000003"]
+    assert [str(part) for part in reset.taken] == ["lake-000001 clicks-0 1 to 2"]
+    assert _kept(kept) == {"lake-000001": ranges({CLICKS: (0, 1)})}
+
+
+def test_what_was_kept_is_known_after_its_window_was_pruned(kept: World) -> None:
+    """Kafka holds again what it had removed, as another cluster may."""
+    for partition in (tp(0), CLICKS):
+        kept.kafka.expire(partition, 5)
+    kept.kafka.expire(tp(0), 10)
+    kept.kafka.produce(tp(0), 1)
+    kept.run(THREE)
+    kept.now += 9 * DAY
+    pruning = Pruning(kept.ledger, kept.kafka, lambda: kept.now, lambda _: None)
+    assert pruning.prune(kept.group, DAY, "ada", "old", are_deleted=True).windows
+    kept.kafka.restore(CLICKS, 0)
+    with pytest.raises(ConfirmationError, match="lake-000001 clicks-0 2 to 4"):
+        kept.service.reset(kept.group, '{"clicks":{"0":2}}', "ada", "again")
+
+
+def test_an_import_names_what_was_kept_too(kept: World) -> None:
+    kept.run(THREE)  # an import goes by the definition of the last plan
+    moving = Moving(kept.ledger, lambda: kept.now)
+    store = MemoryStore("redis://old")
+    store.groups["lake"] = {CLICKS: 2}
+    source = StoreSource(store, "lake")
+    found = moving.plan_import("lake", Asked(source, "lake"), lambda _: kept.kafka)
+    with pytest.raises(ConfirmationError, match="lake-000001 clicks-0 2 to 4"):
+        moving.carry_out_import(found, "ada", "again")
+    moving.carry_out_import(found, "ada", "again", supersede=True)
+    assert _kept(kept) == {"lake-000001": ranges({CLICKS: (0, 2)})}
+
+
+def test_what_was_kept_of_a_topic_that_is_another_one_now_stays_kept(kept: World) -> None:
+    _fail_over(kept, "clicks")
+    assert _kept(kept) == {"lake-000001": ranges({CLICKS: (0, 5)})}
+
+
+def test_a_replay_leaves_out_what_was_kept(kept: World, caplog: pytest.LogCaptureFixture) -> None:
+    kept.kafka.produce(CLICKS, 3, at=kept.now)
+    kept.service.reset(kept.group, '{"clicks":{"0":8}}', "ada", "later")
+    found, [new] = kept.service.preview_replay(kept.group, Ranges(ranges({CLICKS: (1, 8)})))
+    assert (found, new.ranges) == ([], ranges({CLICKS: (5, 8)}))
+    assert "lake-000001 clicks-0 1 to 4" in caplog.text
+    caplog.clear()
+    span = TimeSpan(NOON, kept.now + DAY)
+    found, [new] = kept.service.preview_replay(kept.group, span)
+    assert ([window.id for window in found], new.ranges) == (["lake-000002"], ranges({CLICKS: (5, 8)}))
+    assert "lake-000001 clicks-0 0 to 4" in caplog.text
+
+
+def test_a_replay_of_nothing_but_what_was_kept_names_the_command_that_reads_it_again(kept: World) -> None:
+    note = (
+        r"""nothing to replay.*lake-000001 clicks-0 1 to 3.*reset lake --to '\{"clicks":\{"0":1\}\}' --why '\.\.\.'"""
+    )
+    with pytest.raises(BadInputError, match=note):
+        kept.service.preview_replay(kept.group, Ranges(ranges({CLICKS: (1, 4)})))
+    kept.service.reset(kept.group, '{"clicks":{"0":1}}', "ada", "as it says", supersede=True)
+    assert kept.run(THREE).ranges.without_empty() == ranges({CLICKS: (1, 5)})
+
+
+def _follow(world: World, error: Exception) -> list[str]:
+    """Do what an error says, and return what was typed; if that is refused, do what that error says, and then the first again."""
+    [command] = re.findall(r"kafka-offsets (reset .*?) --why '\.\.\.'", str(error))
+    args = make_parser().parse_args([*shlex.split(command), "--why", "as it says"])
+    do = partial(world.service.reset, world.group, args.to or "", "ada", args.why, to_window=args.to_window)
+    try:
+        do(supersede=True)
+    except IllegalStepError as refused:
+        return [*_follow(world, refused), *_follow(world, error)]
+    return [command]
+
+
+def test_the_commands_that_a_replay_of_what_was_kept_leads_to_read_it_again(kept: World) -> None:
+    """The reset would cut windows that read the topic since, together with another one."""
+    for run in (THREE, FOUR):
+        kept.kafka.produce(tp(0), 3)
+        kept.kafka.produce(CLICKS, 2)
+        kept.run(run)
+    with pytest.raises(BadInputError) as refused:
+        kept.service.preview_replay(kept.group, Ranges(ranges({CLICKS: (0, 5)})))
+    done = _follow(kept, refused.value)
+    assert done == ["reset lake --to-window lake-000003", """reset lake --to '{"clicks":{"0":0}}'"""]
+    assert kept.run(claim("run-5")).ranges.without_empty() == ranges({tp(0): (10, 16), CLICKS: (0, 9)})

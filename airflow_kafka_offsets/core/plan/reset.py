@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError, counted, name_some
-from airflow_kafka_offsets.core.history import LEFT
+from airflow_kafka_offsets.core.history import KEPT, LEFT, TAKEN
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
+from airflow_kafka_offsets.core.plan import kept
+from airflow_kafka_offsets.core.plan.kept import Kept
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Position, reset_command, to_abandon
 from airflow_kafka_offsets.core.plan.replay import left_to_find
 from airflow_kafka_offsets.core.plan.request import name_windows
@@ -34,10 +36,11 @@ class Reset:
         replaced: offsets below the new watermark that Kafka gave to other records after they were read: no one will read
             these.
         unread: by window, what these windows own of topics that the group no longer reads, or that were recreated since.
-            After the reset, no one owns it: it is a gap, too.
+            After the reset, no one owns it: it is a gap, too. People keep its output.
         topic_ids: the ids of the topics in which the offsets of windows still mean something, see `topics_of_today`.
         back_at: where to continue in topics of the target that are back: where the group stood, or where the log begins if that is later.
         left: where the group stood in the topics that it leaves for others of the same name. They may be back some day.
+        taken: what earlier resets told people to keep, and this one reads again.
     """
 
     position: Position
@@ -50,6 +53,7 @@ class Reset:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     back_at: Offsets = field(default_factory=dict)
     left: Position = NOWHERE
+    taken: tuple[Kept, ...] = ()
 
     @property
     def changes_something(self) -> bool:
@@ -86,6 +90,7 @@ def plan_reset(
     epoch_ends: EpochEnds | None = None,
     reads: Container[str] | None = None,
     noted: Position | None = None,
+    kept_so_far: Iterable[Kept] = (),
 ) -> Reset:
     """Work out a reset.
 
@@ -99,6 +104,7 @@ def plan_reset(
         epoch_ends: the ends of the leader epochs that are in doubt.
         reads: the topics that the group reads; None: all that its windows have.
         noted: the position of the ledger. Topics that are back and not named stay where it has them; None: no topic is back.
+        kept_so_far: what earlier resets told people to keep.
 
     Raises:
         BadInputError: a target outside of the log, or not all partitions of a topic that was recreated.
@@ -117,17 +123,17 @@ def plan_reset(
         )
     touched = {tp.topic for tp in target}
     # Watermarks of an older incarnation and of partitions that are gone no longer mean anything.
-    kept = {
+    known = {
         tp: offset
         for tp, offset in before.offsets.items()
         if tp.topic not in recreated and (tp.topic not in touched or tp in log.bounds)
     }
     position = Position(
-        dict(sorted({**kept, **target}.items())),
+        dict(sorted({**known, **target}.items())),
         {**before.topic_ids, **{topic: log.topic_ids[topic] for topic in touched}},
         leader_epochs.after_reset(before, target, log),
     )
-    moves = {tp: (kept.get(tp), offset) for tp, offset in sorted(target.items()) if kept.get(tp) != offset}
+    moves = {tp: (known.get(tp), offset) for tp, offset in sorted(target.items()) if known.get(tp) != offset}
     # A partition without a watermark would have started at its beginning offset.
     starts = {tp: log.bounds[tp].beginning if old is None else old for tp, (old, _) in moves.items()}
     skipped = OffsetRanges((tp, OffsetRange(starts[tp], new)) for tp, (_, new) in moves.items() if new > starts[tp])
@@ -139,15 +145,20 @@ def plan_reset(
     here = before if noted is None else noted
     came_back = recreated_in(here, before.topic_ids)
     back_at = _to_go_on(_only(before, came_back), log)
-    way_out = " ".join([*how_to_go_on(group, back_at), _way_out(group, before, reached, superseded, log, reads)])
+    way_out = " ".join([*how_to_go_on(group, back_at), _way_out(group, before, back, reached, superseded, log, reads)])
     for window in superseded:
         _refuse_open(group, window)
         _refuse_to_cut(window, position, way_out, unread.get(window.id, ()))
     replaced = leader_epochs.left_behind(before, target, epoch_ends or {})
-    only_copy = _irreplaceable(superseded, today, log)
     stays = came_back - touched
+    after = _with(_only(position, position.topic_ids.keys() - stays), _only(here, stays))
+    taken = kept.above(kept_so_far, after)
+    only_copy = (
+        *_irreplaceable(superseded, today, log),
+        *(str(part) for part in taken if _is_gone(part.tp, part.offsets, log)),
+    )
     return Reset(
-        _with(_only(position, position.topic_ids.keys() - stays), _only(here, stays)),
+        after,
         moves,
         skipped,
         superseded,
@@ -157,6 +168,7 @@ def plan_reset(
         today,
         {tp: offset for tp, offset in back_at.items() if tp.topic in touched},
         _only(here, recreated_in(here, log.topic_ids) & touched),
+        taken,
     )
 
 
@@ -266,8 +278,13 @@ def _irreplaceable(superseded: tuple[Window, ...], today: Mapping[str, str], log
         f"{window.id} {tp} {owned}"
         for window in superseded
         for tp, owned in _of_today(window, today).without_empty().items()
-        if (bounds := log.bounds.get(tp)) and (owned.end > bounds.end or owned.start < bounds.beginning)
+        if _is_gone(tp, owned, log)
     )
+
+
+def _is_gone(tp: TopicPartition, read: OffsetRange, log: LogSnapshot) -> bool:
+    bounds = log.bounds.get(tp)
+    return bounds is not None and (read.end > bounds.end or read.start < bounds.beginning)
 
 
 def _reached(position: Position, back: Mapping[TopicPartition, int], committed: Iterable[Window]) -> tuple[Window, ...]:
@@ -295,6 +312,7 @@ def _superseded(
 def _way_out(
     group: str,
     before: Position,
+    back: Offsets,
     reached: Sequence[Window],
     superseded: Sequence[Window],
     log: LogSnapshot,
@@ -305,13 +323,16 @@ def _way_out(
     # The oldest window whose start Kafka still holds. A reset to the start of a live window cuts no other live window.
     found: Window | None = None
     starts: dict[TopicPartition, int] = {}
+    its_starts: Offsets = {}
     for window in reached:
         # A partition that came later goes back to where a window first took it up, see `window_starts`.
         starts.update(_of_today(window, today).starts)
         if window.seq in live and _is_held(_to_move(starts, before, reads), log):
-            found = window
+            found, its_starts = window, dict(starts)
     if found is not None:
-        return f"Reset to where a window starts: kafka-offsets reset {group} --to-window {found.id} --why '...'"
+        is_above = any(tp not in its_starts or its_starts[tp] > offset for tp, offset in back.items())
+        then = ". Then repeat this command, which goes back further" if is_above else ""
+        return f"Reset to where a window starts: kafka-offsets reset {group} --to-window {found.id} --why '...'{then}"
     # Perhaps no live window starts where a backfill window does. If a live one is in the way, it would be cut there.
     for window in superseded if not live else ():
         to = _to_move(_of_today(window, today).without_empty().starts, before, reads)
@@ -409,29 +430,37 @@ def _from_its_beginning(group: str, topics: Sequence[str]) -> str:
 
 
 def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
-    """Require a confirmation before windows lose their offsets.
+    """Require a confirmation before windows lose their offsets, or what was kept of them is read again.
 
     Raises:
         ConfirmationError: with the windows, and the replay that is usually meant.
     """
-    if reset.superseded and not confirmed:
-        ids = [window.id for window in reset.superseded]
-        only_copy = (
-            f" Kafka no longer holds all of {name_some(reset.irreplaceable, ', ')}: what these windows wrote is the only copy, "
-            "so put it aside first."
-            if reset.irreplaceable
-            else ""
-        )
-        only_copy += "".join(f" {told}" for told in (*nobody_reads(reset), *how_to_go_on(group, reset.back_at)))
-        raise ConfirmationError(
+    if confirmed or not (reset.superseded or reset.taken):
+        return
+    ids = [window.id for window in reset.superseded]
+    told = []
+    if ids:
+        told.append(
             f"This takes offsets away from {counted(len(ids), 'committed window')}: {name_some(ids, ', ')}. Remove the output under "
-            "these ids, or records count twice, because new windows read them again. Make sure that none of their runs is at "
-            f"work.{only_copy} To do it all the same, add --supersede. To run these windows again instead, under their own ids: "
-            f"""airflow dags trigger DAG --conf '{{"group": "{group}", "windows": "{name_windows(w.seq for w in reset.superseded)}"}}'"""
+            "these ids, or records count twice, because new windows read them again. Make sure that none of their runs is at work."
         )
+    told += kept.to_remove(reset.taken)
+    if reset.irreplaceable:
+        told.append(
+            f"Kafka no longer holds all of {name_some(reset.irreplaceable, ', ')}: what these windows wrote is the only copy, so put it "
+            "aside first."
+        )
+    told += [*nobody_reads(reset), *how_to_go_on(group, reset.back_at), "To do it all the same, add --supersede."]
+    if ids:
+        seqs = name_windows(window.seq for window in reset.superseded)
+        told.append(
+            "To run these windows again instead, under their own ids: airflow dags trigger DAG --conf "
+            f"""'{{"group": "{group}", "windows": "{seqs}"}}'"""
+        )
+    raise ConfirmationError(" ".join(told))
 
 
-_BACK_AGAIN = "If the topic is back some day, remove that part before you replay these offsets or reset to before them, or records count twice."
+_BACK_AGAIN = "If the topic is back some day, no replay reads that part, and a reset to before it says first that it has to be removed."
 
 
 def nobody_reads(reset: Reset) -> list[str]:
@@ -480,4 +509,12 @@ def summary_of_reset(reset: Reset) -> dict[str, object]:
         **({LEFT: _left(reset.left)} if reset.left.topic_ids else {}),
         **({"replaced": named_ranges(reset.replaced)} if reset.replaced else {}),
         **({"unread": {id_: named_ranges(ranges) for id_, ranges in reset.unread.items()}} if reset.unread else {}),
+        **({KEPT: kept.document(_newly_kept(reset))} if reset.unread else {}),
+        **({TAKEN: kept.document(reset.taken)} if reset.taken else {}),
     }
+
+
+def _newly_kept(reset: Reset) -> Iterator[Kept]:
+    for window in reset.superseded:
+        for tp, owned in reset.unread.get(window.id, {}).items():
+            yield Kept(window.id, tp, window.topic_ids.get(tp.topic, ""), owned)
