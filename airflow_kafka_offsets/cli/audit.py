@@ -44,6 +44,7 @@ def audit(args: Namespace) -> Answer:
         "untold": [_document(finding) for finding in found.unknown],
         "at_join": [_range(piece) for piece in found.at_join],
         "outside": [_range(piece) for piece in found.outside],
+        "kept": [{"window": part.window_id, **range_document(part.tp, part.offsets)} for part in found.kept],
         "left_out": list(found.other_topics),
         "open": [held.window.id for held in state.open],
         "pruned_before": before if before > 1 and not seqs else None,
@@ -131,6 +132,10 @@ def _notes(document: Document) -> Iterable[str]:
             f"Outside the committed windows, the table has {counted(span, 'offset')}: {which}.{is_open} "
             "Remove what an abandoned window wrote."
         )
+    if kept := document["kept"]:
+        yield "Not compared: what a reset told you to keep of superseded windows:\n\n" + partitions_table(
+            ("window", "topic", "partition", "start", "end", "span"), kept
+        )
     if before := document["pruned_before"]:
         yield (
             f"Not compared: what the table has of windows before {name_window(document['group'], before)}. They were pruned from the ledger."
@@ -165,7 +170,7 @@ def _replay_of_windows(found: Audit, group: str, dag: str) -> list[str]:
         *([again] if seqs else []),
         *([no_replay] if gone else []),
         "What is there twice after that was written under another id. Look for rows of windows that are abandoned or "
-        f"superseded: kafka-offsets windows {group} --state abandoned --state superseded",
+        f"superseded: kafka-offsets windows {group} --state abandoned --state superseded{', but keep what a reset told you to keep' if found.kept else ''}",
     ]
 
 

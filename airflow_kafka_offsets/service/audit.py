@@ -9,6 +9,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.place.audit import Audit, Auditor
 from airflow_kafka_offsets.core.place.islands import Islands
+from airflow_kafka_offsets.core.plan.kept import kept_parts
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.window import State, Window
 from airflow_kafka_offsets.core.window_id import name_window
@@ -37,7 +38,8 @@ def audit_table(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequenc
     if seqs:
         _check_committed(ledger, group.name, seqs)
     floors = ledger.pruned(group.name).floors_of(position.topic_ids)
-    auditor = Auditor(table, position.topic_ids, group.expect_gaps, is_whole=not seqs, floors=floors)
+    kept = kept_parts(act.details for act in ledger.acts(group.name))
+    auditor = Auditor(table, position.topic_ids, group.expect_gaps, is_whole=not seqs, floors=floors, kept=kept)
     found = rows(ledger, group.name, states=(State.COMMITTED,), seqs=seqs)
     return auditor.audit(_with_records(ledger, found))
 
