@@ -67,9 +67,15 @@ class Act:
 
 
 def acted_on(details: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the windows that an act was about, from its details: one, those of a reset, or those whose schemas were frozen again."""
+    """Return the windows that an act was about, from its details, in order: one, those of a reset, or those whose schemas were frozen again."""
     one = [details["window"]] if "window" in details else []
-    return (*one, *details.get(TAKEN, ()), *details.get("superseded", ()), *details.get(REFROZEN, ()))
+    return tuple(
+        sorted([*one, *details.get(TAKEN, ()), *details.get("superseded", ()), *details.get(REFROZEN, ())], key=_by_age)
+    )
+
+
+def _by_age(window_id: str) -> tuple[int, str]:
+    return len(window_id), window_id  # up to the millionth, names alone sort as the windows do
 
 
 @dataclass(frozen=True, slots=True)

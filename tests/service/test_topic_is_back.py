@@ -298,6 +298,33 @@ def test_a_replay_leaves_out_what_was_kept(kept: World, caplog: pytest.LogCaptur
     assert "lake-000001 clicks-0 0 to 4" in caplog.text
 
 
+def test_what_is_kept_of_another_topic_of_the_name_hides_nothing(kept: World) -> None:
+    """The recreated topic has the same offsets, and no one has read these."""
+    _fail_over(kept, "clicks")
+    kept.kafka.produce(CLICKS, 5)
+    kept.service.reset(kept.group, '{"clicks":{"0":5}}', "ada", "later")
+    found, [new] = kept.service.preview_replay(kept.group, Ranges(ranges({CLICKS: (0, 5)})))
+    assert (found, new.ranges) == ([], ranges({CLICKS: (0, 5)}))
+
+
+def test_a_span_of_nothing_but_what_was_kept_names_it_too(kept: World) -> None:
+    span = TimeSpan(NOON - timedelta(hours=1), NOON + timedelta(seconds=1))
+    with pytest.raises(BadInputError, match=r"nothing to replay.*lake-000001 clicks-0 0 to 4.*reset lake"):
+        kept.service.preview_replay(kept.group, span)
+
+
+def test_a_run_that_a_backfill_reprocesses_leaves_out_what_was_kept(
+    kept: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has its own window, and gets what else belongs to its interval."""
+    kept.kafka.produce(CLICKS, 1, at=kept.now)
+    own = kept.run(THREE)
+    interval = TimeSpan(NOON, kept.now + DAY, is_interval=True)
+    planned = kept.ask(THREE, interval, last_clear=1)
+    assert [one.window.id for one in planned] == ["lake-000002", own.id]
+    assert "lake-000001 clicks-0 0 to 4" in caplog.text
+
+
 def test_a_replay_of_nothing_but_what_was_kept_names_the_command_that_reads_it_again(kept: World) -> None:
     note = (
         r"""nothing to replay.*lake-000001 clicks-0 1 to 3.*reset lake --to '\{"clicks":\{"0":1\}\}' --why '\.\.\.'"""
@@ -331,3 +358,14 @@ def test_the_commands_that_a_replay_of_what_was_kept_leads_to_read_it_again(kept
     done = _follow(kept, refused.value)
     assert done == ["reset lake --to-window lake-000003", """reset lake --to '{"clicks":{"0":0}}'"""]
     assert kept.run(claim("run-5")).ranges.without_empty() == ranges({tp(0): (10, 16), CLICKS: (0, 9)})
+
+
+def test_a_reset_that_would_cut_a_window_is_not_led_further_back_than_kafka_holds(kept: World) -> None:
+    for run in (THREE, FOUR):
+        kept.kafka.produce(tp(0), 3)
+        kept.kafka.produce(CLICKS, 2)
+        kept.run(run)
+    kept.kafka.expire(tp(0), 13)
+    whole = """--to-window lake-000004 --why '...'. This group can't go back further: Kafka no longer holds the start of a window before lake-000004"""
+    with pytest.raises(IllegalStepError, match=re.escape(whole)):
+        kept.service.reset(kept.group, '{"clicks":{"0":0}}', "ada", "again", supersede=True)

@@ -95,7 +95,7 @@ def to_remove(taken: Iterable[Kept]) -> list[str]:
         return []
     return [
         f"New windows read again what an earlier reset told people to keep: {name_some(names, ', ')}. Remove exactly this part of what "
-        "these windows wrote, or records count twice."
+        "the windows named here wrote, or records count twice."
     ]
 
 
@@ -104,6 +104,6 @@ def left_out(group: str, kept: Iterable[Kept]) -> str:
     parts = sorted(kept, key=lambda part: (part.tp, part.offsets.start))
     starts = {part.tp: part.offsets.start for part in reversed(parts)}
     return (
-        f"A reset told people to keep the output of {name_some(parts, ', ')}, so a replay does not read these offsets. To have "
-        f"new windows read them after all, which requires that this part of the output is removed: {reset_command(group, starts)}"
+        f"A reset told people to keep the output of {name_some(parts, ', ')}, so a replay does not read these offsets. To have new windows "
+        f"read them after all, and what comes after them, too: {reset_command(group, starts)}. It says which output has to be removed"
     )

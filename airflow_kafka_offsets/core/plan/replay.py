@@ -303,9 +303,10 @@ def nothing_to_replay(what: str, owners: Sequence[Window] = (), left_out: str = 
         owners: windows that own the records of the asked time, but were cut at another time.
         left_out: what to know of offsets that are kept, see `core.plan.kept.left_out`; empty: none are.
     """
-    hint = (
-        f" The records of that time belong to windows with another cut time. Name these windows: {name_some([w.id for w in owners], ', ')}"
-        if owners
-        else " kafka-offsets windows lists what there is, with each cut time"
-    )
-    return BadInputError(f"There is nothing to replay: {what}.{hint}" + (f". {left_out}" if left_out else ""))
+    hints = [left_out] if left_out else []
+    if owners:
+        named = name_some([window.id for window in owners], ", ")
+        hints.append(f"The records of that time belong to windows with another cut time. Name these windows: {named}")
+    if not hints:
+        hints.append("kafka-offsets windows lists what there is, with each cut time")
+    return BadInputError(". ".join([f"There is nothing to replay: {what}", *hints]))

@@ -331,7 +331,11 @@ def _way_out(
             found, its_starts = window, dict(starts)
     if found is not None:
         is_above = any(tp not in its_starts or its_starts[tp] > offset for tp, offset in back.items())
-        then = ". Then repeat this command, which goes back further" if is_above else ""
+        then = ""
+        if is_above and min(live) < found.seq:
+            then = f". This group can't go back further: Kafka no longer holds the start of a window before {found.id}"
+        elif is_above:
+            then = ". Then repeat this command, which goes back further"
         return f"Reset to where a window starts: kafka-offsets reset {group} --to-window {found.id} --why '...'{then}"
     # Perhaps no live window starts where a backfill window does. If a live one is in the way, it would be cut there.
     for window in superseded if not live else ():

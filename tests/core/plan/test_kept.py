@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_kafka_offsets.core.history import KEPT, TAKEN
+from airflow_kafka_offsets.core.history import KEPT, TAKEN, acted_on
 from airflow_kafka_offsets.core.plan.kept import Kept, above, document, kept_parts, left_out, to_remove
 from airflow_kafka_offsets.core.ranges import OffsetRange
 from tests.core.examples import position, tp
@@ -65,3 +65,8 @@ def test_what_was_kept_before_an_act_is_taken_or_kept_after_it(acts: Sequence[tu
 
 def _records(parts: Sequence[Kept]) -> set[tuple[str, int]]:
     return {(part.window_id, offset) for part in parts for offset in range(part.offsets.start, part.offsets.end)}
+
+
+def test_an_act_names_the_windows_that_it_takes_from_in_order() -> None:
+    details = {"taken": {"lake-000002": {}}, "superseded": ["lake-000001", "lake-000003", "lake-1000000"]}
+    assert acted_on(details) == ("lake-000001", "lake-000002", "lake-000003", "lake-1000000")
