@@ -465,10 +465,13 @@ class Lake(RuleBasedStateMachine):
         done = list(takewhile(lambda w: w.state is State.COMMITTED, live))
         assert {p.partition for w in done for p in w.ranges} <= found.keys(), "committed, and not published"
         ahead = [w.ranges for w in live if w.state is not State.PLANNED]
+        # Its commit passes what had expired before it was cut.
+        lost = next((w.lost for w in live if w.state is not State.COMMITTED), OffsetRanges({}))
         for partition, offset in found.items():
             on_the_way = {r[tp(partition)].end for r in ahead if tp(partition) in r}
             is_under_way = any(w.state is State.COMMITTING for w in live)
-            assert offset == self.world.watermark[partition] or (is_under_way and offset in on_the_way)
+            stands = lost[tp(partition)].start if tp(partition) in lost else self.world.watermark[partition]
+            assert offset == stands or (is_under_way and offset in on_the_way)
 
     def _below_the_watermark_all_is_read_once_or_recorded_as_a_gap(self, windows: list[Window]) -> None:
         """Look at the sink as a reader does, after people removed what they were told to remove."""
