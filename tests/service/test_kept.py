@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +27,7 @@ from airflow_kafka_offsets.core.plan.kept import Kept, kept_parts
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, Request
 from airflow_kafka_offsets.core.plan.reset import Reset
 from airflow_kafka_offsets.core.ranges import OffsetRanges
-from airflow_kafka_offsets.core.window import Claim, Window
+from airflow_kafka_offsets.core.window import Claim, State, Window
 from airflow_kafka_offsets.service.move import Asked, Moving
 from airflow_kafka_offsets.service.places import StoreSource
 from tests.core.examples import claim, ranges, tp
@@ -223,11 +224,15 @@ class KeptOutput(RuleBasedStateMachine):
         assert _of(kept_parts(act.details for act in self.world.ledger.acts("lake"))) == self.kept
 
     @invariant()
-    def what_is_kept_has_no_owner(self) -> None:
-        windows = (row.held.window for row in self.world.ledger.windows("lake", limit=1000))
-        for window in windows:
+    def what_is_kept_was_read_and_has_no_owner(self) -> None:
+        read: dict[Record, set[str]] = defaultdict(set)
+        for window in (row.held.window for row in self.world.ledger.windows("lake", limit=1000)):
             twice = self.kept.keys() & _records(window, window.ranges) if window.state.owns else ()
             assert not twice, f"{window.id} owns what was kept of other windows"
+            if window.state is State.SUPERSEDED:
+                for record in _records(window, window.ranges):
+                    read[record].add(window.id)
+        assert all(id_ in read[record] for record, id_ in self.kept.items()), "kept, and never read by that window"
 
 
 TestKeptOutput = KeptOutput.TestCase
