@@ -97,7 +97,8 @@ class Publisher:
     def check(self, group: str, state: GroupState, start: Offsets) -> None:
         """Make sure, before a window is cut, that the store is where it starts. An error after its job would be worse.
 
-        If the store holds offsets of partitions that are new to the group, they are moved to where these partitions start.
+        If the store holds offsets of partitions that are new to the group, they are moved to where these partitions start. While
+        windows are open, only these are looked at: the commits of those windows may move the others at this very moment.
 
         Args:
             group: its name.
@@ -110,7 +111,9 @@ class Publisher:
             StoreAnswerError: it does not answer, or says no: then a commit would not succeed either.
             ConcurrentChangeError: the group has changed since: look again.
         """
-        if self._store is None:
+        if state.open and state.position is not None:
+            start = {tp: offset for tp, offset in start.items() if tp not in state.position.offsets}
+        if self._store is None or not start:
             return
         try:
             self._check(self._store, group, state, start)

@@ -309,8 +309,7 @@ class WindowService:
         choice = ownership.choose(state, over, at_most=request.at_most, max_open=group.max_open_windows)
         ownership.check_adopts(group.name, group.reads, choice.adopt)
         plans = self._plans_behind(group, state, request, choice)
-        # While windows are open, their commits may move the store at this very moment.
-        if plans and not state.open:
+        if plans:
             self._publisher.check(group.name, state, advance.before(plans[0]))
         if plans and (told := self._other_name(group, asking.claim, state)):
             plans[0] = replace(plans[0], warnings=(*plans[0].warnings, told))

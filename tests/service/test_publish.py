@@ -196,6 +196,24 @@ def test_what_the_store_holds_of_a_partition_that_is_new_to_the_group_does_not_c
     assert store.groups["lake"] == {tp(0, "clicks"): 9, tp(0): 35, tp(1): 0, tp(2): 0}
 
 
+@pytest.mark.parametrize("is_committing", [False, True])
+def test_nor_does_it_count_while_windows_are_open(many: World, store: MemoryStore, is_committing: bool) -> None:
+    """The other partitions stand wherever the commits of these windows are."""
+    first = many.plan(ONE).window
+    if is_committing:
+        store.failure = AWAY
+        with pytest.raises(StoreUnavailableError):
+            many.do(first, ONE)
+        store.failure = None
+    many.kafka.add_partitions("orders")
+    store.groups["lake"] = {tp(2): 40}
+    second = many.plan(TWO).window
+    assert stands(store)[2] == 0
+    many.do(second, TWO)
+    many.do(first, ONE)
+    assert stands(store) == {0: 20, 1: 0, 2: 0}
+
+
 class PlansMeanwhile(MemoryStore):
     """A store during whose next read something else happens."""
 
