@@ -6,7 +6,7 @@ A time, a run and an owner stay what they are until one is printed: `as_json` ha
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -16,6 +16,7 @@ from airflow_kafka_offsets.core.history import Attempt, WindowRow
 from airflow_kafka_offsets.core.lag.document import lag_document, partition_document
 from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.kept import Kept
 from airflow_kafka_offsets.core.plan.overview import Overview, WindowSummary, summary_of
 from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.core.plan.planning import Plan
@@ -51,6 +52,11 @@ def range_document(tp: TopicPartition, offsets: OffsetRange) -> Document:
         "end": offsets.end,
         "span": offsets.span,
     }
+
+
+def kept_document(parts: Iterable[Kept]) -> list[Document]:
+    """Return what people keep of superseded windows: offset ranges, each with its window."""
+    return [{"window": part.window_id, **range_document(part.tp, part.offsets)} for part in parts]
 
 
 def group_document(group: KafkaGroup, overview: Overview, lag: GroupLag | None) -> Document:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import partitions_table, ranges_table, table
+from airflow_kafka_offsets.cli.tables import kept_table, ranges_table, table
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.plan.kept import to_remove
 from airflow_kafka_offsets.core.plan.reset import Reset, how_to_go_on, nobody_reads
 from airflow_kafka_offsets.core.window import Window
-from airflow_kafka_offsets.documents import Document, range_document, ranges_document
+from airflow_kafka_offsets.documents import Document, kept_document, ranges_document
 from airflow_kafka_offsets.ports import Ledger
 
 NOTHING_CHANGED = "Nothing was changed."
@@ -52,7 +52,7 @@ def consequences_document(found: Reset | None, ledger: Ledger) -> Document:
         "skipped": ranges_document(found.skipped),
         "replaced": ranges_document(found.replaced),
         "superseded": _superseded(found.superseded, ledger),
-        "taken": [{"window": part.window_id, **range_document(part.tp, part.offsets)} for part in found.taken],
+        "taken": kept_document(found.taken),
         "unread": unread,
     }
 
@@ -81,7 +81,7 @@ def consequences(document: Document, found: Reset | None) -> Iterator[str]:
         yield from _superseded_text(document, found)
     if document["taken"]:
         yield from to_remove(found.taken)
-        yield partitions_table(("window", "topic", "partition", "start", "end", "span"), document["taken"])
+        yield kept_table(document["taken"])
     if document["done"]:
         return
     if document["superseded"] or document["taken"]:

@@ -34,6 +34,11 @@ class OffsetRange:
         """``end - start``: an upper bound on the records, because some offsets may hold none."""
         return self.end - self.start
 
+    def shared_with(self, other: OffsetRange) -> OffsetRange | None:
+        """Return the offsets that both have; None: they have none in common."""
+        start, end = max(self.start, other.start), min(self.end, other.end)
+        return OffsetRange(start, end) if start < end else None
+
     def __str__(self) -> str:
         return f"{self.start} to {self.end - 1}" if self.span else f"none (at {self.start})"
 

@@ -199,7 +199,7 @@ class ReplayPlanner:
         self._check_not_pruned(group.name, gaps, state)
         kept = self._kept(group.name, gaps, state)
         drafts = replay.backfill(group, gaps, state, seen, until=min(span.end, self._clock()), kept=kept)
-        told = left_out(group.name, kept) if kept else ""
+        told = left_out(group.name, kept)
         if not own and not held_windows and not drafts:
             what = f"no window was cut after {span.start.isoformat()} and up to {span.end.isoformat()}"
             nothing = replay.nothing_to_replay(what, [held.window for held in owners], told)
@@ -223,8 +223,7 @@ class ReplayPlanner:
         seen = self._kafka.snapshot(sorted(topics.union(topics_of(gaps))), group.isolation_level)
         kept = self._kept(group.name, gaps, state)
         drafts = replay.backfill(group, gaps, state, seen, until=self._clock(), kept=kept)
-        if kept:
-            told = left_out(group.name, kept)
+        if told := left_out(group.name, kept):
             if not owners and not drafts:
                 raise replay.nothing_to_replay("no window owns these offsets", left_out=told)
             logger.warning("Group %s: %s", group.name, told)

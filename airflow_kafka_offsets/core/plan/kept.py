@@ -39,9 +39,8 @@ class Kept:
 
     def within(self, offsets: OffsetRange) -> Iterator[Kept]:
         """Return what of it lies in a range, if anything does."""
-        start, end = max(self.offsets.start, offsets.start), min(self.offsets.end, offsets.end)
-        if start < end:
-            yield replace(self, offsets=OffsetRange(start, end))
+        if shared := self.offsets.shared_with(offsets):
+            yield replace(self, offsets=shared)
 
 
 def kept_parts(acts: Iterable[Mapping[str, Any]]) -> list[Kept]:
@@ -100,8 +99,10 @@ def to_remove(taken: Iterable[Kept]) -> list[str]:
 
 
 def left_out(group: str, kept: Iterable[Kept]) -> str:
-    """Return what to know of a replay that leaves out kept offsets, and the command that reads them again after all."""
+    """Return what to know of a replay that leaves out kept offsets, and the command that reads them again after all; empty: there are none."""
     parts = sorted(kept, key=lambda part: (part.tp, part.offsets.start))
+    if not parts:
+        return ""
     starts = {part.tp: part.offsets.start for part in reversed(parts)}
     return (
         f"A reset told people to keep the output of {name_some(parts, ', ')}, so a replay does not read these offsets. To have new windows "

@@ -128,9 +128,8 @@ def _shared(
         owned = window.ranges.get(tp)
         if owned is None or window.topic_ids.get(tp.topic) != topic_ids.get(tp.topic):
             continue
-        start, end = max(owned.start, wanted.start), min(owned.end, wanted.end)
-        if start < end:
-            yield tp, OffsetRange(start, end)
+        if shared := owned.shared_with(wanted):
+            yield tp, shared
 
 
 def without_owner(asked: OffsetRanges, owners: Iterable[Window], topic_ids: Mapping[str, str]) -> Gaps:
