@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.lab import archives, cache
+from tests.lab import archives, cache, memory, start
 from tests.lab.archives import archive_options, make_archive
 from tests.lab.kafka import KafkaBroker, make_kafka_archive
 
@@ -32,6 +33,16 @@ def test_a_broker_starts_from_its_archive(tmp_path: Path) -> None:
     assert f"-XX:SharedArchiveFile={archive}" in rest
     # With this option, a JVM that can't use it does not start.
     subprocess.run([program, "-Xshare:on", *rest], capture_output=True, check=True)
+
+
+def test_an_environment_takes_no_archive_where_its_files_can_not_have_a_second_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with TemporaryDirectory(dir=memory.IN_MEMORY) as elsewhere:
+        for module in (cache, start):
+            monkeypatch.setattr(module, "CACHE", Path(elsewhere))
+        assert start._home_of_same_files() is None
+        assert list(Path(elsewhere).glob("homes/*")) == []
 
 
 @pytest.mark.parametrize("written", [None, b"", b"no archive"])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from airflow_kafka_offsets.adapters.machine.archives import find_archive, start_options
+from airflow_kafka_offsets.adapters.machine.archives import find_archive, name_now, start_options
 from airflow_kafka_offsets.adapters.machine.connector_jars import LIST, kept_jars
 from airflow_kafka_offsets.adapters.machine.programs import Spark, spark_at
 from airflow_kafka_offsets.adapters.machine.spark_home import jar_names
@@ -20,7 +23,7 @@ from airflow_kafka_offsets.core.launch.start import (
     with_options,
 )
 from airflow_kafka_offsets.spark.connector import avro_of, folder_name, spark_build
-from tests.lab.cache import PROVIDER_CACHE, one_at_a_time
+from tests.lab.cache import CACHE, PROVIDER_CACHE, one_at_a_time, workshop
 from tests.lab.jars import fetch_for_launches, jars_for_launches
 from tests.lab.java import LIGHT, java, pyspark_home
 
@@ -76,7 +79,8 @@ def make_by_two(folder: Path) -> StartArchive:
 def folder_for_launches() -> Path:
     """Return the cache folder of the operators, with all that makes launches cheap: the connector's jars and a start archive."""
     folder = jars_for_launches()
-    _make_archive()
+    if not _take_archive():
+        _make_archive()
     return folder
 
 
@@ -88,6 +92,49 @@ def start_archive_of(home: Path) -> Path:
         found = find_archive(_spark(home), PROVIDER_CACHE)
     assert found is not None
     return found
+
+
+def _take_archive() -> bool:
+    """Give the installed Spark the archive of one that has the very same files, and so spare each new environment half a minute.
+
+    Java takes an archive for jars of other names, too, if their files are the same ones.
+
+    Returns:
+        Whether there is one now. There is none where files can't have a second name.
+    """
+    mine = _spark()
+    if find_archive(mine, PROVIDER_CACHE) is not None:
+        return True
+    home = _home_of_same_files()
+    if home is None:
+        return False
+    archive = start_archive_of(home)
+    name = replace(name_now(mine), size=archive.stat().st_size)
+    with one_at_a_time("start archive"), contextlib.suppress(FileExistsError):
+        archive.with_name(str(name)).hardlink_to(archive)
+    return find_archive(mine, PROVIDER_CACHE) is not None
+
+
+def _home_of_same_files() -> Path | None:
+    """Return a home that stays when the environment of the installed Spark is removed; its files are second names of that one's files."""
+    homes = CACHE / "homes"
+    files = [
+        (jar.name, jar.stat().st_ino, jar.stat().st_mtime_ns) for jar in sorted((pyspark_home() / "jars").glob("*.jar"))
+    ]
+    home = homes / hashlib.sha256(repr(files).encode()).hexdigest()[:16]
+    with one_at_a_time("homes"), workshop("homes") as work:
+        if not home.exists():
+            for other in homes.iterdir() if homes.exists() else ():
+                # No environment has its files any more.
+                if all(jar.stat().st_nlink == 1 for jar in (other / "jars").glob("*.jar")):
+                    shutil.rmtree(other)
+            try:
+                shutil.copytree(pyspark_home(), work / "home", copy_function=os.link)
+            except (OSError, shutil.Error):  # on another disk, for example
+                return None
+            homes.mkdir(exist_ok=True)
+            (work / "home").rename(home)
+    return home
 
 
 def _make_archive(*arguments: str) -> None:
