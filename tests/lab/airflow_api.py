@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import requests
 
-from tests.lab.airflow_signs import BACKFILL, FAILED, LAST_END, RUN, RUNS, Signs
+from tests.lab.airflow_signs import BACKFILL, FAILED, LAST_END, RUN, RUNS, TASK, Signs
 from tests.lab.patience import ANSWER, Patience, wait_until
 
 if TYPE_CHECKING:
@@ -279,9 +279,10 @@ class AirflowApi:
 
         Raises `UnexpectedStateError` when the task ends in another state, or on timeout.
         """
-        patience = self._patience(timeout, RUN, dag_id=dag_id, run_id=run_id)
+        names = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": map_index}
+        patience = self._patience(timeout, TASK, **names)
         while True:
-            task = self.task(dag_id, run_id, task_id, map_index)
+            task = self.task(**names)
             is_this_try = try_number is None or task["try_number"] >= try_number
             if is_this_try and task["state"] == state:
                 return task
@@ -294,8 +295,9 @@ class AirflowApi:
 
     def wait_for_retry(self, dag_id: str, run_id: str, task_id: str, *, timeout: float = 180) -> None:
         """Wait until the first try of a task has failed, and it waits for the next one, or is in it."""
-        patience = self._patience(timeout, RUN, dag_id=dag_id, run_id=run_id)
-        while (task := self.task(dag_id, run_id, task_id))["state"] != "up_for_retry" and task["try_number"] < 2:
+        names = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": -1}
+        patience = self._patience(timeout, TASK, **names)
+        while (task := self.task(**names))["state"] != "up_for_retry" and task["try_number"] < 2:
             if patience.is_over() or task["state"] in _TASK_ENDS:
                 raise UnexpectedStateError(
                     f"{task_id} of {run_id} is {task['state']}, and is not tried again\n{self.story(dag_id, run_id)}"

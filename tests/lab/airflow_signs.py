@@ -13,12 +13,13 @@ from sqlalchemy import create_engine, text
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-RUN = text(
-    "SELECT run.state, task.task_id, task.map_index, task.try_number, task.state "
-    "FROM dag_run AS run LEFT JOIN task_instance AS task ON task.dag_id = run.dag_id AND task.run_id = run.run_id "
-    "WHERE run.dag_id = :dag_id AND run.run_id = :run_id ORDER BY task.task_id, task.map_index"
+RUN = text("SELECT state FROM dag_run WHERE dag_id = :dag_id AND run_id = :run_id")
+"""A run."""
+TASK = text(
+    "SELECT try_number, state FROM task_instance "
+    "WHERE dag_id = :dag_id AND run_id = :run_id AND task_id = :task_id AND map_index = :map_index"
 )
-"""A run and its tasks."""
+"""A task of a run."""
 RUNS = text("SELECT run_id, state FROM dag_run WHERE dag_id = :dag_id ORDER BY run_id")
 """All runs of a DAG."""
 BACKFILL = text("SELECT completed_at FROM backfill WHERE id = :backfill_id")
