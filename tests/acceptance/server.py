@@ -36,12 +36,26 @@ EXAMPLES = ("orders", "orders_by_hour", "orders_replayable", "orders_backlog", "
 """The groups `example.*` of the DAGs in dags/, which the Airflow of these tests runs too."""
 
 PRELOADED = (
-    *("confluent_kafka", "pandas", "pyarrow.dataset", "pyspark.sql.connect.session"),
-    *("airflow_kafka_offsets.wiring", "airflow_kafka_offsets.adapters.kafka.log"),
-    *("airflow_kafka_offsets.adapters.ledger.sql_ledger", "airflow_kafka_offsets.decorators.kafka_spark"),
-    *("airflow_kafka_offsets.operators.spark_submit", "airflow_kafka_offsets.sensors"),
+    *("confluent_kafka", "grpc._channel", "jinja2.ext", "pandas", "pyarrow.dataset", "pyarrow.parquet"),
+    *("pyspark.sql.connect.session", "airflow.sdk.definitions.asset.metadata"),
+    *("airflow.sdk.definitions.decorators", "airflow.sdk.execution_time.cache"),
+    *("airflow.providers.standard.decorators.python", "airflow.providers.standard.operators.empty"),
+    *("airflow_kafka_offsets.adapters.kafka.log", "airflow_kafka_offsets.adapters.ledger.sql_ledger"),
+    *("airflow_kafka_offsets.adapters.machine.archives", "airflow_kafka_offsets.core.spark_log"),
+    *("airflow_kafka_offsets.decorators.kafka_spark", "airflow_kafka_offsets.operators.kafka_spark_sql"),
+    *("airflow_kafka_offsets.launch.connect", "airflow_kafka_offsets.launch.connector"),
+    *("airflow_kafka_offsets.launch.spark_errors", "airflow_kafka_offsets.launch.statements"),
+    *("airflow_kafka_offsets.operators.spark_submit", "airflow_kafka_offsets.operators.window"),
+    *("airflow_kafka_offsets.params", "airflow_kafka_offsets.sensors"),
+    *("airflow_kafka_offsets.spark.shipping", "airflow_kafka_offsets.spark.window"),
+    *("airflow_kafka_offsets.task.dag_files", "airflow_kafka_offsets.task.ending"),
+    *("airflow_kafka_offsets.task.exchange", "airflow_kafka_offsets.task.metrics"),
+    *("airflow_kafka_offsets.task.plan", "airflow_kafka_offsets.task.work"),
+    *("airflow_kafka_offsets.wiring", "airflow_kafka_offsets.wiring.clusters", "airflow_kafka_offsets.wiring.runs"),
+    *("airflow_kafka_offsets.wiring.machine.checks", "airflow_kafka_offsets.wiring.machine.start"),
+    *("tests.acceptance.foreign", "tests.acceptance.functions", "tests.acceptance.matrix", "tests.lab.tables"),
 )
-"""What hundreds of tasks would each import for themselves, a third of a second of a processor at a time."""
+"""What hundreds of tasks would each import for themselves, half a second of a processor at a time."""
 
 _OF_DRIVERS = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", **FEW_RECORDS}
 
