@@ -260,7 +260,9 @@ class MariaDB(_Database):
         """Run statements as root."""
         import pymysql
 
-        connection = pymysql.connect(unix_socket=str(self._socket), user="root", connect_timeout=60)
+        # For TLS, which a socket in a folder does not have, it would read the certificates of all authorities.
+        options = {"user": "root", "connect_timeout": 60, "ssl_disabled": True}
+        connection = pymysql.connect(unix_socket=str(self._socket), **options)
         with connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
