@@ -12,6 +12,7 @@ from sqlalchemy import create_engine, text
 from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from tests.ledger.kept import ledger_at
 from tests.ledger.new_ledger import in_a_file, on_a_server
 from tests.ledger.races import Competition
 
@@ -51,8 +52,8 @@ def name() -> str:
 
 @pytest.fixture
 def ledger(url: str) -> SqlLedger:
-    """Open the ledger that the test class speaks of."""
-    return SqlLedger(url)
+    """Return the ledger that the test class speaks of."""
+    return ledger_at(url)
 
 
 @pytest.fixture(scope="session")

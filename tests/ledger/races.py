@@ -6,7 +6,6 @@ import multiprocessing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
 from multiprocessing.synchronize import Barrier
 from typing import Any, Self
 
@@ -23,6 +22,7 @@ from airflow_kafka_offsets.service.prune import Pruning
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.patience import LONGEST
 from tests.ledger.examples import NOW, act, claim, draft, group
+from tests.ledger.kept import ledger_at
 from tests.service.memory_log import MemoryLog
 
 PROCESSES = 16
@@ -197,14 +197,8 @@ def _set_up(start: Barrier) -> None:
     _start = start
 
 
-@cache
-def _ledger(url: str) -> SqlLedger:
-    # Kept: it holds no connection, and each new one has to compile its statements again.
-    return SqlLedger(url)
-
-
 def _contend(race: Race, url: str, names: Sequence[str], me: int) -> list[Answer]:
-    ledger = _ledger(url)
+    ledger = ledger_at(url)
     answers = []
     for name in names:
         go = race(ledger, name, me)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 from sqlalchemy import Engine, event, text
@@ -57,7 +57,8 @@ def _difference(read: Callable[[Engine], int], engine: Engine, step: Callable[[]
 
 def _read_by_postgres(engine: Engine) -> int:
     others = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE backend_type = 'client backend' AND datname = current_database() AND pid <> pg_backend_pid()"
     )
     entries = text(
         "SELECT (SELECT coalesce(sum(seq_tup_read), 0) FROM pg_stat_user_tables)"
@@ -82,24 +83,32 @@ def _read_by_mariadb(engine: Engine) -> int:
         return sum(int(value) for _, value in cursor.fetchall())
 
 
-def scans(ledger: SqlLedger, step: Callable[[], Any]) -> list[str]:
-    """Do something with a ledger, and return where its database's plans of the queries read a whole large table or index."""
-    engine, asked = ledger._engine, list[tuple[str, Any]]()
+@contextmanager
+def noting(engine: Engine) -> Iterator[list[tuple[str, Any]]]:
+    """Note the statements that an engine runs meanwhile, with their parameters."""
+    asked: list[tuple[str, Any]] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        if statement.startswith("SELECT"):
-            asked.append((statement, parameters))
+        asked.append((statement, parameters))
 
     event.listen(engine, "before_cursor_execute", note)
     try:
-        step()
+        yield asked
     finally:
         event.remove(engine, "before_cursor_execute", note)
+
+
+def scans(ledger: SqlLedger, step: Callable[[], Any]) -> list[str]:
+    """Do something with a ledger, and return where its database's plans of the queries read a whole large table or index."""
+    engine = ledger._engine
+    with noting(engine) as asked:
+        step()
     explain = "EXPLAIN QUERY PLAN " if engine.dialect.name == "sqlite" else "EXPLAIN "
     with engine.connect() as connection:
         return [
             f"{line}: {statement}"
             for statement, parameters in asked
+            if statement.startswith("SELECT")
             for row in connection.exec_driver_sql(explain + statement, parameters)
             if _is_scan(line := " ".join(map(str, row)))
         ]

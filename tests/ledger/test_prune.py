@@ -18,6 +18,7 @@ from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Held, State
 from tests.ledger import races
 from tests.ledger.examples import NOW, act, add, add_all, claim, commit, draft
+from tests.ledger.kept import ledger_at
 from tests.ledger.races import ROUNDS, Competition
 
 
@@ -169,7 +170,7 @@ class PruneContract:
         assert [row.held.window.seq for row in ledger.windows(name)] == [2]
 
     def test_several_prunes_and_runs_that_take_old_windows(self, competition: Competition, url: str, name: str) -> None:
-        ledger, names = SqlLedger(url), [f"{name}-{i}" for i in range(ROUNDS)]
+        ledger, names = ledger_at(url), [f"{name}-{i}" for i in range(ROUNDS)]
         for group in names:
             filled(ledger, group, 12, "id-1")  # as the competing processes know it
         for group, answers in zip(names, competition.race(races.prune_or_take, url, names), strict=True):

@@ -16,6 +16,7 @@ from airflow_kafka_offsets.core.errors import ConcurrentChangeError
 from airflow_kafka_offsets.core.window import Lane, State
 from tests.ledger import races
 from tests.ledger.examples import act, add, add_all, check_laws, claim, commit, draft, succeed
+from tests.ledger.kept import ledger_at
 from tests.ledger.races import PROCESSES, ROUNDS, Answer, Competition
 
 LOST = "ConcurrentChangeError"
@@ -36,7 +37,7 @@ class StrictRaces:
     """The races that also run where the database is stricter than we ask for."""
 
     def test_the_next_window_is_planned_by_one(self, competition: Competition, url: str, name: str) -> None:
-        ledger = SqlLedger(url)
+        ledger = ledger_at(url)
         for group in _names(name):
             commit(ledger, add(ledger, group, 0, 10))
         for group, answers in zip(_names(name), competition.race(races.plan, url, _names(name)), strict=True):
@@ -44,7 +45,7 @@ class StrictRaces:
             check_laws(ledger, group)
 
     def test_a_window_is_committed_or_abandoned(self, competition: Competition, url: str, name: str) -> None:
-        ledger = SqlLedger(url)
+        ledger = ledger_at(url)
         for group in _names(name):
             succeed(ledger, add(ledger, group, 0, 10))
         all_answers = competition.race(races.commit_or_abandon, url, _names(name))
@@ -62,7 +63,7 @@ class StrictRaces:
     ) -> None:
         (answers,) = competition.race(races.drain, url, [name])
         assert all(a.error is None for a in answers), answers
-        ledger = SqlLedger(url)
+        ledger = ledger_at(url)
         rows = [row for row in ledger.windows(name, limit=1000) if row.held.window.state is State.COMMITTED]
         assert sum(a.value for a in answers) == len(rows) > 0
         check_laws(ledger, name)
@@ -72,7 +73,7 @@ class StrictRaces:
     ) -> None:
         (answers,) = competition.race(races.drain_several, url, [name])
         assert all(a.error is None for a in answers), answers
-        ledger = SqlLedger(url)
+        ledger = ledger_at(url)
         rows = ledger.windows(name, limit=1000)
         committed = [row for row in rows if row.held.window.state is State.COMMITTED]
         assert sum(a.value for a in answers) == len(committed) > 0
@@ -82,7 +83,7 @@ class StrictRaces:
     def test_offsets_that_nobody_owned_get_one_owner_whoever_replays_them(
         self, competition: Competition, url: str, name: str
     ) -> None:
-        ledger = SqlLedger(url)
+        ledger = ledger_at(url)
         for group in _names(name):
             first = replace(draft(100, 110), topic_ids={"orders": "id-1"})  # as the competing processes know it
             commit(ledger, *add_all(ledger, group, [first]))
@@ -102,10 +103,10 @@ class Races(StrictRaces):
     def test_the_first_window_is_planned_by_one(self, competition: Competition, url: str, name: str) -> None:
         for group, answers in zip(_names(name), competition.race(races.plan, url, _names(name)), strict=True):
             assert [a.value for a in _winners(answers)] == [f"{group}-000001"]
-            check_laws(SqlLedger(url), group)
+            check_laws(ledger_at(url), group)
 
     def test_a_dead_runs_window_is_adopted_by_one(self, competition: Competition, url: str, name: str) -> None:
-        ledger = SqlLedger(url)
+        ledger = ledger_at(url)
         for group in _names(name):
             add(ledger, group, 0, 10, claim("dead"))
         for group, answers in zip(_names(name), competition.race(races.adopt, url, _names(name)), strict=True):
@@ -115,7 +116,7 @@ class Races(StrictRaces):
             assert ledger.load(group).open == adopted
 
     def test_a_window_is_committed_by_one(self, competition: Competition, url: str, name: str) -> None:
-        ledger = SqlLedger(url)
+        ledger = ledger_at(url)
         for group in _names(name):
             succeed(ledger, add(ledger, group, 0, 10))
         for group, answers in zip(_names(name), competition.race(races.commit, url, _names(name)), strict=True):
@@ -125,7 +126,7 @@ class Races(StrictRaces):
             check_laws(ledger, group)
 
     def test_a_group_is_reset_or_goes_on(self, competition: Competition, url: str, name: str) -> None:
-        ledger = SqlLedger(url)
+        ledger = ledger_at(url)
         for group in _names(name):
             commit(ledger, add(ledger, group, 0, 10))
         for group, answers in zip(_names(name), competition.race(races.plan_or_reset, url, _names(name)), strict=True):
@@ -171,7 +172,7 @@ class TestPostgres(Races):
     def test_a_gap_that_another_abandonment_seems_to_leave_is_not_asked_about(
         self, url: str, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        ledger, other = SqlLedger(url), SqlLedger(url)
+        ledger, other = ledger_at(url), SqlLedger(url)
         held = add(ledger, name, 0, 10)
         look = sql_ledger._positions
 

@@ -1,0 +1,20 @@
+"""Ledgers that keep their connections to a server: to log in costs more than most questions, and so does compiling statements again."""
+
+from __future__ import annotations
+
+from functools import cache
+from unittest.mock import patch
+
+from sqlalchemy import make_url
+from sqlalchemy.pool import NullPool, QueuePool
+
+from airflow_kafka_offsets.adapters.ledger import engine
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+
+
+@cache
+def ledger_at(url: str) -> SqlLedger:
+    """Return this process's ledger in a database that stays: a test that stops its server opens one that keeps nothing."""
+    pool = NullPool if make_url(url).get_backend_name() == "sqlite" else QueuePool
+    with patch.object(engine, "NullPool", pool):
+        return SqlLedger(url)
