@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
 
     from tests.lab.databases import MariaDB, Postgres
+    from tests.lab.forks import Forks
     from tests.lab.hbase import HBaseServer
     from tests.lab.hdfs import Hdfs
     from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
@@ -181,6 +182,18 @@ def kafka_sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka
 
     with SecureKafkaBroker(tmp_path_factory.mktemp("kafka-sasl")) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Give what begins tasks in processes of their own, with loaded what each would import for two seconds."""
+    from tests.lab.forks import Forks
+
+    tasks = "tests.launch.connect_task", "tests.launchers.worker", "airflow.sdk.execution_time.supervisor"
+    ours = "airflow_kafka_offsets.adapters.ledger.steps", "airflow_kafka_offsets.wiring.machine.start"
+    spark = "pyspark.sql.connect.session", "pyarrow.dataset"
+    with Forks(*tasks, *ours, *spark, "confluent_kafka.admin", "requests") as forks:
+        yield forks
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,11 +15,11 @@ import pytest
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.history import Attempt, WindowRow
 from airflow_kafka_offsets.ports import Ledger
-from tests.lab.patience import output_of
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.topics import create_topic, produce
 
 if TYPE_CHECKING:
+    from tests.lab.forks import Fork, Forks
     from tests.lab.kafka import KafkaBroker
     from tests.lab.spark_connect import SparkConnect
 
@@ -36,9 +34,10 @@ class Worker:
         kafka: the broker.
         connect: the Spark Connect server.
         topic: to be made.
+        forks: what begins the tries.
     """
 
-    def __init__(self, folder: Path, kafka: KafkaBroker, connect: SparkConnect, topic: str) -> None:
+    def __init__(self, folder: Path, kafka: KafkaBroker, connect: SparkConnect, topic: str, forks: Forks) -> None:
         self.folder = folder
         self.topic = topic
         self.group: dict[str, Any] = {"name": "lake", "topics": [topic]}
@@ -46,22 +45,22 @@ class Worker:
             "kafka_default": {"conn_type": "kafka", "extra": kafka.client_config()},
             "connect": {"conn_type": "spark_connect", "host": f"sc://{LOOPBACK}", "port": connect.port},
         }
-        self._started: list[subprocess.Popen[str]] = []
+        self._forks = forks
+        self._started: list[Fork] = []
+        (folder / "airflow").mkdir()
         create_topic(kafka, topic, PARTITIONS)
         for partition in range(PARTITIONS):
             produce(kafka, topic, 10, partition=partition)
 
-    def start(self, *tries: dict[str, Any]) -> subprocess.Popen[str]:
+    def start(self, *tries: dict[str, Any]) -> Fork:
         """Start tries of the task, one after the other, in one process; see `connect_task.main`."""
         shared = {"group": self.group, "folder": str(self.folder)}
         connections = {f"AIRFLOW_CONN_{name.upper()}": json.dumps(c) for name, c in self.connections.items()}
-        child = subprocess.Popen(
-            [sys.executable, "-m", "tests.launch.connect_task", json.dumps([{**shared, **t} for t in tries])],
-            env={**os.environ, **connections, "AIRFLOW_HOME": str(self.folder / "airflow")},
-            cwd=Path(__file__).parents[2],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+        child = self._forks.begin(
+            "tests.launch.connect_task:run",
+            {"tries": [{**shared, **one_try} for one_try in tries]},
+            self.folder / f"task-{len(self._started)}.log",
+            {**os.environ, **connections, "AIRFLOW_HOME": str(self.folder / "airflow")},
         )
         self._started.append(child)
         return child
@@ -70,11 +69,10 @@ class Worker:
         """Run tries to their end, and return what they said."""
         return self.end(self.start(*tries), succeeds=succeeds)
 
-    def end(self, child: subprocess.Popen[str], *, succeeds: bool = True) -> str:
+    def end(self, child: Fork, *, succeeds: bool = True) -> str:
         """Wait for the end of a process, and return what it said."""
-        said, _ = output_of(child, timeout=300)
-        assert (child.returncode == 0) == succeeds, said
-        return said
+        assert (child.wait(timeout=300) == 0) == succeeds, child.log
+        return child.log
 
     def hold(self, try_number: int) -> Path:
         """Let a try stop in the middle as long as the file is there."""
@@ -82,11 +80,11 @@ class Worker:
         path.touch()
         return path
 
-    def wait_for_hold(self, try_number: int, child: subprocess.Popen[str]) -> None:
+    def wait_for_hold(self, try_number: int, child: Fork) -> None:
         """Wait until a try is in the middle."""
         reached = self.folder / f"hold-{try_number}.reached"
-        wait_until(lambda: reached.exists() or child.poll() is not None, timeout=200, what=f"try {try_number} is held")
-        assert child.poll() is None, self.end(child)
+        wait_until(lambda: reached.exists() or not child.is_alive, timeout=200, what=f"try {try_number} is held")
+        assert child.is_alive, self.end(child)
 
     def is_held(self, try_number: int) -> bool:
         """Whether someone is still in the middle of a try: it says so ten times a second."""
@@ -130,12 +128,13 @@ class Worker:
         """End what still runs."""
         for child in self._started:
             child.kill()
-            child.wait()
 
 
 @pytest.fixture
-def worker(tmp_path: Path, kafka: KafkaBroker, spark_connect: SparkConnect, topic: str) -> Iterator[Worker]:
+def worker(
+    tmp_path: Path, kafka: KafkaBroker, spark_connect: SparkConnect, topic: str, forks: Forks
+) -> Iterator[Worker]:
     """Return a worker on the open broker and the shared Spark Connect server."""
-    worker = Worker(tmp_path, kafka, spark_connect, topic)
+    worker = Worker(tmp_path, kafka, spark_connect, topic, forks)
     yield worker
     worker.kill()

@@ -1,7 +1,6 @@
-"""A task of `KafkaSparkOperator` in a process of its own, as a worker would run it: so it can be killed.
+"""A task of `KafkaSparkOperator` in a process of its own, as a worker would run it: so it can be killed. See `conftest.Worker`.
 
-Run as ``python -m tests.launch.connect_task '<JSON>'``: a list of tries, each with the keys of `main`. Airflow's connections come
-in the environment.
+Airflow's connections come in the environment.
 """
 
 from __future__ import annotations
@@ -109,7 +108,15 @@ def main(
     print("RETURNED", json.dumps(task.execute({**context, "outlet_events": {}})), flush=True)
 
 
-if __name__ == "__main__":
+def run(tries: list[dict[str, Any]]) -> None:
+    """Run tries of the task one after the other; each has the keys of `main`."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    for one_try in json.loads(sys.argv[1]):
+    for one_try in tries:
         main(**one_try)
+
+
+def collect(url: str, query: str) -> None:
+    """Be a client of a server, and wait for the answer to a query."""
+    from pyspark.sql import SparkSession
+
+    SparkSession.builder.remote(url).getOrCreate().sql(query).collect()

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -29,6 +27,7 @@ from tests.lab.topics import delete_records
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.lab.forks import Forks
     from tests.lab.kafka import KafkaBroker
     from tests.lab.spark_connect import SparkConnect
     from tests.launch.conftest import Worker
@@ -90,7 +89,6 @@ def test_the_retry_of_a_killed_task_stops_what_the_server_still_does_for_it(work
     killed = worker.start({"function": "append"})
     worker.wait_for_hold(1, killed)
     killed.kill()
-    killed.wait()
     assert worker.is_held(1), "the server does not notice the death of its client"
 
     said = worker.run({"function": "append", "try_number": 2})
@@ -140,17 +138,19 @@ class Store(dict[str, Any]):
 
 
 def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
-    spark_connect: SparkConnect, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    spark_connect: SparkConnect,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    forks: Forks,
 ) -> None:
     monkeypatch.setattr(connect, "PATIENCE", 2.5 * connect.SILENCE)  # time for two silences, which there are not
     url = session_url(spark_connect.url, attempt(1))
     # The driver opens a file to which no one writes: that takes longer than anybody lives, no CPU, and looks at no interrupt.
     os.mkfifo(tmp_path / "endless")
     endless = f"SELECT java_method('scala.io.Source', 'fromFile', '{tmp_path}/endless', 'UTF-8') FROM VALUES (1)"
-    code = (
-        f"from pyspark.sql import SparkSession as S; S.builder.remote({url!r}).getOrCreate().sql({endless!r}).collect()"
-    )
-    client = subprocess.Popen([sys.executable, "-c", code])
+    given = {"url": url, "query": endless}
+    client = forks.begin("tests.launch.connect_task:collect", given, tmp_path / "client.log", os.environ)
     try:
         wait_until(
             lambda: "FileInputStream.open0" in spark_connect.threads(), timeout=100, what="the driver is at work"
@@ -182,7 +182,6 @@ def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
         connect.end_sessions(spark_connect.url, [attempt(1)], store)
     finally:
         client.kill()
-        client.wait()
 
 
 class SlowStore(Store):

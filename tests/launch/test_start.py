@@ -26,6 +26,7 @@ from tests.lab.java import pyspark_home
 from tests.launch.conftest import Worker
 
 if TYPE_CHECKING:
+    from tests.lab.forks import Forks
     from tests.lab.kafka import KafkaBroker
     from tests.lab.spark_standalone import SparkStandalone
 
@@ -180,9 +181,9 @@ def test_the_configuration_chooses_where_the_operator_does_not(monkeypatch: pyte
 
 
 @pytest.fixture
-def worker(tmp_path: Path, kafka: KafkaBroker, topic: str) -> Iterator[Worker]:
+def worker(tmp_path: Path, kafka: KafkaBroker, topic: str, forks: Forks) -> Iterator[Worker]:
     no_connect: Any = SimpleNamespace(port=1)
-    worker = Worker(tmp_path, kafka, no_connect, topic)
+    worker = Worker(tmp_path, kafka, no_connect, topic, forks)
     yield worker
     worker.kill()
 

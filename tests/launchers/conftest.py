@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from airflow_kafka_offsets.core.history import Attempt, WindowRow
 from airflow_kafka_offsets.core.launch.start import LAUNCHER_OPTIONS, SUBMIT_OPTIONS
 from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.acceptance.conftest import Hold
+from tests.lab.forks import Fork, Forks
 from tests.lab.jars import spark_connector_jars
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import LOOPBACK, wait_until
@@ -35,78 +35,22 @@ RECORDS = 60
 LIGHT_CONF = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.cores.max": "1", **FEW_RECORDS}
 
 
-class Workers:
-    """What begins tries: see `worker`."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.launchers.worker"],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**_ours(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-        )
-
-    def begin(self, folder: Path, log: Path, environment: Mapping[str, str]) -> Try:
-        """Begin a try."""
-        asked = {"folder": str(folder), "log": str(log), "environment": dict(environment)}
-        log.touch()
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(json.dumps(asked) + "\n")
-        self._process.stdin.flush()
-        for line in self._process.stdout:
-            if line.strip().isdigit():  # Airflow, too, may have something to say
-                return Try(int(line), log)
-        raise RuntimeError("there is no one to begin a try any more")
-
-    def close(self) -> None:
-        """End it."""
-        assert self._process.stdin
-        self._process.stdin.close()
-        wait_until(lambda: self._process.poll() is not None, timeout=30, what="what begins tries ends")
-
-
 def _ours() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    """Return our environment without its Spark, with the program folder of this Python first on PATH."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    return {**ours, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
-class Try:
+class Try(Fork):
     """One try of a task: a worker's process."""
-
-    def __init__(self, pid: int, log: Path) -> None:
-        self._pid = pid
-        self._log = log
-        self._exit = log.parent / f"exit-{pid}"
-
-    @property
-    def log(self) -> str:
-        """What it wrote."""
-        return self._log.read_text(errors="replace")
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it goes on."""
-        return not self._exit.exists()
-
-    def wait(self, timeout: float = 400) -> int:
-        """Wait for its end, and return its exit code."""
-        wait_until(self._exit.exists, timeout=timeout, what=f"the end of the try\n{self.log[-6000:]}")
-        return int(self._exit.read_text())
 
     def succeed(self) -> None:
         """Wait for its good end."""
         assert self.wait() == 0, self.log[-6000:]
 
-    def kill(self) -> None:
-        """SIGKILL, as by the kernel."""
-        os.kill(self._pid, signal.SIGKILL)
-        self.wait()
-
     def terminate(self) -> None:
         """SIGTERM, as by a person's act or a deploy: what it means is the task's state."""
-        os.kill(self._pid, signal.SIGTERM)
+        self.send_signal(signal.SIGTERM)
 
     def says(self, text: str) -> None:
         """Wait until it has written this."""
@@ -123,7 +67,7 @@ class Task:
     connection: Mapping[str, Any]
     operator: dict[str, Any]
     environment: dict[str, str]
-    workers: Workers
+    forks: Forks
     run_id: str = "run-1"
     try_number: int = 0
     max_tries: int = 9
@@ -202,7 +146,9 @@ class Task:
         who = {"run_id": self.run_id, "try_number": self.try_number, "max_tries": self.max_tries, "kill_at": kill_at}
         (self.folder / "task.json").write_text(json.dumps({**who, "operator": {**self.operator, **operator}}))
         log = self.folder / f"try-{self.try_number}.log"
-        self.tries.append(self.workers.begin(self.folder, log, self.environment))
+        environment = {**_ours(), **self.environment}
+        begun = self.forks.begin("tests.launchers.worker:run", {"folder": str(self.folder)}, log, environment)
+        self.tries.append(Try(begun.pid, log))
         return self.tries[-1]
 
     def die(self, step: str, **operator: Any) -> Try:
@@ -212,16 +158,8 @@ class Task:
         return died
 
 
-@pytest.fixture(scope="session")
-def workers() -> Iterator[Workers]:
-    """Return what begins tries."""
-    workers = Workers()
-    yield workers
-    workers.close()
-
-
 @pytest.fixture
-def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, workers: Workers) -> Iterator[Any]:
+def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, forks: Forks) -> Iterator[Any]:
     """Return what makes a task on a cluster."""
     made: list[Task] = []
 
@@ -252,7 +190,7 @@ def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, workers: Workers) 
                 **{name: os.environ[name] for name in (SUBMIT_OPTIONS, LAUNCHER_OPTIONS)},
                 **(environment or {}),
             },
-            workers=workers,
+            forks=forks,
         )
         made.append(task)
         return task

@@ -1,8 +1,7 @@
-"""Tries of tasks, each in a process of its own that can die at a named step: forks of one that has Airflow loaded already.
+"""Tries of tasks, each in a process of its own that can die at a named step.
 
-For each line of JSON on stdin, ``{"folder": ..., "log": ..., "environment": {...}}``, one try begins and its process id is
-printed; when it is over, its exit code lies in the file `exit-<process id>`. What Airflow would know lies in files of the folder: `task.json` (who the try is, and the operator's arguments),
-`store.json` (the task's state store, which outlives a worker), `state` (what Airflow says the task's state is).
+What Airflow would know lies in files of the folder: `task.json` (who the try is, and the operator's arguments), `store.json` (the
+task's state store, which outlives a worker), `state` (what Airflow says the task's state is).
 """
 
 from __future__ import annotations
@@ -12,24 +11,17 @@ import logging
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import confluent_kafka
-import requests
-import sqlalchemy
-
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.operators import spark_submit
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.task import plan as planning
 from airflow_kafka_offsets.wiring import runs
-
-PRELOADED = (confluent_kafka, requests, sqlalchemy)
 
 
 def die(*_: Any, **__: Any) -> None:
@@ -94,13 +86,14 @@ def kill_at(step: str | None) -> Callable[..., None]:
     return die if step == "before the id is noted" else lambda *_: None
 
 
-def main(folder: Path) -> None:
+def run(folder: str) -> None:
     """Run the operator once, as Airflow's task runner does."""
+    place = Path(folder)
     logging.basicConfig(level=logging.INFO, stream=sys.stdout)
-    task = json.loads((folder / "task.json").read_text())
-    store = Store(folder / "store.json", kill_at(task["kill_at"]))
+    task = json.loads((place / "task.json").read_text())
+    store = Store(place / "store.json", kill_at(task["kill_at"]))
     planning.is_over = lambda claim: claim.run_id != task["run_id"]  # type: ignore[attr-defined]
-    runs.task_state = lambda _: (folder / "state").read_text()  # type: ignore[attr-defined]
+    runs.task_state = lambda _: (place / "state").read_text()  # type: ignore[attr-defined]
     arguments = task["operator"]
     group = KafkaGroup(**arguments.pop("group"))
     operator = KafkaSparkSubmitOperator(task_id="load", group=group, **arguments)
@@ -111,53 +104,4 @@ def main(folder: Path) -> None:
     signal.signal(signal.SIGTERM, stopped)
     context: Any = context_of(task, store)
     result = operator.execute(context)
-    (folder / "result.json").write_text(json.dumps(result))
-
-
-def begin(folder: Path, log: str, environment: dict[str, str]) -> None:
-    """Be the process of a try."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for number, flags in ((0, os.O_RDONLY), (1, os.O_WRONLY | os.O_APPEND), (2, os.O_WRONLY | os.O_APPEND)):
-        os.dup2(os.open(log if number else os.devnull, flags), number)
-    os.environ.update(environment)
-    code = 1
-    try:
-        main(folder)
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def serve() -> None:
-    """Begin a try for each line."""
-    folders: dict[int, Path] = {}
-
-    def reap(*_: Any) -> None:
-        while any(folders):
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
-                return
-            path = folders.pop(pid) / f"exit-{pid}"
-            path.with_suffix(".draft").write_text(str(os.waitstatus_to_exitcode(status)))
-            path.with_suffix(".draft").rename(path)
-
-    signal.signal(signal.SIGCHLD, reap)
-    for line in sys.stdin:
-        asked = json.loads(line)
-        # A child that ends at once must find itself in `folders`.
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
-        pid = os.fork()
-        if pid == 0:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-            begin(Path(asked["folder"]), asked["log"], asked["environment"])
-        folders[pid] = Path(asked["folder"])
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-        print(pid, flush=True)
-
-
-if __name__ == "__main__":
-    serve()
+    (place / "result.json").write_text(json.dumps(result))
