@@ -123,11 +123,14 @@ ACCEPTS = {
 """What each provider or its client makes of a rendered task on the way to its server: it refuses what it does not know."""
 
 
-def exchange(given: dict[str, Any]) -> dict[str, Any]:
-    """Leave a text in a folder of the exchange, and return what jobs have reported there."""
-    opened = import_module("airflow_kafka_offsets.wiring.exchange").open_exchange(given["address"], given["conn_id"])
-    opened.put("window.json", given["text"])
-    return {name: content.decode() for name, content in opened.reports("reports").items()}
+def exchange(given: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Leave a text in each of some folders of the exchange, and return what jobs have reported there, by the address."""
+    found = {}
+    for address, text in given["texts"].items():
+        opened = import_module("airflow_kafka_offsets.wiring.exchange").open_exchange(address, given["conn_id"])
+        opened.put("window.json", text)
+        found[address] = {name: content.decode() for name, content in opened.reports("reports").items()}
+    return found
 
 
 if __name__ == "__main__":

@@ -217,24 +217,27 @@ def test_a_job_imports_only_what_a_cluster_has(job: Path) -> None:
 def test_the_exchange_on_s3_goes_through_airflow_s_own_connection(s3: S3, tmp_path: Path) -> None:
     bucket = s3.create_bucket("exchange-of-launchers")
     client = s3.client()
-    prefix = "kafka-offsets/lake-000012/5ad0"
-    for key, text in {
-        "": "",  # Hadoop's S3A keeps such an object for a folder
-        "1-a/": "",
-        "1-a/part-00000.txt": '{"a": 1}',
-        "1-a/_SUCCESS": "",
-        "2-b/_temporary/0/part-00000.txt": "x",
-    }.items():
-        client.put_object(Bucket=bucket, Key=f"{prefix}/reports/{key}", Body=text.encode())
+    schemes = ("s3", "s3a")
+    folders = {scheme: f"kafka-offsets/lake-000012/5ad0-{scheme}" for scheme in schemes}
+    for folder in folders.values():
+        for key, text in {
+            "": "",  # Hadoop's S3A keeps such an object for a folder
+            "1-a/": "",
+            "1-a/part-00000.txt": '{"a": 1}',
+            "1-a/_SUCCESS": "",
+            "2-b/_temporary/0/part-00000.txt": "x",
+        }.items():
+            client.put_object(Bucket=bucket, Key=f"{folder}/reports/{key}", Body=text.encode())
     connection = {
         "conn_type": "aws",
         "login": "test",
         "password": "test-secret",
         "extra": {"endpoint_url": s3.url, "region_name": "us-east-1"},
     }
-    for scheme in ("s3", "s3a"):
-        given = {"address": f"{scheme}://{bucket}/{prefix}", "conn_id": "lake", "text": f'"{scheme}"'}
-        found = elsewhere("exchange", given, tmp_path, AIRFLOW_CONN_LAKE=json.dumps(connection))
-        assert found == {"1-a": '{"a": 1}', "2-b": ""}
-        written = client.get_object(Bucket=bucket, Key=f"{prefix}/window.json")["Body"].read()
+    addresses = {scheme: f"{scheme}://{bucket}/{folders[scheme]}" for scheme in schemes}
+    given = {"texts": {addresses[scheme]: f'"{scheme}"' for scheme in schemes}, "conn_id": "lake"}
+    found = elsewhere("exchange", given, tmp_path, AIRFLOW_CONN_LAKE=json.dumps(connection))
+    for scheme in schemes:
+        assert found[addresses[scheme]] == {"1-a": '{"a": 1}', "2-b": ""}
+        written = client.get_object(Bucket=bucket, Key=f"{folders[scheme]}/window.json")["Body"].read()
         assert written.decode() == f'"{scheme}"'
