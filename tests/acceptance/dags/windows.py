@@ -1,5 +1,6 @@
 """The DAGs of the acceptance tests: each has its own group, topic and lake, all named after the DAG."""
 
+import json
 import os
 from datetime import timedelta
 from pathlib import Path
@@ -156,6 +157,7 @@ for name, limit in {"on_cluster": None, "cleared_on_cluster": None, "slow_on_clu
             ship=False,
             connector=None,
             driver_memory="512m",
+            conf=json.loads(os.environ["QUICK_JVMS"]),
             poll_interval=5,
             execution_timeout=limit,
             **retrying(retries=5),
