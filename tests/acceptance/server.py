@@ -28,7 +28,7 @@ from tests.lab.processes import LOOPBACK, free_port
 from tests.lab.shared_kafka import shared_kafka
 from tests.lab.sharing import ROOT, serve, shared
 from tests.lab.spark_connect import SparkConnect
-from tests.lab.start import SHORT_LIFE, quick_jvms, start_variables
+from tests.lab.start import SHORT_LIFE, quick_jvms
 from tests.lab.tables import FEW_RECORDS
 
 HERE = Path(__file__).parent
@@ -169,7 +169,6 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
             "PYTHONPATH": str(ROOT),
             # Not in a spark-defaults.conf: with a file of settings, Spark starts without an archive.
             SUBMIT_OPTIONS: " ".join([SHORT_LIFE, *(f"-D{name}={value}" for name, value in _OF_DRIVERS.items())]),
-            "QUICK_DRIVER": start_variables(span=0)[SUBMIT_OPTIONS],
             **{f"AIRFLOW_VAR_{name.upper()}_LAKE": f"{folder}/lake/example.{name}" for name in EXAMPLES},
         },
         settings={

@@ -138,7 +138,7 @@ with DAG("reported", schedule=None):
         driver_memory="512m",
         jars=os.environ["CONNECTOR_JARS"],
         # As our operators start theirs: otherwise, this driver takes twice the time of a processor.
-        conf={"spark.driver.extraJavaOptions": os.environ["QUICK_DRIVER"]},
+        conf=json.loads(os.environ["QUICK_JVMS"]),
     )
     plan >> run >> CommitWindowOperator(task_id="commit", window=plan.output)
 
