@@ -1,11 +1,11 @@
-"""SQLAlchemy compiles a statement once for each engine. Tests open thousands of SQLite files, so those of one process share what is compiled."""
+"""SQLAlchemy compiles a statement once for each engine. Tests open thousands of them, so those of one process share what is compiled."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Engine, create_engine
-from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy import Dialect, Engine, create_engine
 from sqlalchemy.util import LRUCache
 
 from airflow_kafka_offsets.adapters.ledger import engine as engines
@@ -19,21 +19,23 @@ def share_compiled_statements() -> None:
 
 
 def sharing_engine(*arguments: Any, **options: Any) -> Engine:
-    """Return an engine, as `sqlalchemy.create_engine`; one of SQLite shares its compiled statements."""
+    """Return an engine, as `sqlalchemy.create_engine`; it shares its compiled statements with others of its kind of database."""
     engine = create_engine(*arguments, **options)
-    if type(engine.dialect) is not SQLiteDialect_pysqlite:
-        return engine
-    engine.dialect.__class__ = _AnySqlite
+    engine.dialect.__class__ = _any(type(engine.dialect))
     return engine.execution_options(compiled_cache=_COMPILED)
 
 
-class _AnySqlite(SQLiteDialect_pysqlite):
-    """A dialect like any other of its kind: a compiled statement is found by its dialect, too."""
+@cache
+def _any(kind: type[Dialect]) -> type[Dialect]:
+    """Return a dialect that is like any other of its kind: a compiled statement is found by its dialect, too."""
 
-    supports_statement_cache = True
+    class Sharing(kind):  # type: ignore[misc, valid-type]
+        supports_statement_cache = True
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _AnySqlite)
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Sharing)
 
-    def __hash__(self) -> int:
-        return hash(_AnySqlite)
+        def __hash__(self) -> int:
+            return hash(Sharing)
+
+    return Sharing
