@@ -42,7 +42,7 @@ def look(args: Namespace, ledger: Ledger) -> Answer:
 
     Raises:
         UnknownGroupError: there is no such group.
-        LedgerError: the ledger gave no answer.
+        LedgerError: the ledger did not answer, or refused.
     """
     groups = [ledger.group(args.group)] if args.group is not None else ledger.groups()
     # The ledger first: a commit in between must not look like a log that ends before the watermark.

@@ -68,7 +68,7 @@ class GroupNow:
 
 
 def group_now(group: KafkaGroup, lag: GroupLag, open_: Mapping[Lane, OpenWindows], before: GroupNow | None) -> GroupNow:
-    """Return where a group stands. If Kafka does not answer in full, its last answer stays; what the ledger says is always that of now.
+    """Return where a group stands. If Kafka refuses, or does not answer in full, its last answer stays; what the ledger says is always that of now.
 
     Args:
         group: the group.
@@ -223,7 +223,7 @@ def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
     )
     yield Family(
         _UP,
-        "1: Kafka answered for this group in the last collection; 0: its values are those of the last answer, if there is one.",
+        "1: Kafka answered for this group in the last collection; 0: Kafka refused, did not answer, or was not asked; its values are those of the last answer, if there is one.",
         ("group", "kafka_conn_id"),
         {(s.group.name, s.group.kafka_conn_id): s.is_up for s in groups},
     )

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_kafka_offsets import wiring
-from airflow_kafka_offsets.core.errors import KafkaRefusedError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.advice import Advice, advice
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.verdict import urgency
-from airflow_kafka_offsets.core.lag.words import length, place
+from airflow_kafka_offsets.core.lag.words import length, place, why_unknown
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.page import heat
 from airflow_kafka_offsets.page.looks import Kept
@@ -80,7 +79,7 @@ _TONES = {
 
 
 NOT_KNOWN = "NOT KNOWN"
-"""What stands in the place of the verdict if Kafka gave no answer, or refused. It is none."""
+"""What stands in the place of the verdict if Kafka refused, did not answer, or was not asked. It is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +111,15 @@ def beside_others(found: GroupLag) -> GroupLag:
     """Return what may be told of a group that was asked about together with others: an error may name topics of groups that this user may not see."""
     if found.verdict is not None:
         return replace(found, notes=())
-    what = "Kafka refused" if _was_refused(found) else "Kafka gave no answer"
-    unsaid = f"{what}. The page of this group says more"
+    what = why_unknown(found.error_kind)
+    unsaid = f"{what[0].upper()}{what[1:]}. The page of this group says more"
     return replace(found, reason=unsaid, error=unsaid, notes=())
 
 
 def now_view(found: GroupLag) -> NowView:
     """Return how far behind a group is, in words."""
     if found.verdict is None:
-        why = "Kafka refused" if _was_refused(found) else "no answer of Kafka"
+        why = why_unknown(found.error_kind)
         return NowView(NOT_KNOWN, "plain", sentence(found.reason), True, "?", why, "?", why, None)
     lag, offsets = _lag(found)
     headroom, about, left = _headroom(found)
@@ -128,10 +127,6 @@ def now_view(found: GroupLag) -> NowView:
     reason = sentence("; ".join([found.reason, *found.notes]))
     view = NowView(found.verdict.value, _TONES[found.verdict], reason, needs, lag, offsets, headroom, about, left)
     return replace(view, next_step=advice(found.group, found.verdict))
-
-
-def _was_refused(found: GroupLag) -> bool:
-    return found.error_kind == KafkaRefusedError.__name__
 
 
 def _lag(found: GroupLag) -> tuple[str, str]:

@@ -45,7 +45,7 @@ class Collector:
         self._is_ledger_up = False
 
     def collect(self) -> list[str]:
-        """Ask, and return why a Kafka did not answer; nothing: all did.
+        """Ask, and return why there is no answer of a Kafka: it refused, did not answer, or was not asked; nothing: all answered.
 
         Raises:
             LedgerError: the ledger did not answer. What it said before stays.

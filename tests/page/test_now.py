@@ -7,7 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_kafka_offsets.core.errors import KafkaRefusedError, KafkaUnavailableError
+from airflow_kafka_offsets.core.errors import (
+    KafkaRefusedError,
+    KafkaUnavailableError,
+    MissingPartitionError,
+    NotYetError,
+)
 from airflow_kafka_offsets.core.lag.advice import advice
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
@@ -80,15 +85,17 @@ def test_without_an_answer_nothing_is_claimed() -> None:
 @pytest.mark.parametrize(
     ("error", "small", "beside"),
     [
-        (KafkaUnavailableError("no leader"), "no answer of Kafka", "Kafka gave no answer"),
+        (KafkaUnavailableError("no leader"), "Kafka did not answer", "Kafka did not answer"),
         (KafkaRefusedError("wrong password"), "Kafka refused", "Kafka refused"),
+        (NotYetError("there is no connection"), "Kafka was not asked", "Kafka was not asked"),
+        (MissingPartitionError("no topic matches"), "not known", "Not known"),
     ],
 )
-def test_a_kafka_that_refused_is_not_said_to_be_silent(error: Exception, small: str, beside: str) -> None:
+def test_what_happened_is_said_as_it_was(error: Exception, small: str, beside: str) -> None:
     found = unknown("lake", NOON, error, Pace())
     view = now_view(found)
     assert (view.lag, view.offsets, view.headroom, view.about) == ("?", small, "?", small)
-    assert view.reason == f"Not known: {error}."
+    assert view.reason == f"Not known: {'Kafka was not asked: ' * (small == 'Kafka was not asked')}{error}."
     assert now_view(beside_others(found)).reason == f"{beside}. The page of this group says more."
 
 

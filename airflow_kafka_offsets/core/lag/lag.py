@@ -70,11 +70,12 @@ class GroupLag:
         at: the moment of the look.
         verdict: in one word; None: not known, and `error` says why.
         reason: the verdict in one sentence, with numbers.
-        partitions: each topic-partition that the group reads or has read; empty if Kafka did not answer. If it answered in part, times are
-            missing.
+        partitions: each topic-partition that the group reads or has read; empty if Kafka refused, did not answer, or was not asked. If it
+            answered in part, times are missing.
         pace: how fast it commits.
         needed_seconds: with less headroom than this, the group is at risk; None: no partition has headroom in seconds.
-        error: why Kafka gave no answer, or only a part of one; None: it told all that the verdict needs.
+        error: why there is no answer of Kafka, or only a part of one: it refused, did not answer, or was not asked; None: it told all that the
+            verdict needs.
         error_kind: the name of the error's class in `core.errors`.
         trouble: what planning would refuse, in one sentence; None: nothing.
         notes: sentences on what is not known, e.g. that the topic's configuration may not be read.

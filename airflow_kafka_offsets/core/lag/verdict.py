@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from airflow_kafka_offsets.core.errors import counted, name_some
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
-from airflow_kafka_offsets.core.lag.words import length
+from airflow_kafka_offsets.core.lag.words import NOT_ASKED, length, why_unknown
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Verdict
 
@@ -138,18 +138,21 @@ def judged(
 
 
 def unknown(group: str, at: datetime, why: Exception, pace: Pace) -> GroupLag:
-    """Return what there is to say of a group whose Kafka gave no answer."""
-    return GroupLag(group, at, None, f"Not known: {why}", pace=pace, error=str(why), error_kind=type(why).__name__)
+    """Return what there is to say of a group whose Kafka refused, did not answer, or was not asked."""
+    kind = type(why).__name__
+    # What Kafka's own errors say begins with what it did.
+    asked = f"{NOT_ASKED}: " if why_unknown(kind) == NOT_ASKED else ""
+    return GroupLag(group, at, None, f"Not known: {asked}{why}", pace=pace, error=str(why), error_kind=kind)
 
 
 def in_part(found: GroupLag, why: Exception) -> GroupLag:
-    """Return the lag of a group whose Kafka told offsets, and then gave no answer about the time of what is unread, or about transactions.
+    """Return the lag of a group whose Kafka told offsets, and then refused, or did not answer, the time of what is unread, or transactions.
 
     Only a loss is certain then: without headroom, no group would ever be at risk.
 
     Args:
         found: what the offsets alone say.
-        why: why there was no other answer.
+        why: what it said to the other questions, or that it did not answer them.
     """
     if found.verdict is GroupVerdict.LOST:
         return found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from airflow_kafka_offsets.core import errors
+
 
 class GroupVerdict(StrEnum):
     """What a person should know of a group first, from best to worst. `core.lag.verdict` has the rules."""
@@ -29,6 +31,28 @@ def place(verdict: GroupVerdict | None) -> int:
     """
     return _WORST_FIRST.index(verdict)
 
+
+def why_unknown(kind: str | None) -> str:
+    """Return what happened to a question about Kafka that has no answer. Page, command line and metrics say it in these words.
+
+    Args:
+        kind: the name of the error's class in `core.errors`; None: none is known.
+
+    >>> [why_unknown(kind) for kind in ("KafkaRefusedError", "KafkaUnavailableError", "NoConnectionError", "MissingPartitionError")]
+    ['Kafka refused', 'Kafka did not answer', 'Kafka was not asked', 'not known']
+    """
+    match getattr(errors, kind or "", None):
+        case errors.KafkaRefusedError:
+            return "Kafka refused"
+        case errors.KafkaUnavailableError:
+            return "Kafka did not answer"
+        case type() as other if issubclass(other, errors.BadInputError):
+            # Of its connection, or of a client that is not installed: the question never left.
+            return NOT_ASKED
+    return "not known"
+
+
+NOT_ASKED = "Kafka was not asked"
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
