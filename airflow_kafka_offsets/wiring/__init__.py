@@ -78,8 +78,12 @@ def open_ledger(conn_id: str | None = None) -> Ledger:
     return SqlLedger(url, create=url == default_ledger_url())
 
 
-def open_ledger_at(url: str) -> Ledger:
+def open_ledger_at(url: str, *, is_asked_often: bool = False) -> Ledger:
     """Open a ledger by SQLAlchemy's URL. Nothing is made.
+
+    Args:
+        url: the URL.
+        is_asked_often: whether this process opens it again and again.
 
     Raises:
         LedgerSchemaError: the tables do not exist, or are not current.
@@ -87,7 +91,7 @@ def open_ledger_at(url: str) -> Ledger:
     """
     from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 
-    return SqlLedger(url)
+    return SqlLedger(url, is_asked_often=is_asked_often)
 
 
 def ledger_revisions(url: str) -> tuple[str | None, str]:

@@ -98,7 +98,7 @@ def open_ledger_to_show(patience: int) -> Ledger:
     if url.get_backend_name() != "sqlite":
         # The time-out in the URL, if it has one, is no longer than a person's patience.
         url = url.update_query_dict({"connect_timeout": str(patience)})
-    return wiring.open_ledger_at(url.render_as_string(hide_password=False))
+    return wiring.open_ledger_at(url.render_as_string(hide_password=False), is_asked_often=True)
 
 
 def open_ledger_to_look(conn_id: str | None = None) -> Ledger:

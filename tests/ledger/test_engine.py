@@ -7,13 +7,16 @@ import sqlite3
 import ssl
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from sqlalchemy import inspect
+from sqlalchemy import NullPool, event, inspect
 
-from airflow_kafka_offsets.adapters.ledger.engine import looking, open_engine, reading
-from airflow_kafka_offsets.core.errors import LedgerUnavailableError
+from airflow_kafka_offsets.adapters.ledger.engine import kept_engine, looking, open_engine, reading
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.errors import LedgerUnavailableError, NoLedgerError
+from tests.ledger.examples import NOW, claim, draft, group
 
 
 def test_connections_to_mysql_read_the_certificates_of_the_system_once(
@@ -59,3 +62,41 @@ def test_a_look_while_another_process_opens_the_ledger_leaves_its_log_there(
         other.commit()
         with closing(sqlite3.connect(file)) as third:
             assert third.execute("SELECT n FROM t").fetchall() == [(1,)]
+
+
+def test_an_engine_that_is_kept_is_the_same_one_and_holds_no_connection(sqlite_url: str) -> None:
+    kept = kept_engine(sqlite_url)
+    with reading(kept) as connection:
+        connection.exec_driver_sql("SELECT 1")
+    assert kept_engine(sqlite_url) is kept
+    assert isinstance(kept.pool, NullPool)
+
+
+def test_a_ledger_that_is_asked_often_sees_what_others_wrote_and_that_its_tables_are_gone(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    url = f"sqlite:///{file}"
+    writer = SqlLedger(url, create=True)
+    assert not SqlLedger(url, is_asked_often=True).outlines(["orders"])
+    writer.add_windows(group("orders"), 0, [draft(0, 1)], claim(), NOW)
+    assert SqlLedger(url, is_asked_often=True).outlines(["orders"])["orders"].given == 1
+    file.unlink()
+    with pytest.raises(NoLedgerError):
+        SqlLedger(url, is_asked_often=True)
+
+
+def test_postgresql_compiles_no_statement_about_many_groups(postgres_url: str) -> None:
+    """It takes them for long ones, and to compile one takes longer than to run it. Other transactions of a session keep their setting."""
+    ledger, found = SqlLedger(postgres_url), list[str]()
+
+    def look(_connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith("SELECT"):
+            found.append(cursor.connection.execute("SHOW jit").fetchone()[0])
+
+    event.listen(ledger._engine, "before_cursor_execute", look)
+    with ledger.one_connection():
+        ledger.outlines(["one", "other"])
+        ledger.overviews(["one", "other"])
+        about_many = len(found)
+        ledger.groups()
+    assert about_many
+    assert found == ["off"] * about_many + ["on"] * (len(found) - about_many)

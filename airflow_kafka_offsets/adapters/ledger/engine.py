@@ -8,7 +8,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from ssl import SSLContext
 from tempfile import TemporaryDirectory
@@ -104,6 +104,19 @@ def open_engine(url: str, *, what: str = "ledger", connect_args: Mapping[str, An
         case other:
             hint = ": write postgresql://" if other == "postgres" else ""
             raise BadInputError(f"The {what} can be in SQLite, PostgreSQL or MySQL/MariaDB, not in {other}{hint}")
+
+
+@lru_cache(maxsize=8)
+def kept_engine(url: str) -> Engine:
+    """Return an engine for a ledger, the same one each time: for a process that asks again and again.
+
+    It keeps no connection, but it knows the server's version, and the text of statements that were asked before. To find these out takes
+    longer than what most pages ask.
+
+    Raises:
+        BadInputError: as `open_engine`.
+    """
+    return open_engine(url)
 
 
 def _check_file(url: URL, what: str) -> None:

@@ -24,9 +24,12 @@ from sqlalchemy import (
     Row,
     ScalarSelect,
     Select,
+    String,
     Subquery,
     and_,
+    any_,
     bindparam,
+    case,
     cast,
     false,
     func,
@@ -49,7 +52,7 @@ from airflow_kafka_offsets.adapters.ledger.documents import (
     load_ranges,
     load_some_ranges,
 )
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, translated, where, writing
+from airflow_kafka_offsets.adapters.ledger.engine import kept_engine, open_engine, reading, translated, where, writing
 from airflow_kafka_offsets.adapters.ledger.packing import pack
 from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, pruned, windows
 from airflow_kafka_offsets.core.errors import (
@@ -118,8 +121,6 @@ MAX_OPEN = 50
 _T = TypeVar("_T")
 
 # Statements of every page, plan and commit are built once: to build one takes longer than to run it.
-_IS_NAMED = groups.c.name.in_(bindparam("names", expanding=True))
-
 _OWNER = (groups.c.owner_dag_id, groups.c.owner_task_id)
 _HOLDER = (claims.c.dag_id, claims.c.run_id, claims.c.task_id, claims.c.map_index, claims.c.scope)
 
@@ -127,19 +128,21 @@ _HOLDER = (claims.c.dag_id, claims.c.run_id, claims.c.task_id, claims.c.map_inde
 class SqlLedger:
     """`ports.Ledger` in a SQL database. Opens a connection for each call and keeps none."""
 
-    def __init__(self, url: str, *, create: bool = False) -> None:
+    def __init__(self, url: str, *, create: bool = False, is_asked_often: bool = False) -> None:
         """Open a ledger.
 
         Args:
             url: SQLAlchemy's URL of the database.
             create: make or upgrade the tables if they are not current (for a SQLite file that only this package uses).
+            is_asked_often: whether this process opens it again and again: then what it learns of the database is kept
+                (`engine.kept_engine`). What the ledger holds is read each time.
 
         Raises:
             LedgerSchemaError: the tables are not current.
             LedgerUnavailableError: the database did not answer.
         """
         self._url = url
-        self._engine: Engine = open_engine(url)
+        self._engine: Engine = kept_engine(url) if is_asked_often else open_engine(url)
         self._shared: ContextVar[Connection | None] = ContextVar("shared", default=None)
         revision = schema.current_revision(self._engine)
         if revision == schema.REVISION:
@@ -199,6 +202,15 @@ class SqlLedger:
                     connection.rollback()  # or a later question would see what this one saw
 
     @contextmanager
+    def _reading_many(self) -> Iterator[Connection]:
+        """Read of many groups at once."""
+        with self._reading() as connection:
+            if connection.dialect.name == "postgresql":
+                # For so many steps into indexes it expects a long work, and compiles the statement: that takes longer than the work.
+                connection.exec_driver_sql("SET LOCAL jit = off")
+            yield connection
+
+    @contextmanager
     def _writing(self) -> Iterator[Connection]:
         connection = self._shared.get()
         if connection is None or connection.get_execution_options().get("only_reads"):
@@ -211,7 +223,7 @@ class SqlLedger:
     def load(self, group: str, claim: Claim | None = None) -> GroupState:
         """Return the state of a group, for planning."""
         with self._reading() as connection:
-            found = connection.execute(_standing_groups_named(), {"names": [group]}).all()
+            found = connection.execute(_standing_group_named(), {"named": group}).all()
             state = _states(connection, found, _open).get(group, GroupState())
             if claim is None:
                 return state
@@ -225,10 +237,10 @@ class SqlLedger:
 
     def load_all(self, names: Sequence[str]) -> Mapping[str, GroupState]:
         """Return the states of groups; one that never planned is not in the answer."""
-        with self._reading() as connection:
+        with self._reading_many() as connection:
             found: dict[str, GroupState] = {}
             for some in _chunks(names):
-                rows = connection.execute(_standing_groups_named(), {"names": some}).all()
+                rows = connection.execute(_standing_groups().where(_is_one_of(connection, groups.c.name, some))).all()
                 found |= _states(connection, rows, _oldest_open)
             return found
 
@@ -522,10 +534,10 @@ class SqlLedger:
 
     def overviews(self, names: Sequence[str], *, newest_acts: int | None = None) -> Mapping[str, Overview]:
         """Return where groups stand; one that the ledger does not have is not in the answer."""
-        with self._reading() as connection:
+        with self._reading_many() as connection:
             found: dict[str, Overview] = {}
             for some in _chunks(names):
-                found |= _overviews(connection, groups.c.name.in_(some), newest_acts)
+                found |= _overviews(connection, _is_one_of(connection, groups.c.name, some), newest_acts)
             return found
 
     def position(self, group: str) -> Position | None:
@@ -537,7 +549,7 @@ class SqlLedger:
     def outlines(self, names: Sequence[str]) -> Mapping[str, Outline]:
         """Return groups in a line each, without any ranges; one that the ledger does not have is not in the answer."""
         found: dict[str, Outline] = {}
-        with self._reading() as connection:
+        with self._reading_many() as connection:
             for some in _chunks(names):
                 found |= _outlines(connection, some)
         return found
@@ -545,7 +557,7 @@ class SqlLedger:
     def recent_commits(self, wanted: Mapping[str, int]) -> Mapping[str, Sequence[Commit]]:
         """Return so many of the newest committed live windows of groups, newest first, without their ranges."""
         found: dict[str, list[Commit]] = {}
-        with self._reading() as connection:
+        with self._reading_many() as connection:
             ids = list(_ids(connection, list(wanted)).items())
             for some in _chunks(ids, MAX_BRANCHES):
                 for name, rows in _newest_commits(connection, some, wanted).items():
@@ -555,10 +567,10 @@ class SqlLedger:
 
     def frontiers(self, names: Sequence[str]) -> Mapping[str, Frontier]:
         """Return how far groups have come in time, without any ranges; one that never planned is not in the answer."""
-        with self._reading() as connection:
+        with self._reading_many() as connection:
             found: dict[str, Frontier] = {}
             for some in _chunks(names):
-                rows = connection.execute(_frontiers().where(groups.c.name.in_(some))).all()
+                rows = connection.execute(_frontiers().where(_is_one_of(connection, groups.c.name, some))).all()
                 waiting = _open_seqs(connection, [row.id for row in rows if row.oldest_open is not None])
                 for row in rows:
                     with intact(f"the cut times of group {row.name}"):
@@ -768,7 +780,8 @@ def _with_acts(connection: Connection, ids: Sequence[int]) -> list[int]:
     # Not `exists`: MariaDB makes a join of that, and reads all acts.
     any_act = select(acts.c.id).where(acts.c.group_id == groups.c.id).limit(1).correlate(groups).scalar_subquery()
     query = select(groups.c.id).where(any_act.is_not(None))
-    return [id_ for some in _chunks(ids) for id_ in connection.execute(query.where(groups.c.id.in_(some))).scalars()]
+    queries = (query.where(_is_one_of(connection, groups.c.id, some)) for some in _chunks(ids))
+    return [id_ for one in queries for id_ in connection.execute(one).scalars()]
 
 
 def _acts_queries(ids: Sequence[int], newest: int | None) -> Iterator[Executable]:
@@ -785,7 +798,7 @@ def _acts_queries(ids: Sequence[int], newest: int | None) -> Iterator[Executable
 
 
 def _outlines(connection: Connection, names: Sequence[str]) -> dict[str, Outline]:
-    rows = connection.execute(_lists(), {"names": names}).all()
+    rows = connection.execute(_lists().where(_is_one_of(connection, groups.c.name, names))).all()
     recent = _recent(connection, rows)
     is_open = {row.id: _open_windows(row) for row in rows}
     shown = [(row.id, seq) for row in rows for seq in (*is_open[row.id][0].values(), row.last) if seq is not None]
@@ -810,7 +823,7 @@ def _lists() -> Select[Any]:
     columns: list[ColumnElement[Any]] = [_newest_live(State.COMMITTED).label("last")]
     for lane, state, first, number in _OPEN_COLUMNS:
         columns += [of(lane, state, func.min(windows.c.seq)).label(first), of(lane, state, func.count()).label(number)]
-    return select(groups.c.id, groups.c.name, groups.c.next_seq, *_OWNER, *columns).where(_IS_NAMED)
+    return select(groups.c.id, groups.c.name, groups.c.next_seq, *_OWNER, *columns)
 
 
 _Open = tuple[dict[Lane, int], dict[Lane, int]]
@@ -834,34 +847,35 @@ _Recent = tuple[list[int], set[str]]
 
 def _recent(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, _Recent]:
     """Look at the newest windows of groups. Numbers have no holes at the end, so this is a step into the index for each group."""
-    live, found = Lane.LIVE.value, dict[int, _Recent]()
-    for group_id, lane, unread, dag in _newest_of(connection, rows):
-        if group_id not in found:
-            found[group_id] = ([], set())
-        lags, dag_ids = found[group_id]
-        dag_ids.add(dag)
-        if lane == live and unread is not None:
-            lags.append(unread)
-    return found
-
-
-def _newest_of(connection: Connection, rows: Sequence[Row[Any]]) -> Iterator[Sequence[Any]]:
     # Each database has a form of its own: with that of another one it reads whole histories, or takes three times as long.
     match connection.dialect.name:
         case "postgresql":
-            yield from connection.execute(_newest_by_limit(), {"names": [row.name for row in rows]})
+            query = _newest_by_limit()
         case "sqlite":
-            yield from connection.execute(_newest_by_number(), {"names": [row.name for row in rows]})
+            query = _newest_by_number()
         case _:
-            for some in _chunks(rows, MAX_BRANCHES):
-                ends = [and_(windows.c.group_id == row.id, windows.c.seq >= row.next_seq - MAX_RECENT) for row in some]
-                yield from connection.execute(_recent_of(windows).where(or_(*ends)))
+            return _recent_by_row(connection, rows)
+    found = connection.execute(query.where(_is_one_of(connection, groups.c.id, [row.id for row in rows])))
+    return {group_id: _gathered(*map(_listed, lists)) for group_id, *lists in found}
 
 
-def _recent_of(found: FromClause) -> Select[Any]:
+def _listed(value: Any) -> list[Any]:
+    """Return a list that a database gathered. The driver of PostgreSQL has read its JSON."""
+    return list(json.loads(value) if isinstance(value, str) else value)
+
+
+def _gathered(lags: Iterable[Any], dag_ids: Iterable[str]) -> _Recent:
+    """Return what was found of a group: pairs of a window's number and its lag, if it has one, and DAGs."""
+    return [lag for _, lag in sorted(lags) if lag is not None], set(dag_ids)
+
+
+def _lag_of(found: FromClause) -> ColumnElement[Any]:
+    return case((found.c.lane == Lane.LIVE, found.c.unread))
+
+
+def _dag_of(found: FromClause) -> ScalarSelect[Any]:
     # As a join, it would read all claims.
-    dag_id = select(claims.c.dag_id).where(claims.c.id == found.c.holder).scalar_subquery()
-    return select(found.c.group_id, found.c.lane, found.c.unread, dag_id).order_by(found.c.group_id, found.c.seq)
+    return select(claims.c.dag_id).where(claims.c.id == found.c.holder).scalar_subquery()
 
 
 @cache
@@ -869,13 +883,29 @@ def _newest_by_limit() -> Select[Any]:
     # Of a range of numbers, PostgreSQL takes each third window to be in it, and reads all windows of all groups.
     here = select(windows).where(windows.c.group_id == groups.c.id).correlate(groups)
     newest = here.order_by(windows.c.seq.desc()).limit(MAX_RECENT).lateral()
-    return _recent_of(newest).select_from(groups).join(newest, true()).where(_IS_NAMED)
+    lags = func.json_agg(func.json_build_array(newest.c.seq, _lag_of(newest)))
+    query = select(groups.c.id, lags, func.json_agg(_dag_of(newest).distinct()))
+    return query.join(newest, true()).group_by(groups.c.id)
 
 
 @cache
 def _newest_by_number() -> Select[Any]:
     is_new = and_(windows.c.group_id == groups.c.id, windows.c.seq >= groups.c.next_seq - MAX_RECENT)
-    return _recent_of(windows).select_from(groups).join(windows, is_new).where(_IS_NAMED)
+    lags = func.json_group_array(func.json_array(windows.c.seq, _lag_of(windows)))
+    query = select(groups.c.id, lags, func.json_group_array(_dag_of(windows).distinct()))
+    return query.join(windows, is_new).group_by(groups.c.id)
+
+
+def _recent_by_row(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, _Recent]:
+    lags: dict[int, list[tuple[int, int | None]]] = {}
+    dag_ids: dict[int, set[str]] = {}
+    columns = (windows.c.group_id, windows.c.seq, _lag_of(windows), _dag_of(windows))
+    for some in _chunks(rows, MAX_BRANCHES):
+        ends = [and_(windows.c.group_id == row.id, windows.c.seq >= row.next_seq - MAX_RECENT) for row in some]
+        for group_id, seq, lag, dag_id in connection.execute(select(*columns).where(or_(*ends))):
+            lags.setdefault(group_id, []).append((seq, lag))
+            dag_ids.setdefault(group_id, set()).add(dag_id)
+    return {group_id: _gathered(lags[group_id], dag_ids[group_id]) for group_id in lags}
 
 
 def _lines(connection: Connection, pairs: Sequence[tuple[int, int]]) -> list[Row[Any]]:
@@ -943,6 +973,18 @@ def _are(connection: Connection, pairs: Sequence[tuple[int, int]]) -> ColumnElem
             return which.in_(pairs)
 
 
+def _is_one_of(connection: Connection, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+    """Return the condition that a name or number is one of these: where the database can, they are one value, as a thousand take long to send."""
+    match connection.dialect.name:
+        case "sqlite":
+            asked = func.json_each(json.dumps(list(values))).table_valued("value")
+            return column.in_(select(asked.c.value))
+        case "postgresql":
+            return column == any_(cast(list(values), ARRAY(String if isinstance(column.type, String) else Integer)))
+        case _:
+            return column.in_(values)
+
+
 def _rows_of(connection: Connection, pairs: Iterable[tuple[int, int]]) -> list[Row[Any]]:
     """Find windows by group id and number, with their history."""
     chunks = _chunks(list(pairs))
@@ -953,7 +995,7 @@ def _newest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, 
     """Find the newest open windows of groups, in both lanes: at most `MAX_OPEN` of each group."""
     each = [
         select(windows.c.group_id, windows.c.seq).where(
-            windows.c.group_id.in_(group_ids), windows.c.lane == lane, windows.c.state == state
+            _is_one_of(connection, windows.c.group_id, group_ids), windows.c.lane == lane, windows.c.state == state
         )
         for lane in Lane
         for state in sorted(OPEN)
@@ -970,8 +1012,8 @@ def _newest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, 
 
 
 @cache
-def _standing_groups_named() -> Select[Any]:
-    return _standing_groups().where(_IS_NAMED)
+def _standing_group_named() -> Select[Any]:
+    return _standing_groups().where(groups.c.name == bindparam("named"))
 
 
 @cache
@@ -1037,7 +1079,7 @@ def _open_seqs(connection: Connection, group_ids: Sequence[int]) -> dict[int, li
 def _open_rows(connection: Connection, query: Select[Any], group_ids: Sequence[int]) -> dict[int, list[Row[Any]]]:
     found: dict[int, list[Row[Any]]] = {}
     for some in _chunks(group_ids):
-        of_groups = query.where(windows.c.group_id.in_(some), windows.c.lane == Lane.LIVE)
+        of_groups = query.where(_is_one_of(connection, windows.c.group_id, some), windows.c.lane == Lane.LIVE)
         for state in sorted(OPEN):
             for row in connection.execute(of_groups.where(windows.c.state == state)):
                 found.setdefault(row.group_id, []).append(row)
