@@ -105,8 +105,10 @@ def window_document(window: WindowSummary) -> Document:
     }
 
 
-def replay_document(group: str, windows: Sequence[Window], drafts: Sequence[Plan]) -> Document:
-    """Return what a replay would run: windows that are there, and new ones for what no one owned."""
+def replay_document(
+    group: str, windows: Sequence[Window], drafts: Sequence[Plan], kept: Iterable[Kept] = ()
+) -> Document:
+    """Return what a replay would run: windows that are there, and new ones for what no one owned; and what it would leave out as kept."""
     return {
         "group": group,
         "again": [
@@ -114,6 +116,7 @@ def replay_document(group: str, windows: Sequence[Window], drafts: Sequence[Plan
             for w in windows
         ],
         "new": [{"until": d.until, "span": d.ranges.span, "ranges": ranges_document(d.ranges)} for d in drafts],
+        "kept": kept_document(kept),
     }
 
 

@@ -121,8 +121,8 @@ def _replay(args: Namespace) -> dict[str, str | None]:
 
 
 def _replayed(service: WindowService, group: KafkaGroup, request: Replay) -> Answer:
-    windows, drafts = service.preview_replay(group, request)
-    document = replay_document(group.name, windows, drafts)
+    windows, drafts, kept = service.preview_replay(group, request)
+    document = replay_document(group.name, windows, drafts, kept)
     return Answer(document, lambda: _replay_text(document))
 
 
@@ -136,6 +136,9 @@ def _replay_text(document: Document) -> str:
             f"New backfill window {number} of {len(document['new'])}, for what no one owned, span {window['span']}:\n\n"
             + ranges_table(window["ranges"])
         )
+    if kept := document["kept"]:
+        ranges = table(("window", "topic", "partition", "start", "end", "span"), kept)
+        parts.append(f"Left out, because a reset told people to keep its output:\n\n{ranges}")
     return "\n\n".join(parts)
 
 

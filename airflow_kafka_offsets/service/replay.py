@@ -128,11 +128,13 @@ class Allocation:
         held_windows: existing windows, oldest first; in a replay, those that own what is asked.
         drafts: new windows; in a replay, those for what no one owns.
         seen: what Kafka holds, at the group's isolation level; None: no one had to look.
+        kept: what a replay leaves out of what is asked, because its output is kept (`core.plan.kept`).
     """
 
     held_windows: Sequence[Held] = ()
     drafts: Sequence[Plan] = ()
     seen: LogSnapshot | None = None
+    kept: Sequence[Kept] = ()
 
     @property
     def filled(self) -> int:
@@ -208,7 +210,7 @@ class ReplayPlanner:
             told = str(nothing)
         if told:
             logger.warning("Group %s: %s", group.name, told)
-        return Allocation(held_windows, drafts, seen)
+        return Allocation(held_windows, drafts, seen, kept)
 
     def _of_ranges(self, group: KafkaGroup, asked: OffsetRanges, state: GroupState) -> Allocation:
         check_reads(group, (tp.topic for tp in asked))
@@ -227,7 +229,7 @@ class ReplayPlanner:
             if not owners and not drafts:
                 raise replay.nothing_to_replay("no window owns these offsets", left_out=told)
             logger.warning("Group %s: %s", group.name, told)
-        return Allocation(owners, drafts, seen)
+        return Allocation(owners, drafts, seen, kept)
 
     def _kept(self, group: str, gaps: replay.Gaps, state: GroupState) -> list[Kept]:
         assert state.position

@@ -35,6 +35,7 @@ from airflow_kafka_offsets.core.lag.risk import told as told_of_risk
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
+from airflow_kafka_offsets.core.plan.kept import Kept
 from airflow_kafka_offsets.core.plan.matching import as_planned, subjects_of, subjects_of_new
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, How, Owner, Position
 from airflow_kafka_offsets.core.plan.planning import (
@@ -505,8 +506,8 @@ class WindowService:
             behind = [tp for tp in behind if found[tp].end < wanted[tp]]
         return found
 
-    def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], Sequence[Plan]]:
-        """Work out what a replay would run without writing anything: windows that are there, and new ones.
+    def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], Sequence[Plan], Sequence[Kept]]:
+        """Work out what a replay would do without writing anything: windows that it runs again, new ones, and what it leaves out as kept.
 
         Raises:
             BadInputError, LogError: as in `plan`.
@@ -514,7 +515,7 @@ class WindowService:
         found = self._replays.plan(group, request, self._ledger.load(group.name))
         windows = [held.window for held in found.held_windows]
         self._check_readable(windows, group, found.seen)
-        return windows, found.drafts
+        return windows, found.drafts, found.kept
 
     def _again(self, asking: _Asking, request: Request | None, state: GroupState, own: Sequence[Held]) -> Allocation:
         """Return the windows that the task had. If a backfill reprocesses the run, add what else belongs to its interval."""

@@ -524,7 +524,7 @@ def test_a_replay_after_a_topic_is_back_finds_the_owners_that_it_had(failed_over
     world.service.reset(world.group, '{"orders":{"0":10,"1":5}}', "ada", "failed back")
     if has_run:
         world.run(THREE)
-    found, new = world.service.preview_replay(world.group, Ranges(ranges({tp(0): (2, 6)})))
+    found, new, _ = world.service.preview_replay(world.group, Ranges(ranges({tp(0): (2, 6)})))
     assert ([window.id for window in found], new) == (["lake-000001"], ())
 
 

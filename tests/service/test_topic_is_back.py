@@ -288,13 +288,15 @@ def test_what_was_kept_of_a_topic_that_is_another_one_now_stays_kept(kept: World
 def test_a_replay_leaves_out_what_was_kept(kept: World, caplog: pytest.LogCaptureFixture) -> None:
     kept.kafka.produce(CLICKS, 3, at=kept.now)
     kept.service.reset(kept.group, '{"clicks":{"0":8}}', "ada", "later")
-    found, [new] = kept.service.preview_replay(kept.group, Ranges(ranges({CLICKS: (1, 8)})))
+    found, [new], parts = kept.service.preview_replay(kept.group, Ranges(ranges({CLICKS: (1, 8)})))
     assert (found, new.ranges) == ([], ranges({CLICKS: (5, 8)}))
+    assert list(map(str, parts)) == ["lake-000001 clicks-0 1 to 4"]
     assert "lake-000001 clicks-0 1 to 4" in caplog.text
     caplog.clear()
     span = TimeSpan(NOON, kept.now + DAY)
-    found, [new] = kept.service.preview_replay(kept.group, span)
+    found, [new], parts = kept.service.preview_replay(kept.group, span)
     assert ([window.id for window in found], new.ranges) == (["lake-000002"], ranges({CLICKS: (5, 8)}))
+    assert list(map(str, parts)) == ["lake-000001 clicks-0 0 to 4"]
     assert "lake-000001 clicks-0 0 to 4" in caplog.text
 
 
@@ -303,7 +305,7 @@ def test_what_is_kept_of_another_topic_of_the_name_hides_nothing(kept: World) ->
     _fail_over(kept, "clicks")
     kept.kafka.produce(CLICKS, 5)
     kept.service.reset(kept.group, '{"clicks":{"0":5}}', "ada", "later")
-    found, [new] = kept.service.preview_replay(kept.group, Ranges(ranges({CLICKS: (0, 5)})))
+    found, [new], _ = kept.service.preview_replay(kept.group, Ranges(ranges({CLICKS: (0, 5)})))
     assert (found, new.ranges) == ([], ranges({CLICKS: (0, 5)}))
 
 
