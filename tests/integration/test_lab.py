@@ -29,6 +29,8 @@ from tests.lab.topics import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.lab.kafka import SecureKafkaBroker
     from tests.lab.spark_connect import SparkConnect
 
@@ -116,14 +118,20 @@ def test_a_server_is_refused_to_a_test_without_its_marker(tmp_path: Path) -> Non
         Server("sleeper", ["sleep", "600"], log=tmp_path / "log", ready=lambda: True).start()
 
 
+@pytest.fixture(scope="module")
+def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """Run a broker that tests stop, and that another one joins."""
+    with KafkaBroker(tmp_path_factory.mktemp("own-kafka")) as broker:
+        yield broker
+
+
 @pytest.mark.kafka
-def test_a_broker_keeps_topics_and_records_over_stop_and_start(tmp_path: Path) -> None:
-    with KafkaBroker(tmp_path) as broker:
-        topic = create_topic(broker, "orders", 2)
-        produce(broker, "orders", 100)
-        broker.stop()
-        broker.start()
-        assert (topic_id(broker, "orders"), end_offset(broker, "orders")) == (topic, 100)
+def test_a_broker_keeps_topics_and_records_over_stop_and_start(own_kafka: KafkaBroker, topic: str) -> None:
+    created = create_topic(own_kafka, topic, 2)
+    produce(own_kafka, topic, 100)
+    own_kafka.stop()
+    own_kafka.start()
+    assert (topic_id(own_kafka, topic), end_offset(own_kafka, topic)) == (created, 100)
 
 
 def test_a_recreated_topic_has_another_id(kafka: KafkaBroker, topic: str) -> None:
@@ -140,11 +148,11 @@ def test_a_transaction_takes_one_offset_more_than_its_records(kafka: KafkaBroker
 
 
 @pytest.mark.kafka
-def test_a_partition_on_a_stopped_broker_has_no_leader(tmp_path: Path) -> None:
-    with KafkaBroker(tmp_path / "first") as first, KafkaBroker(tmp_path / "second", joins=first) as second:
-        create_topic(first, "orders", on_brokers=[1, 2])
+def test_a_partition_on_a_stopped_broker_has_no_leader(own_kafka: KafkaBroker, tmp_path: Path, topic: str) -> None:
+    with KafkaBroker(tmp_path / "second", joins=own_kafka) as second:
+        create_topic(own_kafka, topic, on_brokers=[1, 2])
         second.stop()
-        partitions = first.admin.list_topics("orders", timeout=ANSWER).topics["orders"].partitions
+        partitions = own_kafka.admin.list_topics(topic, timeout=ANSWER).topics[topic].partitions
         assert [partitions[0].leader, partitions[1].leader] == [1, -1]
 
 
