@@ -172,15 +172,15 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     from tests.lab.shared_kafka import shared_kafka
 
     with shared_kafka(folder_of_the_run(tmp_path_factory) / "kafka") as broker:
-        yield broker
+        yield broker.open
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def kafka_sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafkaBroker]:
-    """Run a broker with SASL_SSL, SCRAM-SHA-512 and ACLs."""
-    from tests.lab.kafka import SecureKafkaBroker
+    """Give the same broker by its other door, with SASL_SSL, SCRAM-SHA-512 and ACLs. Take a topic of your own here, too."""
+    from tests.lab.shared_kafka import shared_kafka
 
-    with SecureKafkaBroker(tmp_path_factory.mktemp("kafka-sasl")) as broker:
+    with shared_kafka(folder_of_the_run(tmp_path_factory) / "kafka") as broker:
         yield broker
 
 

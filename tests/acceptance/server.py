@@ -89,7 +89,7 @@ class Servers:
 
     def revive(self) -> None:
         """Start again what has died of the servers beside Airflow and the shared broker, which others revive."""
-        for server in (self.ledger, self.secure_kafka, self.connect):
+        for server in (self.ledger, self.connect):
             server.revive()
 
     def control(self) -> Control:
@@ -147,13 +147,13 @@ def main(folder: Path, folder_of_kafka: Path) -> None:
 def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
     for name in ("hold", "lake", "events", "lineage", "matrix"):
         (folder / name).mkdir(exist_ok=True)
-    kafka = stack.enter_context(shared_kafka(folder_of_kafka))
-    secure, postgres = SecureKafkaBroker(folder / "kafka-sasl"), Postgres()
+    secure = stack.enter_context(shared_kafka(folder_of_kafka))
+    kafka, postgres = secure.open, Postgres()
     connect = SparkConnect(folder / "spark-connect", conf={**FEW_RECORDS, **_UNWATCHED})
-    for stop in (postgres.remove, secure.stop, connect.stop):
+    for stop in (postgres.remove, connect.stop):
         stack.callback(stop)
     with ThreadPoolExecutor() as pool:
-        for started in [pool.submit(server.start) for server in (postgres, secure, connect)]:
+        for started in [pool.submit(server.start) for server in (postgres, connect)]:
             started.result()
     schema.upgrade(open_engine(postgres.url))
     statsd_port = free_port()

@@ -110,8 +110,6 @@ def test_a_kafka_that_is_down_is_exit_code_3_and_the_rest_is_shown(shore: Lake) 
 def test_a_login_from_a_properties_file(
     kafka_sasl: SecureKafkaBroker, shore: Lake, group: KafkaGroup, tmp_path: Path
 ) -> None:
-    create_topic(kafka_sasl, group.topics[0], 2)
-
     def status(password: str) -> tuple[int, str]:
         config = kafka_sasl.client_config() | {"sasl.password": password}
         path = tmp_path / "kafka.properties"
@@ -145,7 +143,6 @@ def test_no_thread_of_librdkafka_outlives_a_command(
     kafka_sasl: SecureKafkaBroker, shore: Lake, group: KafkaGroup, tmp_path: Path, password: str, code: int
 ) -> None:
     """If one makes a TLS handshake while the process ends, OpenSSL is gone, and signal 11 is the exit code."""
-    create_topic(kafka_sasl, group.topics[0], 2)
     config = kafka_sasl.client_config() | ({"sasl.password": password} if password else {})
     path = tmp_path / "kafka.properties"
     path.write_text("".join(f"{name}={value}\n" for name, value in config.items()))

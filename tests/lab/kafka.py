@@ -1,4 +1,4 @@
-"""Kafka brokers: one that is open, one with SASL_SSL, SCRAM-SHA-512 and ACLs."""
+"""Kafka brokers: one that is open, one with SASL_SSL, SCRAM-SHA-512 and ACLs, and one that is both."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -22,7 +23,7 @@ from tests.lab.archives import archive_options, make_archive
 from tests.lab.certificates import make_certificates
 from tests.lab.jars import KAFKA, class_path, log_settings
 from tests.lab.java import CHECKED, LIGHT, java
-from tests.lab.patience import ANSWER
+from tests.lab.patience import ANSWER, wait_until
 from tests.lab.processes import LOOPBACK, OneServer, Server, ServerError, accepts_connections, free_port
 from tests.lab.topics import create_topic, produce
 
@@ -221,18 +222,23 @@ class SecureKafkaBroker(KafkaBroker):
         group: str | None = None,
         transactional_id: str | None = None,
     ) -> None:
-        """Let a user do this to a topic, to a consumer group or to a transactional id."""
+        """Let a user do this to a topic, to a consumer group or to a transactional id, from now on."""
         kinds = {
             ResourceType.TOPIC: topic,
             ResourceType.GROUP: group,
             ResourceType.TRANSACTIONAL_ID: transactional_id,
         }
         [(kind, name)] = [(kind, name) for kind, name in kinds.items() if name]
-        binding = AclBinding(
-            kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW
-        )
-        for created in self.admin.create_acls([binding], request_timeout=ANSWER).values():
+        fields = kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW
+        for created in self.admin.create_acls([AclBinding(*fields)], request_timeout=ANSWER).values():
             created.result(ANSWER)
+        wanted = AclBindingFilter(*fields)
+        # The controller has answered, and the broker hears of it a moment later.
+        wait_until(
+            lambda: self.admin.describe_acls(wanted, request_timeout=ANSWER).result(ANSWER),
+            timeout=60,
+            what=f"{user} may {operation.name} {name}",
+        )
 
     def properties(self) -> dict[str, str]:
         """Return the content of server.properties."""
@@ -275,6 +281,34 @@ class SecureKafkaBroker(KafkaBroker):
         make_certificates(self.tls)
         logins = [f"SCRAM-SHA-512=[name={user},password={self.password(user)}]" for user in self.users]
         super()._format(*arguments, *(part for login in logins for part in ("--add-scram", login)))
+
+
+class TwoDoorBroker(SecureKafkaBroker):
+    """A secure broker with a second door: at `open`, it is as an open one, and whoever comes there may do everything."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.open = _OpenDoor(self)
+
+    def properties(self) -> dict[str, str]:
+        """Return the content of server.properties."""
+        few = dict.fromkeys(
+            ("listener.name.client.num.network.threads", "listener.name.inner.num.network.threads"), "1"
+        )
+        return {**super().properties(), "super.users": "User:admin;User:root;User:ANONYMOUS", **few}
+
+    def _listeners(self) -> dict[str, str]:
+        secure, door = super()._listeners(), f",OPEN://{self.open.bootstrap_servers}"
+        added = {"listeners": door, "advertised.listeners": door, "listener.security.protocol.map": ",OPEN:PLAINTEXT"}
+        return {name: value + added.get(name, "") for name, value in secure.items()}
+
+
+class _OpenDoor(KafkaBroker):
+    """A port of another broker."""
+
+    def __init__(self, broker: TwoDoorBroker) -> None:
+        super().__init__(broker.folder, node_id=broker.node_id)
+        self._server = broker._server
 
 
 def make_kafka_archive() -> Path | None:
