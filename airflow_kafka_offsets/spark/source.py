@@ -67,7 +67,8 @@ def is_stopped(spark: SparkSession) -> bool:
 
 def parallelism(spark: SparkSession) -> int | None:
     """Return how many tasks can run at once; None: no one knows yet."""
-    if (_conf(spark, "spark.dynamicAllocation.enabled") or "").lower() == "true":
+    # With Spark's own default: a Connect client logs the lack of a setting as an error, after two more requests about it.
+    if (_conf(spark, "spark.dynamicAllocation.enabled", "false") or "").lower() == "true":
         return None
     known = spark.sparkContext.defaultParallelism if is_classic(spark) else _explained_parallelism(spark)
     # Spark also reports 2 for a cluster before the first executor has registered.
@@ -102,10 +103,10 @@ def _version(spark: SparkSession, version: int) -> Iterator[None]:
         spark.conf.set(_V1_SOURCES, before)
 
 
-def _conf(spark: SparkSession, name: str) -> str | None:
+def _conf(spark: SparkSession, name: str, *default: str) -> str | None:
     try:
-        # Without a default of ours: with one, Spark would not return its own.
-        return str(spark.conf.get(name))
+        # Mostly without a default of ours: with one, Spark would not return its own.
+        return str(spark.conf.get(name, *default))
     except Exception:  # it is not set, or not known, or the platform hides it
         return None
 

@@ -105,6 +105,26 @@ def test_what_the_first_action_reads_is_counted_whatever_is_looked_at_before_and
     client(spark_connect, kafka, read_topic, tmp_path, code)
 
 
+def test_a_read_asks_for_no_setting_that_the_server_lacks(
+    spark_connect: SparkConnect, kafka: KafkaBroker, read_topic: str, tmp_path: Path
+) -> None:
+    code = """
+    import logging
+    from pyspark.sql.connect.logging import logger
+
+    said = []
+    noting = logging.Handler(logging.ERROR)
+    noting.emit = lambda record: said.append(record.getMessage())
+    logger.disabled = False  # as in a task of Airflow, which switches all loggers on
+    logger.addHandler(noting)
+    w = window()
+    run(w.read())
+    w.check()
+    assert not said, said
+    """
+    client(spark_connect, kafka, read_topic, tmp_path, code)
+
+
 def test_a_view_in_sql_is_not_reported_so_it_is_counted_again_or_read_from_the_persisted_frame(
     spark_connect: SparkConnect, kafka: KafkaBroker, read_topic: str, tmp_path: Path
 ) -> None:
