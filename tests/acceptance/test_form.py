@@ -52,6 +52,7 @@ def submit(lab: Lab, dialog: TriggerDialog) -> dict[str, Any]:
     """Trigger the run; return its conf, which is what its task gets as params, too."""
     before = {run["dag_run_id"] for run in lab.api.runs("form")}
     dialog.submit()
+    dialog.leave()
 
     def new() -> list[str]:
         return [run["dag_run_id"] for run in lab.api.runs("form") if run["dag_run_id"] not in before]

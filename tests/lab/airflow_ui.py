@@ -48,6 +48,7 @@ class TriggerDialog:
 
     def __init__(self, browser: WebDriver, airflow: Airflow, dag_id: str) -> None:
         self._browser = browser
+        self._airflow = airflow
         browser.get(f"{airflow.url}/dags/{dag_id}")
         _first(browser, "[data-testid=trigger-dag-button]").click()
         self.element = _first(browser, "[data-scope=dialog][role=dialog]")
@@ -104,6 +105,10 @@ class TriggerDialog:
         wait_until(self._submit.is_enabled, timeout=_SECONDS, what="the dialog takes what is filled in")
         self._submit.click()
         wait_until(lambda: not _is_shown(self.element), timeout=_SECONDS, what="the dialog is closed")
+
+    def leave(self) -> None:
+        """Leave the UI, which asks for news all the time that it is shown, for a page of the same site that asks for none."""
+        self._browser.get(f"{self._airflow.url}/api/v2/version")
 
     def _section_titles(self) -> list[WebElement]:
         return self.element.find_elements(By.CSS_SELECTOR, "[data-scope=accordion][data-part=item-trigger]")
