@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -97,7 +98,17 @@ def make_window(spark: SparkSession, kafka: KafkaBroker) -> Iterator[MakeWindow]
 
 @pytest.fixture
 def ranges(kafka: KafkaBroker, topic: str) -> Ranges:
-    """Return the ranges of a topic with the values 0 to 9 in two partitions."""
+    """Return the ranges of a topic of the test's own, with the values 0 to 9 in two partitions."""
+    return _ten_records(kafka, topic)
+
+
+@pytest.fixture(scope="package")
+def ten_records(kafka: KafkaBroker) -> Ranges:
+    """Return the ranges of such a topic that tests share, which only read it."""
+    return _ten_records(kafka, f"topic-{uuid.uuid4().hex[:12]}")
+
+
+def _ten_records(kafka: KafkaBroker, topic: str) -> Ranges:
     create_topic(kafka, topic, 2)
     produce(kafka, topic, 6, partition=0)
     produce(kafka, topic, 4, partition=1, first=6)

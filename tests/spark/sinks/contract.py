@@ -7,6 +7,8 @@ A subclass is a `pytest` class with
 - `target` (a fixture): where to, in a place of the test's own; the line has to make what is missing there;
 - `rows`: what a reader of the target finds.
 
+What many tests begin with (`written`) is written once for a class that can `keep` it, and copied for each of them.
+
 Each window reads the same topic of two partitions, with the values 0 to 5 and 6 to 9. Of the window with the number s, `n` is
 100 * s more, so that no two windows have a row in common, and its user wants those rows that a condition on `value` lets through.
 """
@@ -14,6 +16,7 @@ Each window reads the same topic of two partitions, with the values 0 to 5 and 6
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -75,6 +78,30 @@ def rows_of(seq: int, *values: int) -> list[tuple[str, int]]:
     return [(window_id(seq), 100 * seq + value) for value in values]
 
 
+class KeptFiles:
+    """A sink whose target is a file or a folder: a copy of it is another target."""
+
+    def place(self, spark: SparkSession, target: Any) -> Path:
+        """Return the file or folder."""
+        return Path(target)
+
+    def keep(self, spark: SparkSession, target: Any, kept: Path) -> None:
+        """Copy it."""
+        copy(self.place(spark, target), kept)
+
+    def bring(self, spark: SparkSession, target: Any, kept: Path) -> None:
+        """Copy it."""
+        copy(kept, self.place(spark, target))
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file or a folder to a place where there is nothing."""
+    if source.is_dir():
+        shutil.copytree(source, target)
+    else:
+        shutil.copyfile(source, target)
+
+
 class Jobs:
     """What each class here needs: jobs that write windows, and what a reader finds of them."""
 
@@ -93,13 +120,20 @@ class Jobs:
         """Return window id and `n` of all rows of the target, which some window was written to."""
         raise NotImplementedError
 
+    def keep(self, spark: SparkSession, target: Any, kept: Path) -> None:
+        """Keep a copy of the target, and what leads to it at `kept`. By default there is none, and each test writes its own."""
+
+    def bring(self, spark: SparkSession, target: Any, kept: Path) -> None:
+        """Make the target of what was kept."""
+        raise NotImplementedError
+
     @pytest.fixture(autouse=True)
     def _no_task_has_python(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
         """Let each task fail that would start Python: an executor needs it only for what the user's own job does in Python."""
         monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python/here")
 
     @pytest.fixture
-    def run(self, make_window: MakeWindow, ranges: Ranges, target: Any) -> Run:
+    def run(self, make_window: MakeWindow, ten_records: Ranges, target: Any) -> Run:
         """Return a function that runs the job of the window with a number, and returns the window."""
 
         def run(
@@ -107,6 +141,7 @@ class Jobs:
             condition: str = "true",
             report: Path | None = None,
             ledger: dict[str, Any] | None = None,
+            ranges: Ranges = ten_records,
             **how: Any,
         ) -> KafkaWindow:
             values = {"window_id": window_id(seq), "seq": seq, "report": str(report) if report else None}
@@ -115,6 +150,25 @@ class Jobs:
             return window
 
         return run
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def kept(cls, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """Return where the class keeps a copy of the first target that has two windows."""
+        return tmp_path_factory.mktemp("kept") / "target"
+
+    @pytest.fixture
+    def written(self, spark: SparkSession, run: Run, target: Any, kept: Path) -> list[tuple[str, int]]:
+        """Return the rows of the windows 1 and 2, which the target has."""
+        rows = [*rows_of(1, *range(7)), *rows_of(2, *range(5, 10))]
+        if kept.exists():
+            self.bring(spark, target, kept)
+            return rows
+        run(1, "value < 7")
+        run(2, "value > 4")
+        self.assert_rows(spark, target, *rows)
+        self.keep(spark, target, kept)
+        return rows
 
     def assert_rows(self, spark: SparkSession, target: Any, *expected: tuple[str, int]) -> None:
         """Compare the target with rows in any order."""
@@ -129,12 +183,10 @@ class Rerun(Jobs):
         [("value < 3", [0, 1, 2]), ("true", [*range(10)]), ("value < 0", [])],
         ids=["fewer", "more", "nothing"],
     )
+    @pytest.mark.usefixtures("written")
     def test_a_rerun_leaves_what_it_brought_and_each_other_window(
         self, spark: SparkSession, run: Run, target: Any, tmp_path: Path, condition: str, left: list[int]
     ) -> None:
-        run(1, "value < 7")
-        run(2, "value > 4")
-        self.assert_rows(spark, target, *rows_of(1, *range(7)), *rows_of(2, *range(5, 10)))
         rerun = run(1, condition, report=tmp_path / "report.json")
         left = left if self.is_replaced else [*range(7)]
         self.assert_rows(spark, target, *rows_of(1, *left), *rows_of(2, *range(5, 10)))
@@ -145,19 +197,19 @@ class Rerun(Jobs):
 
     @pytest.mark.parametrize("is_rerun", [False, True])
     def test_another_ledgers_window_of_the_same_id_does_not_replace_what_is_there(
-        self, spark: SparkSession, run: Run, target: Any, is_rerun: bool
+        self, spark: SparkSession, run: Run, target: Any, written: list[tuple[str, int]], is_rerun: bool
     ) -> None:
-        run(1, "value < 7")
+        second = rows_of(2, *range(5, 10))
         made_again = {"until": "2026-03-01T00:00:00+00:00", "is_rerun": is_rerun}
         if not self.is_labelled:
             run(1, "value > 7", ledger=made_again)
-            self.assert_rows(spark, target, *rows_of(1, 8, 9))
+            self.assert_rows(spark, target, *rows_of(1, 8, 9), *second)
             return
         with pytest.raises(OtherWindowError, match=f"another window {window_id(1)}.*keep-the-ledger"):
             run(1, "value > 7", ledger=made_again)
-        self.assert_rows(spark, target, *rows_of(1, *range(7)))
+        self.assert_rows(spark, target, *written)
         run(1, "value < 3")
-        self.assert_rows(spark, target, *rows_of(1, *range(3 if self.is_replaced else 7)))
+        self.assert_rows(spark, target, *rows_of(1, *range(3 if self.is_replaced else 7)), *second)
 
 
 class Incomplete(Jobs):
@@ -167,19 +219,18 @@ class Incomplete(Jobs):
     """Whether an incomplete read leaves the target as it was; otherwise a part of its window is there until it is run again."""
 
     def test_an_incomplete_read_fails_the_job_and_the_next_try_puts_it_right(
-        self, spark: SparkSession, run: Run, target: Any, tmp_path: Path
+        self, spark: SparkSession, run: Run, target: Any, written: list[tuple[str, int]], tmp_path: Path
     ) -> None:
-        run(1, "value < 7")
-        with pytest.raises(IncompleteReadError, match=rf"Window {window_id(2)}: \d of 10 planned offsets") as caught:
-            run(2, limit=2, report=tmp_path / "report.json")
+        with pytest.raises(IncompleteReadError, match=rf"Window {window_id(3)}: \d of 10 planned offsets") as caught:
+            run(3, limit=2, report=tmp_path / "report.json")
         assert ("is already published" in str(caught.value)) is not self.is_checked_first
         assert not (tmp_path / "report.json").exists()
         found = sorted(self.rows(spark, target))
-        part = [row for row in found if row in rows_of(2, *range(10))]
-        assert found == [*rows_of(1, *range(7)), *part]
+        part = [row for row in found if row in rows_of(3, *range(10))]
+        assert found == [*written, *part]
         assert len(part) == (0 if self.is_checked_first else 2), found
-        assert run(2).records == 10
-        self.assert_rows(spark, target, *rows_of(1, *range(7)), *rows_of(2, *range(10)))
+        assert run(3).records == 10
+        self.assert_rows(spark, target, *written, *rows_of(3, *range(10)))
 
 
 class SinkContract(Rerun, Incomplete):
@@ -191,25 +242,23 @@ class SinkContract(Rerun, Incomplete):
     """Whether windows that are written at the same time succeed; otherwise one may have to be tried again."""
 
     def test_a_task_that_fails_half_way_leaves_the_target_as_it_was(
-        self, spark: SparkSession, run: Run, target: Any
+        self, spark: SparkSession, run: Run, target: Any, written: list[tuple[str, int]]
     ) -> None:
-        run(1)
         with pytest.raises(Exception, match="half-way"):
-            run(2, n=HALF_WAY)
-        self.assert_rows(spark, target, *rows_of(1, *range(10)))
-        run(2, "value > 4")
-        self.assert_rows(spark, target, *rows_of(1, *range(10)), *rows_of(2, *range(5, 10)))
+            run(3, n=HALF_WAY)
+        self.assert_rows(spark, target, *written)
+        run(3, "value > 4")
+        self.assert_rows(spark, target, *written, *rows_of(3, *range(5, 10)))
 
     def test_a_rerun_that_fails_half_way_leaves_what_it_would_replace(
-        self, spark: SparkSession, run: Run, target: Any
+        self, spark: SparkSession, run: Run, target: Any, written: list[tuple[str, int]]
     ) -> None:
-        run(1, "value < 7")
         if self.is_replaced:
             with pytest.raises(Exception, match="half-way"):
                 run(1, n=HALF_WAY)
         else:
             run(1, n=HALF_WAY)  # nothing is read
-        self.assert_rows(spark, target, *rows_of(1, *range(7)))
+        self.assert_rows(spark, target, *written)
 
     def test_a_second_write_of_the_job_to_the_target_is_refused_and_ends_the_job_red(
         self, spark: SparkSession, run: Run, target: Any
@@ -226,12 +275,12 @@ class SinkContract(Rerun, Incomplete):
             window.finish()
 
     def test_what_kafka_has_no_more_fails_the_job_and_leaves_the_target_as_it_was(
-        self, kafka: KafkaBroker, topic: str, spark: SparkSession, run: Run, target: Any
+        self, kafka: KafkaBroker, topic: str, ranges: Ranges, spark: SparkSession, run: Run, target: Any
     ) -> None:
-        run(1)
+        run(1, ranges=ranges)
         delete_records(kafka, topic, before=3)
         with pytest.raises(DataLossError, match=rf"Window {window_id(2)}: .*\[0, 6\) for topic partition {topic}-0"):
-            run(2)
+            run(2, ranges=ranges)
         self.assert_rows(spark, target, *rows_of(1, *range(10)))
 
     def test_windows_side_by_side_are_all_there(self, spark: SparkSession, run: Run, target: Any) -> None:

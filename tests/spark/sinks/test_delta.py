@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 
 from airflow_kafka_offsets.spark.errors import IncompleteReadError, OtherWindowError, WriteOptionError
 from airflow_kafka_offsets.spark.sinks.delta import DeltaTable
-from tests.spark.sinks.contract import SinkContract, rows_of, window_id
+from tests.spark.sinks.contract import KeptFiles, SinkContract, rows_of, window_id
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_kafka_offsets.spark import KafkaWindow
     from tests.spark.conftest import MakeWindow, Ranges
 
 
-class TestReplace(SinkContract):
+class TestReplace(KeptFiles, SinkContract):
     code = "window.write_delta(df, target)"
     is_checked_first = False
 
@@ -31,8 +31,15 @@ class TestReplace(SinkContract):
     def rows(self, spark: SparkSession, target: str) -> list[tuple[str, int]]:
         return [(row.window_id, row.n) for row in spark.table(target).collect()]
 
+    def place(self, spark: SparkSession, target: str) -> Path:
+        return Path(urlsplit(str(spark.conf.get("spark.sql.warehouse.dir"))).path, target)
 
-class TestAppend(SinkContract):
+    def bring(self, spark: SparkSession, target: str, kept: Path) -> None:
+        super().bring(spark, target, kept)
+        spark.sql(f"CREATE TABLE {target} USING delta LOCATION '{self.place(spark, target)}'")
+
+
+class TestAppend(KeptFiles, SinkContract):
     code = "window.write_delta(df.withColumn('of', F.lit(window.id)), target, mode='append')"
     is_checked_first = True
     is_replaced = False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from airflow_kafka_offsets.spark.errors import WriteOptionError
-from tests.spark.sinks.contract import Rerun, SinkContract
+from tests.spark.sinks.contract import KeptFiles, Rerun, SinkContract
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.spark.conftest import MakeWindow
 
 
-class Directory:
+class Directory(KeptFiles):
     """A directory of windows."""
 
     file_format: ClassVar[str]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_kafka_offsets.spark.errors import IncompleteReadError
-from tests.spark.sinks.contract import SinkContract
+from tests.spark.sinks.contract import KeptFiles, SinkContract
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ def replace_in(path: str) -> Callable[[DataFrame, KafkaWindow], int]:
     return function
 
 
-class TestFunction(SinkContract):
+class TestFunction(KeptFiles, SinkContract):
     code = "from tests.spark.sinks.test_function import replace_in; window.write(df, replace_in(target))"
     is_checked_first = False
     is_once = False

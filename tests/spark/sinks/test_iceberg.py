@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from airflow_kafka_offsets.spark.errors import OtherWindowError, WriteOptionError
 from airflow_kafka_offsets.spark.sinks import iceberg
 from tests.lab.tables import CATALOG
-from tests.spark.sinks.contract import Incomplete, SinkContract, window_id
+from tests.spark.sinks.contract import Incomplete, KeptFiles, SinkContract, window_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     Merge = Callable[..., list[tuple]]
 
 
-class Table:
+class Table(KeptFiles):
     """An Iceberg table."""
 
     @pytest.fixture
@@ -31,6 +32,11 @@ class Table:
 
     def rows(self, spark: SparkSession, target: str) -> list[tuple[str, int]]:
         return [(row.window_id, row.n) for row in spark.table(target).collect()]
+
+    def place(self, spark: SparkSession, target: str) -> Path:
+        # A copy goes on by itself: its first metadata names the data files of the table that it was copied from.
+        name = target.rpartition(".")[2].strip("`")
+        return Path(str(spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")), "db", name)
 
 
 class TestReplace(Table, SinkContract):

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_kafka_offsets.spark.sinks.jdbc_sql import DIGESTS
 from tests.spark.jdbc import Database
 from tests.spark.sinks.contract import Rerun, SinkContract
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from tests.lab.databases import MariaDB, Postgres
@@ -33,6 +36,20 @@ class Jdbc:
         """Ask the database."""
         found: list[tuple[str, int]] = target.found(target.table)
         return found
+
+    def keep(self, spark: SparkSession, target: Any, kept: Path) -> None:
+        """Let the database copy the rows; the digests of windows stay as they are."""
+        target.run(f"CREATE TABLE {target.table}_kept AS SELECT * FROM {target.table}")
+        kept.write_text(target.table)
+
+    def bring(self, spark: SparkSession, target: Any, kept: Path) -> None:
+        """Let the database copy rows and digests."""
+        first = kept.read_text()
+        digests = f"SELECT window_id, '{target.table}', digest FROM {DIGESTS} WHERE target = '{first}'"
+        target.run(
+            f"INSERT INTO {target.table} SELECT * FROM {first}_kept",
+            f"INSERT INTO {DIGESTS} (window_id, target, digest) {digests}",
+        )
 
 
 class TestPostgres(Jdbc, SinkContract):
