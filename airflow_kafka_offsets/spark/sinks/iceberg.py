@@ -41,14 +41,15 @@ class IcebergTable:
         """
         window_id = self._label.window_id
         rows = with_window_id(frame, window_id)
-        self._create(rows, [WINDOW_ID, *partition_by])
+        is_new = self._create(rows, [WINDOW_ID, *partition_by])
         partitions = self._partitions()
         if WINDOW_ID not in partitions:
             raise WriteOptionError(
                 f"{self.name} is not partitioned by {WINDOW_ID}. Iceberg replaces whole files, so it could not replace one window: "
                 f"{self._add_column()}ALTER TABLE {self.name} ADD PARTITION FIELD {WINDOW_ID}; or let this write make a new table"
             )
-        self._refuse_other()
+        if not is_new:
+            self._refuse_other()
         # Iceberg would shuffle all rows by their partition, and a window is one partition.
         usual = {"distribution-mode": "none"} if partitions == [WINDOW_ID] else {}
         writer = rows.writeTo(self.name).options(**{**usual, **options, **self._properties()})
@@ -65,17 +66,18 @@ class IcebergTable:
         """
         window_id = self._label.window_id
         rows = with_window_id(_one_row_a_key(frame, keys, order_by), window_id)
-        self._create(rows, partition_by)
+        is_new = self._create(rows, partition_by)
         if self._add_column():
             raise WriteOptionError(f"{self.name} has no column for the window of each row. {self._add_column()}")
-        self._refuse_other()
+        if not is_new:
+            self._refuse_other()
         self._announce()
         view = f"kafka_window_{uuid.uuid4().hex}"
         # By its name: the client of Spark Connect 4.0 can't join a counted frame with itself.
         rows.createOrReplaceTempView(view)
         self._with_gone(self._spark.table(view), keys).createOrReplaceTempView(f"{view}_all")
         try:
-            self._spark.sql(merge_statement(self.name, f"{view}_all", window_id, keys, order_by)).collect()
+            self._spark.sql(merge_statement(self.name, f"{view}_all", window_id, keys, order_by))
         finally:
             self._spark.catalog.dropTempView(f"{view}_all")
             self._spark.catalog.dropTempView(view)
@@ -123,10 +125,14 @@ class IcebergTable:
         names = map(str.lower, self._spark.table(self.name).columns)
         return "" if WINDOW_ID in names else f"ALTER TABLE {self.name} ADD COLUMN {WINDOW_ID} string; "
 
-    def _create(self, rows: DataFrame, partition_by: Sequence[Any]) -> None:
-        """Create the table, for frames like this one, if it does not exist."""
+    def _create(self, rows: DataFrame, partition_by: Sequence[Any]) -> bool:
+        """Create the table, for frames like this one, if it does not exist.
+
+        Returns:
+            Whether this call created it, so that no window is in it.
+        """
         if self._spark.catalog.tableExists(self.name):
-            return
+            return False
         columns = [F.col(column) if isinstance(column, str) else column for column in partition_by]
         writer = empty_frame(self._spark, rows.schema).writeTo(self.name).using("iceberg")
         try:
@@ -135,6 +141,8 @@ class IcebergTable:
             # If two jobs create it at the same moment, one of them fails.
             if not self._spark.catalog.tableExists(self.name):
                 raise
+            return False
+        return True
 
     def _partitions(self) -> list[str]:
         rows = [(row[0], row[1]) for row in self._spark.sql(f"DESCRIBE TABLE {self.name}").collect()]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.catalog import Catalog
 
 from airflow_kafka_offsets.spark.errors import OtherWindowError, WriteOptionError
 from airflow_kafka_offsets.spark.sinks import iceberg
@@ -180,6 +181,19 @@ def test_rows_of_which_no_snapshot_says_anything_are_replaced_only_by_a_window_t
     rerun = make_window(ranges, is_rerun=True)
     rerun.write_iceberg(rerun.read().selectExpr("offset + 10 * partition as n"), table, **how)
     assert spark.table(table).count() == 10
+
+
+@pytest.mark.parametrize("how", [{}, {"merge_on": "n"}], ids=["replace", "merge"])
+def test_what_another_job_wrote_while_this_one_was_about_to_create_the_table_is_looked_at(
+    make_window: MakeWindow, ten_records: Ranges, table: str, monkeypatch: pytest.MonkeyPatch, how: dict
+) -> None:
+    window = make_window(ten_records)
+    window.write_iceberg(window.read().selectExpr("offset + 10 * partition as n"), table, **how)
+    exists, looks = Catalog.tableExists, iter([False])
+    monkeypatch.setattr(Catalog, "tableExists", lambda catalog, name: next(looks, exists(catalog, name)))
+    other = make_window(ten_records, until="2026-03-01T00:00:00+00:00")
+    with pytest.raises(OtherWindowError, match="another window"):
+        other.write_iceberg(other.read().selectExpr("offset + 10 * partition as n"), table, **how)
 
 
 def test_a_table_of_the_current_namespace_is_replaced_by_its_name_alone(
