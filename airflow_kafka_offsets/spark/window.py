@@ -362,8 +362,9 @@ class KafkaWindow(WindowReading):
             self._write(rows.count, lambda _: write(rows), failed=failed)
 
     def _append(self, target: delta.DeltaTable, df: DataFrame, columns: Sequence[str], options: dict[str, Any]) -> bool:
-        target.create(df, columns)
-        if target.has_appended():
+        is_new = target.create(df, columns)
+        target.refuse_replaced()
+        if not is_new and target.has_appended():
             self._skip(target.name)
             return False
         with kept(df) as rows:

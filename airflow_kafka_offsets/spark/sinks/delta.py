@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -53,8 +54,8 @@ class DeltaTable:
         window_id = self._label.window_id
         rows = with_window_id(frame, window_id)
         # With partitions by it, windows that are written at the same time share no file.
-        self.create(rows, [WINDOW_ID, *partition_by])
-        self._refuse_other()
+        if not self.create(rows, [WINDOW_ID, *partition_by]):
+            self._refuse_other()
         writer = rows.write.format("delta").mode("overwrite").options(**options)
         self._save(self._labelled(writer, REPLACE).option("replaceWhere", f"{WINDOW_ID} = '{window_id}'"))
 
@@ -74,18 +75,24 @@ class DeltaTable:
         self._save(self._labelled(writer, APPEND, this_try))
         return any(note.get("try") == this_try for note in self._notes())
 
-    def has_appended(self) -> bool:
-        """Tell whether the newest commits of the existing table say that the window was appended.
+    def refuse_replaced(self) -> None:
+        """Refuse to append to the existing table if its windows are replaced: an append could write this one twice.
 
         Raises:
-            WriteOptionError: windows are replaced there, so an append could write this one twice.
-            OtherWindowError: another window has this id there, so Delta would skip this one.
+            WriteOptionError: they are.
         """
         if WINDOW_ID in map(str.lower, self._rows().columns):
             raise WriteOptionError(
                 f"{self.name} has a column {WINDOW_ID}, so its windows are written with mode='{REPLACE}': an append could write a window "
                 "twice. Use that mode, or append to another table"
             )
+
+    def has_appended(self) -> bool:
+        """Tell whether the newest commits of the existing table say that the window was appended.
+
+        Raises:
+            OtherWindowError: another window has this id there, so Delta would skip this one.
+        """
         named = self._notes_of_window()
         if not all(self._label.is_of(note) for note in named if "digest" in note):
             raise OtherWindowError(
@@ -105,15 +112,23 @@ class DeltaTable:
         remove = delete_rows(self.name, self._label.window_id)
         self._label.refuse_other(self.name, next(iter(self._notes_of_window()), None), remove)
 
-    def create(self, frame: DataFrame, partition_by: Sequence[str]) -> None:
-        """Create the table, for frames like this one, if it does not exist."""
-        empty = empty_frame(self._spark, frame.schema)
-        writer = empty.write.format("delta").mode("ignore").partitionBy(*partition_by)
+    def create(self, frame: DataFrame, partition_by: Sequence[str]) -> bool:
+        """Create the table, for frames like this one, if it does not exist.
+
+        Returns:
+            Whether this call created it, so that no window is in it.
+        """
+        writer = empty_frame(self._spark, frame.schema).write.format("delta").partitionBy(*partition_by)
+        with suppress(Exception):  # another job creates it at this moment, or it can't be created
+            if not self._spark.catalog.tableExists(self.name):
+                self._save(writer.mode("error"))
+                return True
         try:
-            self._save(writer)
+            self._save(writer.mode("ignore"))
         except Exception:
             # If two jobs create it at the same moment, Delta refuses one of them. That one then finds the table.
-            self._save(writer)
+            self._save(writer.mode("ignore"))
+        return False
 
     def _rows(self) -> DataFrame:
         reader = self._spark.read.format("delta")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+from pyspark.sql.catalog import Catalog
 
 from airflow_kafka_offsets.spark.errors import IncompleteReadError, OtherWindowError, WriteOptionError
 from airflow_kafka_offsets.spark.sinks.delta import DeltaTable
@@ -161,6 +162,19 @@ def test_rows_of_which_the_history_says_nothing_are_replaced_only_by_a_window_th
     rerun = make_window(ranges, is_rerun=True)
     rerun.write_delta(values(rerun), path)
     assert spark.read.format("delta").load(path).count() == 10
+
+
+@pytest.mark.parametrize("mode", ["replace", "append"])
+def test_what_another_job_wrote_while_this_one_was_about_to_create_the_table_is_looked_at(
+    make_window: MakeWindow, ten_records: Ranges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    window = make_window(ten_records)
+    window.write_delta(values(window), f"{tmp_path}/t", mode=mode)
+    exists, looks = Catalog.tableExists, iter([False])
+    monkeypatch.setattr(Catalog, "tableExists", lambda catalog, name: next(looks, exists(catalog, name)))
+    other = make_window(ten_records, until="2026-03-01T00:00:00+00:00")
+    with pytest.raises(OtherWindowError, match="another window"):
+        other.write_delta(values(other), f"{tmp_path}/t", mode=mode)
 
 
 def test_a_session_that_lets_delta_skip_writes_is_refused(
