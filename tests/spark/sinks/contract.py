@@ -286,7 +286,7 @@ class SinkContract(Rerun, Incomplete):
     def test_windows_side_by_side_are_all_there(self, spark: SparkSession, run: Run, target: Any) -> None:
         failed = self._at_once(lambda seq: run(seq), [1, 2, 3])
         if self.is_side_by_side:
-            assert failed == {}
+            assert failed == {}, failed
         for seq in failed:
             run(seq)
         self.assert_rows(spark, target, *(row for seq in (1, 2, 3) for row in rows_of(seq, *range(10))))
