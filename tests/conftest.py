@@ -321,8 +321,9 @@ def spark_3() -> OtherSpark:
 def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkConnect]:
     """Run a Spark Connect server. Its clients are other processes: here, it would be this process's only Spark."""
     from tests.lab.spark_connect import SparkConnect
+    from tests.lab.tables import FEW_RECORDS
 
-    with SparkConnect(tmp_path_factory.mktemp("spark-connect")) as server:
+    with SparkConnect(tmp_path_factory.mktemp("spark-connect"), conf=FEW_RECORDS) as server:
         yield server
 
 

@@ -12,6 +12,10 @@ CATALOG = "lab"
 FEW_RECORDS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Settings of a Spark that reads ten records at a time: it interprets its plans, as to compile each costs a quarter of the CPU."""
 
+SHORT_PLANS = {"spark.sql.ui.explainMode": "simple"}
+"""Settings of a Spark whose pages and event logs no one reads: it tells its listeners of each plan in short. Of one of Delta's it would otherwise
+write 33 KB, and again each time that it changes the plan."""
+
 
 def table_settings(warehouse: Path) -> dict[str, str]:
     """Return what a session needs besides the jars; Iceberg's tables lie below `warehouse`."""

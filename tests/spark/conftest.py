@@ -12,7 +12,7 @@ import pytest
 from airflow_kafka_offsets.spark import KafkaWindow, guard
 from airflow_kafka_offsets.spark.handoff import Handoff
 from tests.lab.jars import avro_jars, jdbc_jars
-from tests.lab.tables import FEW_RECORDS, table_settings
+from tests.lab.tables import FEW_RECORDS, SHORT_PLANS, table_settings
 from tests.lab.topics import create_topic, produce
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def open_spark(directory: Path, jars: list[Path], threads: int = 2) -> SparkSess
         "spark.local.dir": str(directory / "local"),
         **table_settings(directory / "iceberg"),
         **FEW_RECORDS,
+        **SHORT_PLANS,
     }
     return SparkSession.builder.master(f"local[{threads}]").config(map=settings).getOrCreate()
 

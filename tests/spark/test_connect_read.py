@@ -26,10 +26,11 @@ import sys
 from pyspark.sql import SparkSession, functions as F
 from airflow_kafka_offsets.spark import KafkaWindow
 from airflow_kafka_offsets.spark.errors import (IncompleteReadError)
+from tests.lab.tables import SHORT_PLANS
 from tests.spark.conftest import handoff
 
 url, servers, topic, lake = sys.argv[1:]
-spark = SparkSession.builder.remote(url).getOrCreate()
+spark = SparkSession.builder.remote(url).config(map=SHORT_PLANS).getOrCreate()
 
 def window(end=50, **values):
     options = {"kafka.bootstrap.servers": servers, "kafkaConsumer.pollTimeoutMs": "5000"}
@@ -200,6 +201,10 @@ def test_avro_is_decoded_over_connect_and_bad_records_are_named_counted_and_put_
     create_topic(kafka, topic)
     produce_bytes(kafka, topic, [framed(9 if n == 4 else 1, encoded(n)) for n in range(10)])
     code = """
+    # As Spark does by itself: it compiles its plans.
+    spark.conf.set("spark.sql.codegen.wholeStage", "true")
+    spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")
+
     from airflow_kafka_offsets.spark.errors import BadRecordError, KafkaWindowError
     from airflow_kafka_offsets.spark.handoff import Subject
     from tests.spark.avro import record

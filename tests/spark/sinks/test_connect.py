@@ -21,13 +21,13 @@ CLIENT = """
 import json, sys
 from pyspark.sql import SparkSession
 from airflow_kafka_offsets.spark import KafkaWindow
-from tests.lab.tables import FEW_RECORDS
+from tests.lab.tables import SHORT_PLANS
 from tests.spark.conftest import handoff
 from tests.spark.sinks.contract import job, window_id
 
 url, kafka, ranges, codes, report = json.loads(sys.argv[1])
 ranges = {topic: {int(p): tuple(ends) for p, ends in of_topic.items()} for topic, of_topic in ranges.items()}
-spark = SparkSession.builder.remote(url).config(map=FEW_RECORDS).getOrCreate()
+spark = SparkSession.builder.remote(url).config(map=SHORT_PLANS).getOrCreate()
 
 def run(code, target, seq, condition="true", **how):
     values = {"window_id": window_id(seq), "seq": seq, "report": report}
