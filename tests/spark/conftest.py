@@ -16,10 +16,10 @@ from tests.lab.tables import FEW_RECORDS, SHORT_PLANS, table_settings
 from tests.lab.topics import create_topic, produce
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from tests.lab.kafka import KafkaBroker
 
@@ -68,11 +68,30 @@ def open_spark(directory: Path, jars: list[Path], threads: int = 2) -> SparkSess
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.local.dir": str(directory / "local"),
+        # Also the few rows of `frame_of` are read by tasks, and not evaluated when a query is planned.
+        "spark.sql.execution.arrow.localRelationThreshold": "0",
         **table_settings(directory / "iceberg"),
         **FEW_RECORDS,
         **SHORT_PLANS,
     }
     return SparkSession.builder.master(f"local[{threads}]").config(map=settings).getOrCreate()
+
+
+def frame_of(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: str) -> DataFrame:
+    """Return rows as a frame that tasks read without Python: each task of a frame from a list starts one, and that takes half a second.
+
+    Args:
+        spark: a classic session.
+        rows: their values, in the order of the columns.
+        schema: the columns, as DDL.
+    """
+    from pyarrow import Table
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    columns = StructType.fromDDL(schema)
+    named = [dict(zip(columns.names, row, strict=True)) for row in rows]
+    return spark.createDataFrame(Table.from_pylist(named, to_arrow_schema(columns)), columns)
 
 
 @pytest.fixture(scope="package")

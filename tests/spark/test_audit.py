@@ -16,6 +16,7 @@ from tests.cli.test_audit import QUERY
 from tests.core.examples import claim, tp
 from tests.lab.memory import IN_MEMORY
 from tests.service.world import World
+from tests.spark.conftest import frame_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,7 +55,7 @@ def written(world: World) -> list[tuple[Record, str]]:
 def table(spark: SparkSession, path: Path, old: list[Record], new: list[tuple[Record, str]]) -> DataFrame:
     """Write what was there before beside the windows, and return all of it as readers see it."""
     rows = [(*record, "before-the-move") for record in old] + [(*record, window) for record, window in new]
-    frame = spark.createDataFrame(rows, "topic string, partition int, offset bigint, window_id string")
+    frame = frame_of(spark, rows, "topic string, partition int, offset bigint, window_id string")
     frame.write.mode("overwrite").partitionBy("window_id").parquet(str(path))
     return spark.read.parquet(str(path))
 
@@ -127,7 +128,7 @@ def test_the_query_of_the_docs_gives_the_same(spark: SparkSession, world: World,
 
 
 def test_a_partition_with_more_offsets_than_a_task_sorts_is_cut_where_the_ledger_joins_it(spark: SparkSession) -> None:
-    rows = [("orders", 0, offset) for offset in range(999_990, 1_000_010)]
-    frame = spark.createDataFrame(rows, "t string, p string, o long").selectExpr("t", "cast(p as long) as p", "o")
+    rows = [("orders", "0", offset) for offset in range(999_990, 1_000_010)]
+    frame = frame_of(spark, rows, "t string, p string, o long").selectExpr("t", "cast(p as long) as p", "o")
     found = sorted(map(tuple, islands(frame, topic="t", partition="p", offset="o").collect()))
     assert found == [("orders", 0, 999_990, 999_999, 1), ("orders", 0, 1_000_000, 1_000_009, 1)]

@@ -21,6 +21,7 @@ from tests.lab.topics import (
     open_transaction,
     produce,
 )
+from tests.spark.conftest import frame_of
 from tests.spark.test_window_read import LOST, offsets, run
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def test_the_version_is_bound_to_the_frame_and_the_session_is_as_before(
         window = make_window({topic: {0: (0, 5)}}, options={"kafka.bootstrap.servers": "127.0.0.1:1", **options})
         assert ("RelationV2" in scan_of(window.read())) is (version == 2)
         assert spark.conf.get(V1_SOURCES) == before
-    mine = spark.createDataFrame([("x",)], "value string").write.format("kafka").option("topic", topic)
+    mine = frame_of(spark, [("x",)], "value string").write.format("kafka").option("topic", topic)
     mine.option("kafka.bootstrap.servers", kafka.bootstrap_servers).save()
     assert end_offset(kafka, topic) == 1
 
@@ -199,7 +200,7 @@ def test_a_window_is_read_once_for_several_outputs(
 def test_records_from_outside_of_the_ranges_are_counted(spark: SparkSession) -> None:
     rows = [("a", 0, 4), ("a", 0, 5), ("a", 0, 9), ("a", 0, 10), ("a", 2, 1), ("a", 7, 1), ("b", 0, 3), ("c", 0, 0)]
     counted = CountedRead({("a", 0): (5, 10), ("a", 2): (0, 2), ("b", 0): (0, 3)}, looks_outside=True)
-    run(counted.attach(spark.createDataFrame(rows, "topic string, partition int, offset long")))
+    run(counted.attach(frame_of(spark, rows, "topic string, partition int, offset long")))
     assert counted.counts(timeout=60).strays == 5
 
 

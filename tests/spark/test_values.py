@@ -26,7 +26,7 @@ from airflow_kafka_offsets.spark.values import Decoding
 from tests.lab.apicurio import Apicurio
 from tests.lab.topics import create_topic, delete_records, produce_bytes
 from tests.spark.avro import encoded, framed, record
-from tests.spark.conftest import handoff
+from tests.spark.conftest import frame_of, handoff
 from tests.spark.jdbc import Database
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Row:
 def frame(spark: SparkSession, *rows: Row) -> DataFrame:
     """Return records as Spark's Kafka source gives them; their offsets are 0, 1, ..."""
     there = [(r.key, r.value, r.topic, 3, offset, NOON, 0, r.headers) for offset, r in enumerate(rows)]
-    return spark.createDataFrame(there, COLUMNS)
+    return frame_of(spark, there, COLUMNS)
 
 
 def of(*subjects: Subject) -> Handoff:
