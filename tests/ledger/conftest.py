@@ -12,8 +12,8 @@ from sqlalchemy import create_engine, text
 from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.adapters.ledger.engine import open_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-from tests.ledger.kept import ledger_at
 from tests.ledger.new_ledger import in_a_file, on_a_server
+from tests.ledger.pooled import ledger_at
 from tests.ledger.races import Competition
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.patience import LONGEST
 from tests.lab.statements import share_compiled_statements
 from tests.ledger.examples import NOW, act, claim, draft, group
-from tests.ledger.kept import ledger_at
+from tests.ledger.pooled import ledger_at
 from tests.service.memory_log import MemoryLog
 
 PROCESSES = 16

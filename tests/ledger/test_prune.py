@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Held, State
 from tests.ledger import races
 from tests.ledger.examples import NOW, act, add, add_all, claim, commit, draft
-from tests.ledger.kept import ledger_at
+from tests.ledger.pooled import ledger_at
 from tests.ledger.races import ROUNDS, Competition
 
 

@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.errors import ConcurrentChangeError
 from airflow_kafka_offsets.core.window import Lane, State
 from tests.ledger import races
 from tests.ledger.examples import act, add, add_all, check_laws, claim, commit, draft, succeed
-from tests.ledger.kept import ledger_at
+from tests.ledger.pooled import ledger_at
 from tests.ledger.races import PROCESSES, ROUNDS, Answer, Competition
 
 LOST = "ConcurrentChangeError"
