@@ -9,7 +9,7 @@ from airflow_kafka_offsets.cli.dag_files import Definition, Outlook, find_defini
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import open_ledger, open_ledger_of, open_service
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import open_text, partitions_table, ranges_table, table
+from airflow_kafka_offsets.cli.tables import kept_table, open_text, partitions_table, ranges_table, table
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, LogError, UnknownGroupError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan import ownership
@@ -137,8 +137,7 @@ def _replay_text(document: Document) -> str:
             + ranges_table(window["ranges"])
         )
     if kept := document["kept"]:
-        ranges = table(("window", "topic", "partition", "start", "end", "span"), kept)
-        parts.append(f"Left out, because a reset told people to keep its output:\n\n{ranges}")
+        parts.append("Left out, because a reset told people to keep its output:\n\n" + kept_table(kept))
     return "\n\n".join(parts)
 
 
