@@ -418,7 +418,7 @@ class SqlLedger:
             # Together with the version: any change from here on makes the compare-and-set below fail.
             row = _find_window(connection, _held_windows().add_columns(groups.c.version), window_id)
             held = _held(row)
-            group = connection.execute(_standing_groups().where(groups.c.name == held.window.group)).one()
+            group = connection.execute(_standing_group_named(), {"named": held.window.group}).one()
             done = abandonment(held.window, _positions(connection, [group])[group.id], _newest(group))
             origin = {"origin_seq": groups.c.next_seq, "origin": dump_position(done.position)} if done.position else {}
             _advance(connection, group.name, row.version, **origin)
@@ -543,7 +543,7 @@ class SqlLedger:
     def position(self, group: str) -> Position | None:
         """Return where the next live window of a group starts; None: the ledger does not have the group."""
         with self._reading() as connection:
-            found = connection.execute(_standing_groups().where(groups.c.name == group)).all()
+            found = connection.execute(_standing_group_named(), {"named": group}).all()
             return next(iter(_positions(connection, found).values()), None)
 
     def outlines(self, names: Sequence[str]) -> Mapping[str, Outline]:
