@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.lab.patience import wait_until
+from tests.lab.sharing import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-ROOT = Path(__file__).parents[2]
 
 
 class Fork:
