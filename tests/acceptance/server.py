@@ -181,8 +181,6 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
                 "task_instance_heartbeat_timeout": "80",
                 "task_instance_heartbeat_timeout_detection_interval": "10",
             },
-            # A dozen tasks that all tell of themselves every four seconds took half of the API server's time.
-            "workers": {"min_heartbeat_interval": "15"},
             # No test changes a Dag file, and to read a hundred DAGs again and again takes the time of their tasks.
             "dag_processor": {"min_file_process_interval": "600", "refresh_interval": "60"},
             "kafka_offsets": {"ledger_conn_id": "ledger"},

@@ -27,7 +27,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
 from airflow_kafka_offsets.wiring.stores.opening import open_store
-from tests.lab.patience import LONGEST
+from tests.lab.patience import ANSWER, LONGEST
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.proxy import Proxy
 from tests.stores.contract import BIG, StoreContract, at
@@ -44,11 +44,11 @@ FOREVER = 9_999_999_999_999
 
 
 def connect(server: HBaseServer) -> happybase.Connection:
-    return happybase.Connection(LOOPBACK, server.port, timeout=20_000)
+    return happybase.Connection(LOOPBACK, server.port, timeout=ANSWER * 1000)
 
 
 def open_hbase(server: HBaseServer, **settings: Any) -> HBaseStore:
-    return HBaseStore(NAME, **{"host": LOOPBACK, "port": server.port, "timeout": 20, **settings})
+    return HBaseStore(NAME, **{"host": LOOPBACK, "port": server.port, "timeout": ANSWER, **settings})
 
 
 def standing(milliseconds: int) -> Callable[[], float]:
