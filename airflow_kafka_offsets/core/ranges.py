@@ -49,11 +49,12 @@ class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
     A partition with nothing to read has an empty range, because its ``end`` is where the next window starts.
     """
 
-    __slots__ = ("_ranges",)
+    __slots__ = ("_ranges", "_span")
 
     def __init__(self, ranges: Mapping[TopicPartition, OffsetRange] | Iterable[tuple[TopicPartition, OffsetRange]]):
         given: dict[TopicPartition, OffsetRange] = dict(ranges)
         self._ranges = dict(sorted(given.items()))
+        self._span: int | None = None
 
     @classmethod
     def between(cls, starts: Offsets, ends: Offsets) -> OffsetRanges:
@@ -82,8 +83,10 @@ class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
 
     @property
     def span(self) -> int:
-        """The sum of all spans: an upper bound on the records."""
-        return sum(r.end - r.start for r in self._ranges.values())
+        """The sum of all spans: an upper bound on the records. Added up once: a page asks four times for that of each window."""
+        if self._span is None:
+            self._span = sum(r.end - r.start for r in self._ranges.values())
+        return self._span
 
     def without_empty(self) -> OffsetRanges:
         """Return only the ranges that hold an offset: what a job has to read."""

@@ -6,13 +6,14 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from airflow_kafka_offsets.core.lag.lag import PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.verdict import danger, urgency
 from airflow_kafka_offsets.core.lag.words import GroupVerdict
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.page.strips import Kind, Piece
+from airflow_kafka_offsets.page.strips import GAP, LOST, SUPERSEDED, Kind, Piece
 from airflow_kafka_offsets.service.pictures import MOST_STRIPS
 
 FOLDED_FROM = MOST_STRIPS + 1
@@ -40,9 +41,8 @@ _OF_DANGER = {GroupVerdict.OK: Shade.QUIET, GroupVerdict.AT_RISK: Shade.RISK, Gr
 """By what one partition makes of its group."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What is known of a partition.
+class Seen(NamedTuple):
+    """What is known of a partition. A tuple, because a page makes one of each.
 
     Attributes:
         shade: its worst block.
@@ -102,7 +102,8 @@ class Row:
     cells: tuple[Cell, ...]
 
 
-_UNREAD = (Kind.SUPERSEDED, Kind.PRUNED)
+_UNREAD = (SUPERSEDED, Kind.PRUNED)
+_QUIET, _READ = Shade.QUIET, Shade.READ
 _NO_PACE = Pace()
 
 
@@ -114,15 +115,15 @@ def seen_of(pieces: Sequence[Piece], found: PartitionLag | None = None, pace: Pa
         found: what Kafka says of it; None: nothing is known.
         pace: how fast its group commits.
     """
-    shade, recent = Shade.READ if pieces else Shade.QUIET, 0
-    for (
-        piece
-    ) in pieces:  # one pass, and no sets: this is done for 20,000 partitions, and a member of an enum is slow to hash
-        if piece.kind is Kind.LOST:
+    shade, recent = _READ if pieces else _QUIET, 0
+    # One pass, and no sets: this is done for 20,000 partitions, and a member of an enum is slow to hash.
+    for piece in pieces:
+        kind = piece.kind
+        if kind is LOST:
             shade = Shade.LOST
-        elif piece.kind is Kind.GAP:
-            shade = Shade.GAP if shade is Shade.READ else shade
-        elif piece.kind not in _UNREAD:
+        elif kind is GAP:
+            shade = Shade.GAP if shade is _READ else shade
+        elif kind not in _UNREAD:
             recent += piece.end - piece.start
     if found is None:
         return Seen(shade, None, recent)
