@@ -196,11 +196,11 @@ def _defer(operator: Planner, busy: WindowBusyError) -> None:
 def _wait_until(operator: Planner, moment: datetime) -> None:
     from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 
-    from airflow_kafka_offsets.triggers.polling import MIN_POLL
+    from airflow_kafka_offsets.triggers.polling import shortest_deferral
 
     left = (moment - datetime.now(UTC)).total_seconds()
-    if left > MIN_POLL:
+    if left > shortest_deferral():
         logger.info("Waiting until %s, for records that are under way", moment.isoformat())
         operator.defer(trigger=DateTimeTrigger(moment=moment), method_name="resume", timeout=operator.execution_timeout)
-    elif left > 0:  # not worth a deferral, and a trigger that fires at once can fail its task
+    elif left > 0:  # not worth a deferral, and a trigger that fires soon can fail its task
         time.sleep(left)

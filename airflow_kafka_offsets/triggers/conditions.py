@@ -33,12 +33,12 @@ class ConditionTrigger(BaseTrigger):
         """Wait. What does not answer is asked again, until the task's time-out."""
         from airflow_kafka_offsets.core.conditions import condition_from_json
         from airflow_kafka_offsets.core.errors import KafkaOffsetsError, may_pass
-        from airflow_kafka_offsets.triggers.polling import answered
+        from airflow_kafka_offsets.triggers.polling import answered, shortest_deferral
 
         condition = condition_from_json(self.condition)
         while True:
             try:
-                answer = await answered(condition, self.poll_interval)
+                answer = await answered(condition, self.poll_interval, shortest_deferral())
             except KafkaOffsetsError as exc:
                 if may_pass(exc) or self.silent_fail:
                     self.log.warning("Still waiting: %s", exc)

@@ -27,26 +27,38 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 MIN_POLL = 5.0
-"""Seconds before the first look, and between looks: a trigger that fires within two seconds can fail its task, as
-Airflow 3.3 may still be writing down that the task was deferred."""
+"""Seconds before the first look, and between looks, at least."""
 
 Endpoints = tuple[str | None, str | None, bool]
 """Connection to Kafka (None: it is not asked) and to the ledger, and whether Airflow is asked, too: its answers hold up no one else."""
 
 
-async def answered(condition: Condition, poll_interval: float) -> Decision:
+def shortest_deferral() -> float:
+    """Return for how many seconds a task is deferred, at least: 10 with Airflow's default settings.
+
+    The worker can miss the moment in which the process of the deferred task ends. Then it looks again after a heartbeat. If the task runs
+    again by then, the scheduler takes this end for that of the second run, and fails the task (seen with Airflow 3.3.2 on a busy machine).
+    """
+    from airflow_kafka_offsets.airflow_versions import conf
+
+    return float(conf.getint("workers", "min_heartbeat_interval")) + MIN_POLL
+
+
+async def answered(condition: Condition, poll_interval: float, first_look: float = 0.0) -> Decision:
     """Wait until a condition is met.
 
     Args:
         condition: the condition.
         poll_interval: seconds between two looks, at least 5. All who wait with the same interval are served at the same
-            moments, and none sooner than 5 s from now.
+            moments.
+        first_look: seconds from now before which there is no look, at least 5.
 
     Raises:
         Exception: the error that came instead of an answer. The caller decides whether to keep waiting.
     """
     loop = asyncio.get_running_loop()
     waiting = _Waiting(condition, max(poll_interval, MIN_POLL), loop, loop.create_future())
+    waiting.put_off(time.monotonic() + max(first_look, MIN_POLL))
     poller = _join(waiting)
     try:
         return await waiting.future
@@ -63,9 +75,6 @@ class _Waiting:
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Decision]
     due: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.put_off(time.monotonic() + MIN_POLL)
 
     def put_off(self, moment: float) -> None:
         """Be due at the first multiple of the interval after a moment, so that many are due together."""

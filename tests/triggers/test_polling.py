@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import pytest
 
-from airflow_kafka_offsets.core.conditions import UnreadAtLeast, WindowCommitted
+from airflow_kafka_offsets.core.conditions import UnreadAtLeast, WindowCommitted, condition_to_json
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     KafkaUnavailableError,
@@ -20,7 +20,8 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.plan.waiting import Decision
 from airflow_kafka_offsets.triggers import polling
-from airflow_kafka_offsets.triggers.polling import answered
+from airflow_kafka_offsets.triggers.conditions import ConditionTrigger
+from airflow_kafka_offsets.triggers.polling import answered, shortest_deferral
 from tests.core.examples import claim, group, tp
 from tests.lab.processes import wait_until
 from tests.service.memory_log import MemoryLog
@@ -78,12 +79,36 @@ def test_a_thousand_who_wait_share_one_thread_and_one_snapshot(places: Places) -
     assert set(kafka.calls) == {"snapshot"}
 
 
-def test_nobody_is_looked_for_sooner_than_a_deferral_is_safe(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+async def first_look_of(wait: Awaitable[object]) -> float:
+    """Begin to wait, return when the first look is due, and wait no longer."""
+    waits = asyncio.ensure_future(wait)
+    await until(lambda: polling._pollers)
+    [poller] = polling._pollers.values()
+    [waiting] = poller._waiting
+    waits.cancel()
+    return waiting.due
+
+
+@pytest.mark.parametrize(("heartbeat", "seconds"), [(None, 10.0), ("30", 35.0)])
+def test_a_deferral_lasts_longer_than_a_worker_can_miss_the_end_of_the_deferred_task(
+    places: Places, monkeypatch: pytest.MonkeyPatch, heartbeat: str | None, seconds: float
+) -> None:
+    if heartbeat:
+        monkeypatch.setenv("AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL", heartbeat)
     monkeypatch.setattr(polling, "MIN_POLL", 5.0)
-    now = polling.time.monotonic()
-    waiting = polling._Waiting(enough(), 5.0, None, None)  # type: ignore[arg-type]
-    assert now + 5.0 <= waiting.due <= polling.time.monotonic() + 10.0
-    assert waiting.due % 5.0 == 0.0
+    monkeypatch.setattr(polling, "shortest_deferral", shortest_deferral)
+    trigger = ConditionTrigger(condition=condition_to_json(enough()), poll_interval=5)
+    began = polling.time.monotonic()
+
+    due = run(first_look_of(anext(trigger.run())))
+    assert began + seconds <= due <= polling.time.monotonic() + seconds + 5.0
+    assert due % 5.0 == 0.0
+
+
+def test_an_event_trigger_looks_sooner_as_it_resumes_no_task(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "MIN_POLL", 5.0)
+    began = polling.time.monotonic()
+    assert began + 5.0 <= run(first_look_of(answered(enough(), 5.0))) <= polling.time.monotonic() + 10.0
 
 
 def test_the_same_interval_means_the_same_moments(places: Places) -> None:
