@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.lab.forks import Forks
     from tests.lab.hbase import HBaseServer
     from tests.lab.hdfs import Hdfs
-    from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
+    from tests.lab.kafka import KafkaBroker, TwoDoorBroker
     from tests.lab.redis import RedisCluster, RedisServer, SecureRedisServer
     from tests.lab.s3 import S3
     from tests.lab.spark_connect import SparkConnect
@@ -167,16 +167,13 @@ def folder_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+def kafka(kafka_sasl: TwoDoorBroker) -> KafkaBroker:
     """Give the open broker of this test run. Take a topic of your own; a test that stops the broker starts one of its own."""
-    from tests.lab.shared_kafka import shared_kafka
-
-    with shared_kafka(folder_of_the_run(tmp_path_factory) / "kafka") as broker:
-        yield broker.open
+    return kafka_sasl.open
 
 
 @pytest.fixture(scope="session")
-def kafka_sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafkaBroker]:
+def kafka_sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoDoorBroker]:
     """Give the same broker by its other door, with SASL_SSL, SCRAM-SHA-512 and ACLs. Take a topic of your own here, too."""
     from tests.lab.shared_kafka import shared_kafka
 

@@ -42,7 +42,7 @@ class Kind(StrEnum):
     PRUNED = "pruned"
 
 
-# Names of their own: until Python 3.12, to look a member up in its class takes four times as long, and this is done for each piece.
+# Names of their own: before Python 3.12, to look a member up in its class takes four times as long, and this is done for each piece.
 SUPERSEDED, LOST, GAP = Kind.SUPERSEDED, Kind.LOST, Kind.GAP
 _NEEDS_A_LOOK = frozenset({Kind.OPEN, Kind.OPEN_BACKFILL, Kind.LOST, Kind.GAP})
 
@@ -177,7 +177,7 @@ def _with_gaps(some: list[Piece], floor: int) -> list[Piece]:
 def _gap(start: int, end: int, floor: int) -> list[Piece]:
     """Return what lies between two windows: below the floor, windows may have owned it that are gone."""
     middle = min(max(start, floor), end)
-    both = (Piece(Kind.PRUNED, start, middle), Piece(Kind.GAP, middle, end))
+    both = (Piece(Kind.PRUNED, start, middle), Piece(GAP, middle, end))
     return [piece for piece in both if piece.end > piece.start]
 
 
@@ -328,7 +328,7 @@ def _uncut(tp: TopicPartition, some: Sequence[Piece], live: Sequence[Window], pa
 def _with_left_out(some: Sequence[Piece], next_offset: int) -> Sequence[Piece]:
     """Return pieces with what a reset forwards left out after the newest window."""
     reached = max((piece.end for piece in some if piece.kind is not Kind.SUPERSEDED), default=next_offset)
-    return [*some, Piece(Kind.GAP, reached, next_offset)] if reached < next_offset else some
+    return [*some, Piece(GAP, reached, next_offset)] if reached < next_offset else some
 
 
 def _place(first: datetime, last: datetime) -> Callable[[datetime], float]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.lab import archives, cache, memory, start
+from tests.lab import archives, cache, start
 from tests.lab.archives import archive_options, make_archive
 from tests.lab.kafka import KafkaBroker, make_kafka_archive
 
@@ -36,13 +37,16 @@ def test_a_broker_starts_from_its_archive(tmp_path: Path) -> None:
 
 
 def test_an_environment_takes_no_archive_where_its_files_can_not_have_a_second_name(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    with TemporaryDirectory(dir=memory.IN_MEMORY) as elsewhere:
-        for module in (cache, start):
-            monkeypatch.setattr(module, "CACHE", Path(elsewhere))
-        assert start._home_of_same_files() is None
-        assert list(Path(elsewhere).glob("homes/*")) == []
+    def of_another_disk(*_: object, **__: object) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    for module in (cache, start):
+        monkeypatch.setattr(module, "CACHE", tmp_path)
+    monkeypatch.setattr(os, "link", of_another_disk)
+    assert start._home_of_same_files() is None
+    assert list(tmp_path.glob("homes/*")) == []
 
 
 @pytest.mark.parametrize("written", [None, b"", b"no archive"])

@@ -8,6 +8,7 @@ in a file beside the log.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
@@ -16,9 +17,12 @@ import sys
 import traceback
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.lab.patience import wait_until
+import psutil
+
+from tests.lab.patience import LONGEST, wait_until
 from tests.lab.sharing import ROOT
 
 if TYPE_CHECKING:
@@ -45,13 +49,15 @@ class Fork:
     @property
     def is_alive(self) -> bool:
         """Whether it goes on."""
-        return not _exit_file(self._log, self.pid).exists()
+        # Who began it writes the file, and may be gone.
+        return not _exit_file(self._log, self.pid).exists() and psutil.pid_exists(self.pid)
 
     def wait(self, timeout: float = 400) -> int:
         """Wait for its end, and return its exit code; the number of a signal is negative."""
-        wait_until(
-            lambda: not self.is_alive, timeout=timeout, what=f"the end of process {self.pid}\n{self.log[-6000:]}"
-        )
+        try:
+            wait_until(lambda: not self.is_alive, timeout=timeout, what=f"the end of process {self.pid}")
+        except TimeoutError as exc:
+            raise TimeoutError(f"{exc}\n{self.log[-6000:]}") from None
         return int(_exit_file(self._log, self.pid).read_text())
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -73,13 +79,15 @@ class Forks:
     """
 
     def __init__(self, *preloaded: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.lab.forks", *preloaded],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        # What is imported reads Airflow's settings: not those of whoever runs the tests.
+        self._home = TemporaryDirectory(prefix="lab-forks-")
+        self._command = [sys.executable, "-m", "tests.lab.forks", *preloaded]
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[str]:
+        environment = {**os.environ, "AIRFLOW_HOME": self._home.name}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        return subprocess.Popen(self._command, cwd=ROOT, env=environment, text=True, **pipes)  # type: ignore[call-overload,no-any-return]
 
     def begin(self, call: str, given: Mapping[str, Any], log: Path, environment: Mapping[str, str]) -> Fork:
         """Begin a process.
@@ -92,6 +100,8 @@ class Forks:
         """
         asked = {"call": call, "given": given, "log": str(log), "environment": dict(environment)}
         log.touch()
+        if self._process.poll() is not None:  # a test's failure is not that of the next one
+            self._process = self._start()
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.write(json.dumps(asked) + "\n")
@@ -108,7 +118,11 @@ class Forks:
         """Begin no more."""
         assert self._process.stdin
         self._process.stdin.close()
-        wait_until(lambda: self._process.poll() is not None, timeout=30, what="what begins processes ends")
+        try:
+            self._process.wait(LONGEST)
+        finally:
+            self._process.kill()
+            self._home.cleanup()
 
 
 def _exit_file(log: Path, pid: int) -> Path:
@@ -117,6 +131,7 @@ def _exit_file(log: Path, pid: int) -> Path:
 
 def _begin(asked: Mapping[str, Any]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    atexit._clear()
     for number, flags in ((0, os.O_RDONLY), (1, os.O_WRONLY | os.O_APPEND), (2, os.O_WRONLY | os.O_APPEND)):
         os.dup2(os.open(asked["log"] if number else os.devnull, flags), number)
     os.environ.clear()
@@ -129,6 +144,8 @@ def _begin(asked: Mapping[str, Any]) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
+        # As the fork of an Airflow worker does: what was registered after the fork runs, and no one waits for threads.
+        atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -139,12 +156,14 @@ def _serve() -> None:
 
     def reap(*_: Any) -> None:
         while logs:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is None:
                 return
+            pid, number = ended.si_pid, ended.si_status
             path = _exit_file(logs.pop(pid), pid)
-            path.with_suffix(".draft").write_text(str(os.waitstatus_to_exitcode(status)))
+            path.with_suffix(".draft").write_text(str(number if ended.si_code == os.CLD_EXITED else -number))
             path.with_suffix(".draft").rename(path)
+            os.waitpid(pid, 0)  # no one finds it gone, and no file
 
     signal.signal(signal.SIGCHLD, reap)
     for line in sys.stdin:

@@ -125,7 +125,7 @@ def _home_of_same_files() -> Path | None:
     with one_at_a_time("homes"), workshop("homes") as work:
         if not home.exists():
             for other in homes.iterdir() if homes.exists() else ():
-                # No environment has its files any more.
+                # No environment has its files any more, nor has a cache of packages.
                 if all(jar.stat().st_nlink == 1 for jar in (other / "jars").glob("*.jar")):
                     shutil.rmtree(other)
             try:

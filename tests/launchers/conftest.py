@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -54,7 +55,8 @@ class Try(Fork):
 
     def says(self, text: str) -> None:
         """Wait until it has written this."""
-        wait_until(lambda: text in self.log or not self.is_alive, timeout=300, what=f"{text!r}\n{self.log[-6000:]}")
+        with contextlib.suppress(TimeoutError):
+            wait_until(lambda: text in self.log or not self.is_alive, timeout=300, what=repr(text))
         assert text in self.log, self.log[-6000:]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from unittest.mock import patch
 
 from sqlalchemy import make_url
@@ -15,6 +15,6 @@ from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 @cache
 def ledger_at(url: str) -> SqlLedger:
     """Return this process's ledger in a database that stays: a test that stops its server opens one that keeps nothing."""
-    pool = NullPool if make_url(url).get_backend_name() == "sqlite" else QueuePool
+    pool = NullPool if make_url(url).get_backend_name() == "sqlite" else partial(QueuePool, pre_ping=True)
     with patch.object(engine, "NullPool", pool):
         return SqlLedger(url)

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 from sqlalchemy import NullPool, event, inspect
 
-from airflow_kafka_offsets.adapters.ledger.engine import kept_engine, looking, open_engine, reading
+from airflow_kafka_offsets.adapters.ledger.engine import looking, open_engine, reading, shared_engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import LedgerUnavailableError, NoLedgerError
 from tests.ledger.examples import NOW, claim, draft, group
@@ -65,10 +65,10 @@ def test_a_look_while_another_process_opens_the_ledger_leaves_its_log_there(
 
 
 def test_an_engine_that_is_kept_is_the_same_one_and_holds_no_connection(sqlite_url: str) -> None:
-    kept = kept_engine(sqlite_url)
+    kept = shared_engine(sqlite_url)
     with reading(kept) as connection:
         connection.exec_driver_sql("SELECT 1")
-    assert kept_engine(sqlite_url) is kept
+    assert shared_engine(sqlite_url) is kept
     assert isinstance(kept.pool, NullPool)
 
 

@@ -276,7 +276,7 @@ class KafkaContract(StoreContract):
 
     def test_a_wrong_password_is_refused_and_not_shown(self, kafka_sasl: SecureKafkaBroker, group: str) -> None:
         settings = kafka_sasl.client_config("alice") | {"sasl.password": "hunter2"}
-        store = KafkaStore("kafka://", settings, 10, is_transactional=self.is_transactional)
+        store = KafkaStore("kafka://", settings, ANSWER, is_transactional=self.is_transactional)
         with pytest.raises(StoreRefusedError, match="login") as caught:
             store.advance(group, {}, at("any", 5))
         assert "hunter2" not in str(caught.value)
@@ -288,7 +288,7 @@ class KafkaContract(StoreContract):
         kafka_sasl.allow("bob", AclOperation.DESCRIBE, group=group)
         for operation in (AclOperation.WRITE, AclOperation.DESCRIBE):
             kafka_sasl.allow("bob", operation, transactional_id=PREFIX + group)
-        store = KafkaStore("kafka://", kafka_sasl.client_config("bob"), 10, is_transactional=self.is_transactional)
+        store = KafkaStore("kafka://", kafka_sasl.client_config("bob"), ANSWER, is_transactional=self.is_transactional)
         with pytest.raises(StoreRefusedError, match=f"ACL Read on Group {group}"):
             store.advance(group, {}, at(topic, 5))
         assert store.read(group, [topic]) == {}
@@ -428,16 +428,16 @@ class TestTransactional(KafkaContract):
         create_topic(kafka_sasl, topic)
         kafka_sasl.allow("alice", AclOperation.READ, topic=topic)
         kafka_sasl.allow("alice", AclOperation.READ, group=group)
-        store = KafkaStore("kafka://", kafka_sasl.client_config("alice"), 10)
+        store = KafkaStore("kafka://", kafka_sasl.client_config("alice"), ANSWER)
         with pytest.raises(StoreRefusedError, match=f"TransactionalId {PREFIX}{group}.*commit=plain"):
             store.advance(group, {}, at(topic, 5))
-        KafkaStore("kafka://", kafka_sasl.client_config("alice"), 10, is_transactional=False).advance(
+        KafkaStore("kafka://", kafka_sasl.client_config("alice"), ANSWER, is_transactional=False).advance(
             group, {}, at(topic, 5)
         )
         assert store.read(group, [topic]) == at(topic, 5)
         for operation in (AclOperation.WRITE, AclOperation.DESCRIBE):
             kafka_sasl.allow("alice", operation, transactional_id=f"own-{group}")
-        own = KafkaStore("kafka://", kafka_sasl.client_config("alice"), 10, transactional_id=f"own-{group}")
+        own = KafkaStore("kafka://", kafka_sasl.client_config("alice"), ANSWER, transactional_id=f"own-{group}")
         own.advance(group, at(topic, 5), at(topic, 6))
         assert own.read(group, [topic]) == at(topic, 6)
 

@@ -107,7 +107,7 @@ def open_engine(url: str, *, what: str = "ledger", connect_args: Mapping[str, An
 
 
 @lru_cache(maxsize=8)
-def kept_engine(url: str) -> Engine:
+def shared_engine(url: str) -> Engine:
     """Return an engine for a ledger, the same one each time: for a process that asks again and again.
 
     It keeps no connection, but it knows the server's version, and the text of statements that were asked before. To find these out takes

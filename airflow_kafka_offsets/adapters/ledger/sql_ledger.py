@@ -52,7 +52,7 @@ from airflow_kafka_offsets.adapters.ledger.documents import (
     load_ranges,
     load_some_ranges,
 )
-from airflow_kafka_offsets.adapters.ledger.engine import kept_engine, open_engine, reading, translated, where, writing
+from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, shared_engine, translated, where, writing
 from airflow_kafka_offsets.adapters.ledger.packing import pack
 from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, pruned, windows
 from airflow_kafka_offsets.core.errors import (
@@ -120,7 +120,6 @@ MAX_OPEN = 50
 
 _T = TypeVar("_T")
 
-# Statements of every page, plan and commit are built once: to build one takes longer than to run it.
 _OWNER = (groups.c.owner_dag_id, groups.c.owner_task_id)
 _HOLDER = (claims.c.dag_id, claims.c.run_id, claims.c.task_id, claims.c.map_index, claims.c.scope)
 
@@ -135,14 +134,14 @@ class SqlLedger:
             url: SQLAlchemy's URL of the database.
             create: make or upgrade the tables if they are not current (for a SQLite file that only this package uses).
             is_asked_often: whether this process opens it again and again: then what it learns of the database is kept
-                (`engine.kept_engine`). What the ledger holds is read each time.
+                (`engine.shared_engine`). What the ledger holds is read each time.
 
         Raises:
             LedgerSchemaError: the tables are not current.
             LedgerUnavailableError: the database did not answer.
         """
         self._url = url
-        self._engine: Engine = kept_engine(url) if is_asked_often else open_engine(url)
+        self._engine: Engine = shared_engine(url) if is_asked_often else open_engine(url)
         self._shared: ContextVar[Connection | None] = ContextVar("shared", default=None)
         revision = schema.current_revision(self._engine)
         if revision == schema.REVISION:
@@ -813,6 +812,7 @@ _OPEN_COLUMNS = tuple(
 )
 
 
+# Statements of every page, plan and commit are built once: to build one takes longer than to run it.
 @cache
 def _lists() -> Select[Any]:
     """Select groups, each with its newest committed live window, and with number and oldest of its open windows: steps into an index."""
@@ -1484,7 +1484,7 @@ def _standing_of(row: Row[Any]) -> Standing:
 def _ids(connection: Connection, names: Collection[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for some in _chunks(sorted(names)):
-        query = select(groups.c.name, groups.c.id).where(groups.c.name.in_(some))
+        query = select(groups.c.name, groups.c.id).where(_is_one_of(connection, groups.c.name, some))
         found |= {row.name: row.id for row in connection.execute(query)}
     return found
 

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from airflow_kafka_offsets.core.errors import counted, name_some
+from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
-from airflow_kafka_offsets.core.lag.words import NOT_ASKED, length, why_unknown
+from airflow_kafka_offsets.core.lag.words import NOT_ASKED, length
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Verdict
 
@@ -139,14 +139,14 @@ def judged(
 
 def unknown(group: str, at: datetime, why: Exception, pace: Pace) -> GroupLag:
     """Return what there is to say of a group whose Kafka refused, did not answer, or was not asked."""
-    kind = type(why).__name__
-    # What Kafka's own errors say begins with what it did.
-    asked = f"{NOT_ASKED}: " if why_unknown(kind) == NOT_ASKED else ""
-    return GroupLag(group, at, None, f"Not known: {asked}{why}", pace=pace, error=str(why), error_kind=kind)
+    # Other errors are about what Kafka did, and say so.
+    asked = f"{NOT_ASKED}: " if isinstance(why, BadInputError) else ""
+    reason = f"Not known: {asked}{why}"
+    return GroupLag(group, at, None, reason, pace=pace, error=str(why), error_kind=type(why).__name__)
 
 
 def in_part(found: GroupLag, why: Exception) -> GroupLag:
-    """Return the lag of a group whose Kafka told offsets, and then refused, or did not answer, the time of what is unread, or transactions.
+    """Return the lag of a group whose Kafka told offsets, and then not the time of what is unread, or not the open transactions.
 
     Only a loss is certain then: without headroom, no group would ever be at risk.
 

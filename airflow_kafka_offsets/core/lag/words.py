@@ -32,8 +32,11 @@ def place(verdict: GroupVerdict | None) -> int:
     return _WORST_FIRST.index(verdict)
 
 
+NOT_ASKED = "Kafka was not asked"
+
+
 def why_unknown(kind: str | None) -> str:
-    """Return what happened to a question about Kafka that has no answer. Page, command line and metrics say it in these words.
+    """Return what happened to a question about Kafka that has no answer.
 
     Args:
         kind: the name of the error's class in `core.errors`; None: none is known.
@@ -51,8 +54,6 @@ def why_unknown(kind: str | None) -> str:
             return NOT_ASKED
     return "not known"
 
-
-NOT_ASKED = "Kafka was not asked"
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 

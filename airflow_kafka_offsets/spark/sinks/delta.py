@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -116,19 +115,29 @@ class DeltaTable:
         """Create the table, for frames like this one, if it does not exist.
 
         Returns:
-            Whether this call created it, so that no window is in it.
+            Whether this call created it, so that no window was in it then.
         """
         writer = empty_frame(self._spark, frame.schema).write.format("delta").partitionBy(*partition_by)
-        with suppress(Exception):  # another job creates it at this moment, or it can't be created
-            if not self._spark.catalog.tableExists(self.name):
-                self._save(writer.mode("error"))
-                return True
+        if self._is_there():
+            return False
         try:
-            self._save(writer.mode("ignore"))
+            self._save(writer.mode("error"))
         except Exception:
-            # If two jobs create it at the same moment, Delta refuses one of them. That one then finds the table.
-            self._save(writer.mode("ignore"))
-        return False
+            # If jobs create it at the same moment, Delta refuses all but one, also those that would leave it alone. They find it then.
+            # If it can't be created, the error of the last try names those before it.
+            try:
+                self._save(writer.mode("ignore"))
+            except Exception:
+                self._save(writer.mode("ignore"))
+            return False
+        return True
+
+    def _is_there(self) -> bool:
+        try:
+            return bool(self._spark.catalog.tableExists(self.name))
+        except Exception:
+            # So it is with a path that has no Delta table. If Spark can't tell for another reason, the write that creates the table tells.
+            return False
 
     def _rows(self) -> DataFrame:
         reader = self._spark.read.format("delta")

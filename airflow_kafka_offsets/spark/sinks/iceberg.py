@@ -129,7 +129,7 @@ class IcebergTable:
         """Create the table, for frames like this one, if it does not exist.
 
         Returns:
-            Whether this call created it, so that no window is in it.
+            Whether this call created it, so that no window was in it then.
         """
         if self._spark.catalog.tableExists(self.name):
             return False

@@ -674,9 +674,9 @@ def failure(look: Callable[[], object], timeout: float) -> KafkaUnavailableError
 def unreached(kafka_sasl: SecureKafkaBroker, kafka: KafkaBroker) -> dict[str, KafkaUnavailableError]:
     """Return the error of each connection that leads nowhere: they are waited for side by side."""
     connections = unreachable(kafka_sasl, kafka)
-    looks = [partial(KafkaLog(config, 2).snapshot, ["orders"], COMMITTED) for config in connections.values()]
+    looks = [partial(KafkaLog(config, 10).snapshot, ["orders"], COMMITTED) for config in connections.values()]
     with ThreadPoolExecutor(len(looks)) as pool:
-        return dict(zip(connections, pool.map(partial(failure, timeout=2), looks), strict=True))
+        return dict(zip(connections, pool.map(partial(failure, timeout=10), looks), strict=True))
 
 
 @pytest.mark.parametrize(

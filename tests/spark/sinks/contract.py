@@ -293,13 +293,17 @@ class SinkContract(Rerun, Incomplete):
 
     def test_of_twins_one_copy_is_left(self, spark: SparkSession, run: Run, target: Any) -> None:
         run(2)
+        self._expect_one_of_twins(spark, run, target, beside=rows_of(2, *range(10)))
+
+    def _expect_one_of_twins(self, spark: SparkSession, run: Run, target: Any, beside: list[tuple[str, int]]) -> None:
+        """Run window 1 twice at the same time, and check that one copy is there, and what was there before."""
         conditions = ["value < 3", "value < 7"]
         failed = self._at_once(lambda number: run(1, conditions[number]), [0, 1])
         assert len(failed) < 2, failed
         found = sorted(self.rows(spark, target))
         copies = [rows_of(1, *range(3)), rows_of(1, *range(7))]
         assert [row for row in found if row[0] == window_id(1)] in copies
-        assert [row for row in found if row[0] != window_id(1)] == rows_of(2, *range(10))
+        assert [row for row in found if row[0] != window_id(1)] == beside
 
     def _at_once(self, act: Callable[[int], object], numbers: list[int]) -> dict[int, Exception]:
         """Do it for each number at the same time, and return those that failed."""
@@ -316,3 +320,12 @@ class SinkContract(Rerun, Incomplete):
         with ThreadPoolExecutor(len(numbers)) as pool:
             list(pool.map(one, numbers))
         return failed
+
+
+class TableContract(SinkContract):
+    """The whole contract, of a sink that creates its table: the window that does so does not look for an earlier run."""
+
+    def test_of_twins_that_both_find_no_table_one_copy_is_left(
+        self, spark: SparkSession, run: Run, target: Any
+    ) -> None:
+        self._expect_one_of_twins(spark, run, target, beside=[])

@@ -38,18 +38,22 @@ class Jdbc:
         return found
 
     def keep(self, spark: SparkSession, target: Any, kept: Path) -> None:
-        """Let the database copy the rows; the digests of windows stay as they are."""
-        target.run(f"CREATE TABLE {target.table}_kept AS SELECT * FROM {target.table}")
-        kept.write_text(target.table)
+        """Let the database copy the rows, and the digests of windows under the name of the copy."""
+        target.run(
+            f"CREATE TABLE {target.table}_kept AS SELECT * FROM {target.table}",
+            _digests(of=target.table, to=f"{target.table}_kept"),
+        )
+        kept.write_text(f"{target.table}_kept")
 
     def bring(self, spark: SparkSession, target: Any, kept: Path) -> None:
         """Let the database copy rows and digests."""
         first = kept.read_text()
-        digests = f"SELECT window_id, '{target.table}', digest FROM {DIGESTS} WHERE target = '{first}'"
-        target.run(
-            f"INSERT INTO {target.table} SELECT * FROM {first}_kept",
-            f"INSERT INTO {DIGESTS} (window_id, target, digest) {digests}",
-        )
+        target.run(f"INSERT INTO {target.table} SELECT * FROM {first}", _digests(of=first, to=target.table))
+
+
+def _digests(*, of: str, to: str) -> str:
+    found = f"SELECT window_id, '{to}', digest FROM {DIGESTS} WHERE target = '{of}'"
+    return f"INSERT INTO {DIGESTS} (window_id, target, digest) {found}"
 
 
 class TestPostgres(Jdbc, SinkContract):
