@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -177,6 +178,23 @@ def test_what_another_job_wrote_while_this_one_was_about_to_create_the_table_is_
     other = make_window(ten_records, until="2026-03-01T00:00:00+00:00")
     with pytest.raises(OtherWindowError, match="another window"):
         other.write_delta(values(other), f"{tmp_path}/t", mode=mode)
+
+
+def test_the_error_of_a_table_that_can_not_be_created_has_the_reason_of_each_try(
+    make_window: MakeWindow, ranges: Ranges, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reasons = ["the metastore did not answer", "its place is not empty", "its place is still not empty"]
+    errors = iter([RuntimeError(reason) for reason in reasons])
+
+    def fail(table: DeltaTable, writer: object) -> None:
+        raise next(errors)
+
+    monkeypatch.setattr(DeltaTable, "_save", fail)
+    window = make_window(ranges)
+    with pytest.raises(RuntimeError) as caught:
+        window.write_delta(values(window), f"{tmp_path}/t")
+    told = "".join(traceback.format_exception(caught.value))
+    assert [reason for reason in reasons if reason in told] == reasons
 
 
 def test_a_session_that_lets_delta_skip_writes_is_refused(
