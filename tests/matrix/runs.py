@@ -59,7 +59,7 @@ STAGED = "staged"
 """The table that the commit of a window would fill."""
 UNKNOWN = 999
 """The id of a schema that the registry does not have."""
-READER = {"kafkaConsumer.pollTimeoutMs": "5000"}
+READER = {"kafkaConsumer.pollTimeoutMs": "20000"}
 
 
 class MatrixError(Exception):

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from airflow_kafka_offsets.adapters.ledger import engine
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConfirmationError,
@@ -32,6 +34,7 @@ from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Scope, State
 from airflow_kafka_offsets.service.windows import Planned, WindowService
 from tests.core.examples import NOON, claim, ranges, tp
 from tests.lab.memory import IN_MEMORY
+from tests.lab.patience import LONGEST
 from tests.service.world import World
 
 ONE, TWO, THREE = claim("run-1"), claim("run-2"), claim("run-3")
@@ -660,12 +663,16 @@ def test_two_plan_tasks_of_one_run_do_not_get_one_window(hourly: World) -> None:
 
 
 @pytest.mark.slow
-def test_forty_intervals_that_are_planned_at_one_moment_all_get_their_windows(world: World) -> None:
+def test_forty_intervals_that_are_planned_at_one_moment_all_get_their_windows(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.configure(starting_offsets="latest")
     for minute in range(40):
         world.kafka.produce(tp(0), 1, at=NOON + timedelta(minutes=minute - 60))
     world.run(claim("first"))
-    service = WindowService(world.ledger, world.kafka, clock=lambda: world.now)  # with its pauses
+    monkeypatch.setattr(engine, "LOCK_TIMEOUT", LONGEST)  # a busy machine lets some wait for minutes
+    ledger = SqlLedger(str(world.ledger._engine.url))
+    service = WindowService(ledger, world.kafka, clock=lambda: world.now)  # with its pauses
     barrier, windows, errors = Barrier(40), [], []
 
     def ask(minute: int) -> None:

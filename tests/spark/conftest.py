@@ -109,7 +109,7 @@ def make_window(spark: SparkSession, kafka: KafkaBroker) -> Iterator[MakeWindow]
     """Return a function that makes windows over offset ranges of the broker; nothing of them is left to the exit guard."""
 
     def make(topics: dict[str, dict[int, tuple[int, int]]], **values: Any) -> KafkaWindow:
-        options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafkaConsumer.pollTimeoutMs": "5000"}
+        options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafkaConsumer.pollTimeoutMs": "20000"}
         return KafkaWindow(spark, handoff(topics, **{"options": options, **values}))
 
     yield make

@@ -70,11 +70,11 @@ class Database:
         """Whether someone else runs a statement with these parts in it at this moment."""
         query = "SELECT query FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid()"
         if self.is_mysql:
-            query = "SELECT info FROM information_schema.processlist WHERE id <> CONNECTION_ID()"
+            query = "SELECT info FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
         return any(all(part in (info or "") for part in parts) for (info,) in self.ask(query))
 
     def others(self) -> int:
-        """Count the sessions of others."""
+        """Count the sessions of others in this database: on the same server, other tests keep some."""
         query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         if self.is_mysql:
             query = "SELECT count(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID()"

@@ -33,7 +33,7 @@ url, servers, topic, lake = sys.argv[1:]
 spark = SparkSession.builder.remote(url).config(map=SHORT_PLANS).getOrCreate()
 
 def window(end=50, **values):
-    options = {"kafka.bootstrap.servers": servers, "kafkaConsumer.pollTimeoutMs": "5000"}
+    options = {"kafka.bootstrap.servers": servers, "kafkaConsumer.pollTimeoutMs": "20000"}
     return KafkaWindow(spark, handoff({topic: {0: (0, end), 1: (0, end)}}, options=options, **values))
 
 def run(frame):
@@ -213,7 +213,7 @@ def test_avro_is_decoded_over_connect_and_bad_records_are_named_counted_and_put_
     subject = Subject("s", "value", [topic], 1, {1: json.dumps(record("Order", ("id", "long")))})
 
     def avro_window():
-        options = {"kafka.bootstrap.servers": servers, "kafkaConsumer.pollTimeoutMs": "5000"}
+        options = {"kafka.bootstrap.servers": servers, "kafkaConsumer.pollTimeoutMs": "20000"}
         return KafkaWindow(spark, handoff({topic: {0: (0, 10)}}, options=options, schemas=[subject]))
 
     w = avro_window()
@@ -280,7 +280,7 @@ def test_several_subjects_are_decoded_over_connect_and_ids_that_are_elsewhere_ar
     refunds = Subject("refunds", "value", [topic], 2, {2: json.dumps(record("Refund", ("id", "long"), ("why", "string")))})
 
     def of_both(end):
-        options = {"kafka.bootstrap.servers": servers, "kafkaConsumer.pollTimeoutMs": "5000"}
+        options = {"kafka.bootstrap.servers": servers, "kafkaConsumer.pollTimeoutMs": "20000"}
         return KafkaWindow(spark, handoff({topic: {0: (0, end)}}, options=options, schemas=[orders, refunds]))
 
     w, aside = of_both(5), []
