@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
+from typing import Any
 from unittest.mock import patch
 
 from sqlalchemy import make_url
@@ -12,9 +13,16 @@ from airflow_kafka_offsets.adapters.ledger import engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 
 
+class _Pool(QueuePool):
+    """Keeps connections, and leaves those of a server that died."""
+
+    def __init__(self, creator: Any, **options: Any) -> None:
+        super().__init__(creator, **{**options, "pre_ping": True})
+
+
 @cache
 def ledger_at(url: str) -> SqlLedger:
     """Return this process's ledger in a database that stays: a test that stops its server opens one that keeps nothing."""
-    pool = NullPool if make_url(url).get_backend_name() == "sqlite" else partial(QueuePool, pre_ping=True)
+    pool = NullPool if make_url(url).get_backend_name() == "sqlite" else _Pool
     with patch.object(engine, "NullPool", pool):
         return SqlLedger(url)
