@@ -93,7 +93,7 @@ LAYERS: dict[str, set[str]] = {
     "service": {"core", "ports"},
     "adapters": {"core", "ports"},
     "wiring": {"airflow_versions", "spark", "core", "ports", "service", "adapters"},
-    "triggers": {"core", "ports", "service", "wiring"},
+    "triggers": {"airflow_versions", "core", "ports", "service", "wiring"},
     "launch": {"airflow_versions", "spark", "core", "ports", "wiring"},
     "task": {"airflow_versions", "spark", "core", "ports", "service", "wiring", "triggers", "launch"},
     "operators": {"airflow_versions", "spark", "core", "ports", "service", "wiring", "launch", "task"},
