@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -57,8 +57,7 @@ async def answered(condition: Condition, poll_interval: float, first_look: float
         Exception: the error that came instead of an answer. The caller decides whether to keep waiting.
     """
     loop = asyncio.get_running_loop()
-    waiting = _Waiting(condition, max(poll_interval, MIN_POLL), loop, loop.create_future())
-    waiting.put_off(time.monotonic() + max(first_look, MIN_POLL))
+    waiting = _Waiting(condition, max(poll_interval, MIN_POLL), loop, loop.create_future(), first_look)
     poller = _join(waiting)
     try:
         return await waiting.future
@@ -74,7 +73,11 @@ class _Waiting:
     interval: float
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Decision]
+    first_look: InitVar[float] = 0.0
     due: float = field(init=False)
+
+    def __post_init__(self, first_look: float) -> None:
+        self.put_off(time.monotonic() + max(first_look, MIN_POLL))
 
     def put_off(self, moment: float) -> None:
         """Be due at the first multiple of the interval after a moment, so that many are due together."""

@@ -55,8 +55,7 @@ _QUICK = {
         # On a busy machine one round of it took 33 seconds. After 30, it takes itself for dead, and starts all tasks again that it runs.
         "scheduler_health_check_threshold": "120",
     },
-    # Below the pause of our triggers. A supervisor that misses the end of its task looks again only after this time; if the task was
-    # deferred and runs again by then, the scheduler takes that end for the end of the second run, and kills it.
+    # A task that waits deferred does so for five seconds more than this interval, at least (`triggers.polling.shortest_deferral`).
     # On a busy machine the API server's first answer takes most of a minute, and after the default of 5 seconds a task would give up.
     "workers": {"min_heartbeat_interval": "4", "execution_api_timeout": "90"},
 }

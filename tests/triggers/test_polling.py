@@ -99,7 +99,6 @@ def test_a_deferral_lasts_longer_than_a_worker_can_miss_the_end_of_the_deferred_
     monkeypatch.setattr(polling, "shortest_deferral", shortest_deferral)
     trigger = ConditionTrigger(condition=condition_to_json(enough()), poll_interval=5)
     began = polling.time.monotonic()
-
     due = run(first_look_of(anext(trigger.run())))
     assert began + seconds <= due <= polling.time.monotonic() + seconds + 5.0
     assert due % 5.0 == 0.0

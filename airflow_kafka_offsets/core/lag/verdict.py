@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
+from airflow_kafka_offsets.core.errors import counted, name_some
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
-from airflow_kafka_offsets.core.lag.words import NOT_ASKED, length
+from airflow_kafka_offsets.core.lag.words import NOT_ASKED, length, why_unknown
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Verdict
 
@@ -139,10 +139,10 @@ def judged(
 
 def unknown(group: str, at: datetime, why: Exception, pace: Pace) -> GroupLag:
     """Return what there is to say of a group whose Kafka refused, did not answer, or was not asked."""
+    kind = type(why).__name__
     # Other errors are about what Kafka did, and say so.
-    asked = f"{NOT_ASKED}: " if isinstance(why, BadInputError) else ""
-    reason = f"Not known: {asked}{why}"
-    return GroupLag(group, at, None, reason, pace=pace, error=str(why), error_kind=type(why).__name__)
+    asked = f"{NOT_ASKED}: " if why_unknown(kind) == NOT_ASKED else ""
+    return GroupLag(group, at, None, f"Not known: {asked}{why}", pace=pace, error=str(why), error_kind=kind)
 
 
 def in_part(found: GroupLag, why: Exception) -> GroupLag:
