@@ -86,8 +86,9 @@ class Forks:
 
     def _start(self) -> subprocess.Popen[str]:
         environment = {**os.environ, "AIRFLOW_HOME": self._home.name}
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        return subprocess.Popen(self._command, cwd=ROOT, env=environment, text=True, **pipes)  # type: ignore[call-overload,no-any-return]
+        return subprocess.Popen(
+            self._command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def begin(self, call: str, given: Mapping[str, Any], log: Path, environment: Mapping[str, str]) -> Fork:
         """Begin a process.
