@@ -10,6 +10,7 @@ from airflow_kafka_offsets.cli.acts import act_answer, gap, signed
 from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import open_text, ranges_table, time
+from airflow_kafka_offsets.core.window import Lane
 from airflow_kafka_offsets.documents import Document, ranges_document, window_detail
 from airflow_kafka_offsets.service.windows import WindowService
 
@@ -76,7 +77,7 @@ def _preview(document: Document) -> Iterator[str]:
         yield f"Later windows start where it ends, so its offsets can't be planned again. {gap(document)}"
         yield output
     else:
-        yield f"The next run would plan these offsets again under another id. {output}"
+        yield f"{_who_plans(document)} would plan these offsets again, under another id. {output}"
 
 
 def _done(document: Document) -> Iterator[str]:
@@ -85,4 +86,9 @@ def _done(document: Document) -> Iterator[str]:
         yield gap(document)
         yield "Remove what was written under this id, or records count twice."
     else:
-        yield "Remove what was written under this id: the next run plans its offsets again under another one."
+        who = _who_plans(document)
+        yield f"Remove what was written under this id: {who[0].lower()}{who[1:]} plans its offsets again, under another one."
+
+
+def _who_plans(document: Document) -> str:
+    return "Only a replay" if document["window"]["lane"] == Lane.BACKFILL else "The next run"

@@ -11,6 +11,9 @@ from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.cli import airflow_runs
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.request import Ranges
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.ports import LogOffsets
 from tests.cli.conftest import ORDERS, Cli, Lake
@@ -156,6 +159,19 @@ def test_a_window_below_a_committed_one_is_given_up_as_a_gap_that_is_named_befor
         ("orders", 1, 300, 1300)
     ]
     assert backlog.watermark() == {0: 1000, 1: 2300}
+
+
+def test_what_is_told_of_a_backfill_window_is_what_later_runs_do(cli: Cli, backlog: Lake) -> None:
+    cli("abandon", WINDOW, "--why", "poison", "--yes", "--leave-gap")
+    gap = Ranges(OffsetRanges({TopicPartition("orders", 1): OffsetRange(300, 1300)}))
+    [filling] = backlog.service.plan(ORDERS, Claim("orders", "manual__5", "load"), lambda _: True, gap)
+    asked = ("abandon", filling.window.id, "--why", "poison, too")
+    assert "Only a replay would plan these offsets again, under another id" in cli(*asked).out
+    assert "only a replay plans its offsets again, under another one" in cli(*asked, "--yes").out
+    live, _ = backlog.plan(ORDERS, 6)
+    assert live.ranges[TopicPartition("orders", 1)].start == 2300
+    [again] = backlog.service.plan(ORDERS, Claim("orders", "manual__7", "load"), lambda _: True, gap)
+    assert (again.window.ranges, again.window.id) == (filling.window.ranges, "lake.orders-000007")
 
 
 def test_a_person_commits_a_window_whose_job_read_all_of_it(cli: Cli, lake: Lake) -> None:

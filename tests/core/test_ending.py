@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,12 @@ def test_a_rerun_and_what_was_lost_and_the_cap_are_told() -> None:
     assert text.startswith("Window lake-000001: run again; it was committed before, and the watermark stays\n")
     assert "offsets: 10 offsets in 2 partitions; capped by max_offsets, more was there\n" in text
     assert "    lost before it, recorded as a gap: 6 offsets in 1 partition\n        orders-1: 4 to 9\n" in text
+
+
+def test_a_window_that_is_not_committed_ends_as_the_page_shows_it() -> None:
+    page = Path(__file__).parents[2] / "docs" / "guarantees.md"
+    orders = replace(window({tp(0): (1200, 1400), tp(1): (980, 1180)}, 12), group="lake.orders")
+    assert f"```\n{last_words([], [Left(orders, State.PLANNED, next_try=2)])}\n```" in page.read_text()
 
 
 def test_many_partitions_are_summed_up_by_topic() -> None:

@@ -150,6 +150,7 @@ def test_fail_leaves_nothing_planned(world: World) -> None:
     ):
         world.plan(claim("second"))
     assert world.ledger.load("lake") == before
+    assert world.ledger.group("lake") == world.group
     assert world.ledger.load("lake", claim("second")).claimed == ()
     world.configure(on_at_risk="warn")
     assert world.plan(claim("second")).window.seq == 2

@@ -295,6 +295,14 @@ def test_a_windows_name_is_no_way_round_the_topics_of_a_replay(world: World) -> 
     assert given(world, ELSEWHERE).is_rerun, "who had it runs it again"
 
 
+def test_a_second_task_of_the_owners_dag_runs_a_committed_window_again_whatever_its_topics(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.run(ONE)
+    world.kafka.create("clicks")
+    world.configure(topics=["clicks"])
+    assert given(world, claim("run-2", "load_again")).is_rerun
+
+
 def test_a_windows_name_is_no_way_round_the_topics_of_the_group(two_topics: World) -> None:
     before = everything(two_topics)
     with pytest.raises(UnreadTopicError, match="Window lake-000001 has records of clicks"):
