@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TypeVar, overload
+from typing import NamedTuple, TypeVar, overload
 
 from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, is_whole
@@ -12,22 +11,28 @@ from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, is_whole
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetRange:
-    """``start <= offset < end`` of one topic-partition (Spark: startingOffsets, endingOffsets)."""
-
+class _Edges(NamedTuple):
     start: int
     end: int
 
-    def __post_init__(self) -> None:
-        if type(self.start) is int and type(self.end) is int and 0 <= self.start <= self.end:
-            return
-        if not is_whole(self.start) or not is_whole(self.end):
-            raise BadInputError(f"An offset must be a whole number, got {short(self.start)} to {short(self.end)}")
-        if self.start < 0:
-            raise BadInputError(f"An offset range can't start at {self.start}: offsets start at 0")
-        if self.end < self.start:
-            raise BadInputError(f"An offset range can't end at {self.end}, before its start {self.start}")
+
+class OffsetRange(_Edges):
+    """``start <= offset < end`` of one topic-partition (Spark: startingOffsets, endingOffsets).
+
+    It is a tuple, because a window may have 20,000. `_make` builds it from numbers that are known to be right, without a look at them.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, start: int, end: int) -> OffsetRange:
+        """Check the two.
+
+        Raises:
+            BadInputError: they are not whole numbers, negative, or in the wrong order.
+        """
+        if not (type(start) is int and type(end) is int and 0 <= start <= end):
+            _check(start, end)
+        return tuple.__new__(cls, (start, end))
 
     @property
     def span(self) -> int:
@@ -41,6 +46,15 @@ class OffsetRange:
 
     def __str__(self) -> str:
         return f"{self.start} to {self.end - 1}" if self.span else f"none (at {self.start})"
+
+
+def _check(start: object, end: object) -> None:
+    if not is_whole(start) or not is_whole(end):
+        raise BadInputError(f"An offset must be a whole number, got {short(start)} to {short(end)}")
+    if start < 0:
+        raise BadInputError(f"An offset range can't start at {start}: offsets start at 0")
+    if end < start:
+        raise BadInputError(f"An offset range can't end at {end}, before its start {start}")
 
 
 class OffsetRanges(Mapping[TopicPartition, OffsetRange]):

@@ -103,7 +103,8 @@ class Row:
 
 
 _UNREAD = (SUPERSEDED, Kind.PRUNED)
-_QUIET, _READ = Shade.QUIET, Shade.READ
+# Names of their own, and no sets: a member of an enum is slow to look up and to hash, and this is done for 20,000 partitions.
+_QUIET, _READ, _GAP, _LOST = Shade.QUIET, Shade.READ, Shade.GAP, Shade.LOST
 _NO_PACE = Pace()
 
 
@@ -116,15 +117,13 @@ def seen_of(pieces: Sequence[Piece], found: PartitionLag | None = None, pace: Pa
         pace: how fast its group commits.
     """
     shade, recent = _READ if pieces else _QUIET, 0
-    # One pass, and no sets: this is done for 20,000 partitions, and a member of an enum is slow to hash.
-    for piece in pieces:
-        kind = piece.kind
+    for kind, start, end, _ in pieces:
         if kind is LOST:
-            shade = Shade.LOST
+            shade = _LOST
         elif kind is GAP:
-            shade = Shade.GAP if shade is _READ else shade
+            shade = _GAP if shade is _READ else shade
         elif kind not in _UNREAD:
-            recent += piece.end - piece.start
+            recent += end - start
     if found is None:
         return Seen(shade, None, recent)
     return Seen(shade, found.lag, recent, found.lost, urgency(found, pace), _OF_DANGER[danger(found, pace)])
@@ -151,13 +150,19 @@ def _shared(some: Sequence[TopicPartition], seen: Mapping[TopicPartition, Seen])
         here = some[start : start + each]
         part = [seen[tp] for tp in here]
         known = [one.lag for one in part if one.lag is not None]
-        shade = max((one.shade for one in part), key=_ORDER.__getitem__)
+        shade = _worst_of([one.shade for one in part])
         recent, lost = sum(one.recent for one in part), sum(one.lost for one in part)
-        worst_danger = max((one.danger for one in part), key=_ORDER.__getitem__)
+        worst_danger = _worst_of([one.danger for one in part])
         found.append(
             (here[0].partition, here[-1].partition, shade, sum(known) if known else None, recent, worst_danger, lost)
         )
     return found
+
+
+def _worst_of(shades: Sequence[Shade]) -> Shade:
+    first = shades[0]
+    # Nearly always they are all the same, and to compare them is quicker than to look each of them up.
+    return first if shades.count(first) == len(shades) else max(shades, key=_ORDER.__getitem__)
 
 
 def _cells(shares: Sequence[_Share], most_lag: int, most_read: int) -> tuple[Cell, ...]:
@@ -192,7 +197,7 @@ def worst(seen: Mapping[TopicPartition, Seen], most: int = WORST) -> list[TopicP
 
     def weight(tp: TopicPartition) -> tuple[int, float, int, int, int]:
         one = seen[tp]
-        trouble = _ORDER[one.shade] if one.shade in (Shade.GAP, Shade.LOST) else 0
+        trouble = 2 if one.shade is _LOST else 1 if one.shade is _GAP else 0
         how_bad, how_much, _ = one.urgency
         return how_bad, how_much, trouble, one.lag or 0, one.recent
 

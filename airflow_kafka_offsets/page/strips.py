@@ -17,9 +17,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
 from operator import attrgetter
+from types import MappingProxyType
 from typing import NamedTuple
 
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.ranges import OffsetRange
 from airflow_kafka_offsets.core.window import Lane, State, Window
 
 READ = 90.0
@@ -135,42 +137,56 @@ Floors = Mapping[TopicPartition, int]
 """Below these offsets, the ledger no longer knows who owned what: windows were pruned."""
 
 
-def drawn_as(windows: Iterable[Window]) -> list[tuple[Window, Kind]]:
-    """Return the windows that are drawn, and how."""
-    return [(window, kind) for window in windows if (kind := kind_of(window)) is not None]
+class Layer(NamedTuple):
+    """What a window owns, or what it lost. The ranges are a dictionary, because a page looks up 20,000 partitions in it."""
+
+    kind: Kind
+    seq: int
+    ranges: Mapping[TopicPartition, OffsetRange]
 
 
-def pieces_of(tp: TopicPartition, drawn: Iterable[tuple[Window, Kind]], floor: int = 0) -> list[Piece]:
+def layers_of(windows: Iterable[Window]) -> list[Layer]:
+    """Return what is drawn of some windows, oldest first, as their offsets are in order then."""
+    found: list[Layer] = []
+    for window in sorted(windows, key=attrgetter("seq")):
+        kind = kind_of(window)
+        if kind is None:
+            continue
+        if window.lost and kind is not SUPERSEDED:
+            found.append(Layer(LOST, window.seq, dict(window.lost.items())))
+        found.append(Layer(kind, window.seq, dict(window.ranges.items())))
+    return found
+
+
+def pieces_of(tp: TopicPartition, layers: Iterable[Layer], floor: int = 0) -> list[Piece]:
     """Return what windows own and lost of a partition, in the order of offsets. What lies between them and is no one's is a gap.
 
     One partition at a time: to keep the pieces of 20,000 would take Python's garbage collector longer than all the rest.
 
     Args:
         tp: the partition.
-        drawn: some windows of a group, in any order: live windows that follow one another, and backfill windows.
+        layers: of some windows of a group: live windows that follow one another, and backfill windows.
         floor: below it, windows were pruned.
     """
     found: list[Piece] = []
-    for window, kind in drawn:
-        r = window.ranges.get(tp)
+    for kind, seq, ranges in layers:
+        r = ranges.get(tp)
         if r is not None and r.end > r.start:
-            found.append(Piece(kind, r.start, r.end, window.seq))
-        r = window.lost.get(tp)
-        if r is not None and r.end > r.start and kind is not SUPERSEDED:
-            found.append(Piece(LOST, r.start, r.end, window.seq))
-    return _with_gaps(found, floor)
+            found.append(Piece(kind, r.start, r.end, seq))
+    return _with_gaps(found, floor) if len(found) > 1 else found
 
 
 def _with_gaps(some: list[Piece], floor: int) -> list[Piece]:
     some.sort(key=_BY_OFFSET)
     gaps: list[Piece] = []
     reached: int | None = None
-    for piece in some:
-        if piece.kind is SUPERSEDED:
+    for kind, start, end, _ in some:
+        if kind is SUPERSEDED:
             continue  # other windows own these offsets now, or no one does
-        if reached is not None and piece.start > reached:
-            gaps += _gap(reached, piece.start, floor)
-        reached = piece.end if reached is None else max(reached, piece.end)
+        if reached is not None and start > reached:
+            gaps += _gap(reached, start, floor)
+        if reached is None or end > reached:
+            reached = end
     return sorted(some + gaps, key=_BY_OFFSET) if gaps else some
 
 
@@ -181,12 +197,12 @@ def _gap(start: int, end: int, floor: int) -> list[Piece]:
     return [piece for piece in both if piece.end > piece.start]
 
 
-def ends(windows: Iterable[Window]) -> dict[TopicPartition, int]:
-    """Return the partitions that windows name, and the last offset that they reach in each."""
+def ends(windows: Iterable[Window], but: Offsets = MappingProxyType({})) -> dict[TopicPartition, int]:
+    """Return the partitions that windows name, but for some, and the last offset that they reach in each."""
     found: dict[TopicPartition, int] = {}
     for window in windows:
-        for tp, r in window.ranges.items():
-            found[tp] = max(r.end, found.get(tp, 0))
+        for tp in window.ranges.keys() - but.keys():
+            found[tp] = max(window.ranges[tp].end, found.get(tp, 0))
     return found
 
 
@@ -291,8 +307,8 @@ def figure(
     live = sorted((w for w in windows if w.lane is Lane.LIVE and w.state.owns), key=lambda w: w.seq)
     wanted = ends(windows) if known is None else known
     time = _times(live, part) if axis is Axis.TIME else None
-    drawn = drawn_as(windows)
-    shown = {tp: _uncut(tp, pieces_of(tp, drawn, part.floors.get(tp, 0)), live, part) for tp in sorted(wanted)}
+    layers = layers_of(windows)
+    shown = {tp: _uncut(tp, pieces_of(tp, layers, part.floors.get(tp, 0)), live, part) for tp in sorted(wanted)}
     if known is not None and live and part.has_newest:
         shown = {tp: _with_left_out(some, known[tp]) for tp, some in shown.items()}
     # A partition without a block may be the one that is furthest behind.

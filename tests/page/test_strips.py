@@ -198,7 +198,7 @@ def tiled(steps: list[tuple[int, int]]) -> list[Window]:
 @given(spans)
 def test_pieces_tile_what_they_reach_over(steps: list[tuple[int, int]]) -> None:
     windows = tiled(steps)
-    some = strips.pieces_of(tp(), strips.drawn_as(windows))
+    some = strips.pieces_of(tp(), strips.layers_of(windows))
     assert some[0].start == windows[0].ranges[tp()].start
     assert some[-1].end == windows[-1].ranges[tp()].end
     assert all(a.end == b.start for a, b in itertools.pairwise(some))
@@ -207,7 +207,7 @@ def test_pieces_tile_what_they_reach_over(steps: list[tuple[int, int]]) -> None:
 
 @given(spans, st.integers(0, 2_000))
 def test_pruned_offsets_and_gaps_meet_at_the_floor(steps: list[tuple[int, int]], floor: int) -> None:
-    some = strips.pieces_of(tp(), strips.drawn_as(tiled(steps)), floor)
+    some = strips.pieces_of(tp(), strips.layers_of(tiled(steps)), floor)
     assert all(a.end == b.start for a, b in itertools.pairwise(some))
     assert all(piece.end <= floor for piece in some if piece.kind is Kind.PRUNED)
     assert all(piece.start >= floor for piece in some if piece.kind is Kind.GAP)

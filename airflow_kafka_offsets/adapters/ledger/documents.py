@@ -122,7 +122,9 @@ class _Loaded:
     leader_epochs: dict[TopicPartition, int] = field(default_factory=dict)
 
     def ranges(self) -> OffsetRanges:
-        return OffsetRanges(zip(self.partitions, map(OffsetRange, self.starts, self.ends), strict=True))
+        # Their columns were looked at: none is negative, and no span is.
+        ranges = map(OffsetRange._make, zip(self.starts, self.ends, strict=True))
+        return OffsetRanges(zip(self.partitions, ranges, strict=True))
 
 
 def _load(columns_of: Mapping[str, dict[str, Any]]) -> _Loaded:
