@@ -201,8 +201,9 @@ def ends(windows: Iterable[Window], but: Offsets = MappingProxyType({})) -> dict
     """Return the partitions that windows name, but for some, and the last offset that they reach in each."""
     found: dict[TopicPartition, int] = {}
     for window in windows:
-        for tp in window.ranges.keys() - but.keys():
-            found[tp] = max(window.ranges[tp].end, found.get(tp, 0))
+        for tp, r in window.ranges.items():
+            if tp not in but:
+                found[tp] = max(r.end, found.get(tp, 0))
     return found
 
 
