@@ -40,6 +40,10 @@ class Shell:
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._ledger = lake.path.read_bytes()
+        with self.new():
+            # What people did is a part of a ledger, too.
+            assert self.run("take-over", "lake.clicks", "--dag=d", "--task=t", "--why=moved", "--yes").code == 0
+            self._ledger = Path("ledger.db").read_bytes()
 
     @contextmanager
     def new(self) -> Iterator[None]:
@@ -273,6 +277,11 @@ DAMAGED = [
     '{"name":"lake.orders","topics":["orders"],"starting_offsets":5,"kafka_timeout":[]}', "2026-13-41 00:00:00", "planned", "Infinity",
     '{"name":"lake.orders","topics":["orders"],"until":"never"}', '{"name":"lake.orders","topics":["orders"],"output_tables":5}',
 ]  # fmt: skip
+DAMAGED_ACTS = [
+    '{"kept":5}', '{"kept":{"lake.clicks-000001":{"clicks":{"id":"x","0":[5]}}}}', '{"taken":{"lake.clicks-000001":{"clicks":{"0":[1,2]}}}}',
+    '{"left":{"clicks":5}}', '{"left":{"clicks":{"id":"x","offsets":{"y":1}}}}', '{"superseded":5}', '{"superseded":[1]}', '{"kept_from":"x"}',
+    '{"next_window":"x"}',
+]  # fmt: skip
 LOOKS = [
     ("status",), ("status", "lake.orders"), ("windows", "lake.orders"), ("windows", "lake.orders", "--ids=1-3", "-o=json"),
     ("plan", "lake.orders"), ("plan", "lake.orders", "--windows=1"), ("verify", "lake.orders"), ("export", "lake.orders"),
@@ -301,6 +310,18 @@ def test_a_damaged_row_is_named(shell: Shell, column: tuple[str, str], value: st
         connection.close()
         done = shell.check(*look)
         assert done.code != ExitCode.USAGE, f"nothing to correct in the arguments: {done.err}"
+
+
+@pytest.mark.parametrize("details", DAMAGED_ACTS)
+@pytest.mark.parametrize("look", [("status", "lake.clicks"), ("reset", "lake.clicks", "--to=latest", "--why=w")])
+def test_a_damaged_act_is_named(shell: Shell, details: str, look: tuple[str, ...]) -> None:
+    with shell.new():
+        connection = sqlite3.connect("ledger.db")
+        with connection:
+            connection.execute("UPDATE kafka_offsets_acts SET details = ?", [details])
+        connection.close()
+        done = shell.check(*look)
+        assert (done.code, done.err[:25]) == (ExitCode.UNAVAILABLE, "The ledger has act 1 of g"), done.err
 
 
 KAFKA_SETTINGS = [

@@ -86,6 +86,7 @@ from airflow_kafka_offsets.core.plan.ownership import (
     is_owner,
 )
 from airflow_kafka_offsets.core.plan.pruning import Pruned, absent
+from airflow_kafka_offsets.core.plan.reset import check_details
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.schemas import NOTHING, Frozen, ToFreeze
 from airflow_kafka_offsets.core.tries import Try
@@ -699,7 +700,9 @@ def _definition(group: str, text: str) -> KafkaGroup:
 
 def _act(group: str, row: Row[Any]) -> Act:
     with intact(f"act {row.id} of group {group}"):
-        return Act(row.kind, row.who, row.why, row.at, dict(json.loads(row.details)))
+        act = Act(row.kind, row.who, row.why, row.at, dict(json.loads(row.details)))
+        check_details(act.details)
+        return act
 
 
 def _owner(group: Row[Any]) -> Owner | None:

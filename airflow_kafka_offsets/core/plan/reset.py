@@ -9,10 +9,10 @@ from typing import Any
 
 from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError, counted, name_some
-from airflow_kafka_offsets.core.history import KEPT, LEFT, TAKEN
+from airflow_kafka_offsets.core.history import KEPT, KEPT_FROM, LEFT, NEXT_WINDOW, TAKEN, acted_on
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds
 from airflow_kafka_offsets.core.log import LogSnapshot
-from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, is_whole, topics_of
 from airflow_kafka_offsets.core.plan import kept
 from airflow_kafka_offsets.core.plan.kept import Kept
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Position, reset_command, to_abandon
@@ -220,6 +220,20 @@ def left_in(details: Mapping[str, Any], topic_ids: Mapping[str, str]) -> Positio
         for column in ("offsets", "leader_epochs")
     )
     return Position(offsets, {topic: topic_ids[topic] for topic in stood}, epochs)
+
+
+def check_details(details: Mapping[str, Any]) -> None:
+    """Read all that programs read in an act's details.
+
+    Raises:
+        AttributeError, LookupError, TypeError, ValueError: this package never writes this.
+    """
+    acted_on(details)
+    kept.kept_parts([details])
+    left_in(details, {topic: of["id"] for topic, of in details.get(LEFT, {}).items()})
+    for name in (NEXT_WINDOW, KEPT_FROM):
+        if not is_whole(details.get(name, 1)):
+            raise ValueError(f"{name} must be a window's number")
 
 
 def _left(position: Position) -> dict[str, object]:
