@@ -239,6 +239,18 @@ class KafkaContract(StoreContract):
         assert store.read(group, [topic, gone]) == at(topic, 6)
         store.advance(group, at(gone, 7), at(gone, 7))
 
+    def test_what_a_window_read_of_a_topic_that_is_gone_holds_up_no_other_topic(
+        self, store: KafkaStore, broker: KafkaBroker, group: str, topic: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        gone = f"{topic}.other"
+        store.advance(group, {}, at(topic, 5) | at(gone, 7))
+        delete_topic(broker, gone)
+        store.advance(group, at(topic, 5) | at(gone, 7), at(topic, 6) | at(gone, 8))
+        assert store.read(group, [topic, gone]) == at(topic, 6)
+        assert f"can't have the offset of {gone}-0" in caplog.text
+        with pytest.raises(StoreRefusedError, match=f"no partition {gone}-0"):
+            store.advance(group, at(gone, 7), at(gone, 8))
+
     def test_each_window_renews_each_partition_and_leaves_its_id(
         self, store: KafkaStore, broker: KafkaBroker, group: str, topic: str
     ) -> None:

@@ -97,7 +97,7 @@ class KafkaStore:
         """Commit `after`, each partition with the window's id as its metadata, if the group is at `before`.
 
         Raises:
-            StoreRefusedError: the group has members, a partition does not exist, or a right is missing.
+            StoreRefusedError: the group has members, a partition never existed, or a right is missing.
             StoreLimitError: the window's id is too long.
         """
         if len(window_id) > MAX_METADATA:
@@ -122,19 +122,27 @@ class KafkaStore:
             return self._log.commits(group, partitions)
 
     def _gone(self, before: Offsets, after: Offsets) -> set[TopicPartition]:
-        """Return the partitions that no longer exist and do not move. Kafka deleted their offsets with them.
+        """Return the partitions that no longer exist. Kafka deleted their offsets with them, so there is nothing to publish of them.
 
         Raises:
-            StoreRefusedError: a partition that does not exist should move.
+            StoreRefusedError: one that should move never had an offset, or none is left of all that should: it may be another Kafka.
         """
         with self._translated():
-            gone = after.keys() - set(self._log.partitions(topics_of(after)))
-        if absent := [str(tp) for tp in sorted(gone) if before.get(tp) != after[tp]]:
+            there = set(self._log.partitions(topics_of(after)))
+        absent = {tp for tp in after.keys() - there if before.get(tp) != after[tp]}
+        if absent and not (there & after.keys() and absent <= before.keys()):
             raise StoreRefusedError(
-                f"{self.name}: Kafka has no partition {name_some(absent, ', ')}, and a consumer group can have offsets only for "
-                "existing partitions. Nothing was written"
+                f"{self.name}: Kafka has no partition {name_some(sorted(absent), ', ')}, and a consumer group can have offsets "
+                "only for existing partitions. Is this the Kafka that the group reads? If the topic is gone for good, remove offset_store from "
+                "the group's definition. Nothing was written"
             )
-        return set(gone)
+        if absent:
+            logger.warning(
+                "%s: Kafka has no partition any more that the group read, and can't have the offset of %s. The ledger has it",
+                self.name,
+                name_some(sorted(absent), ", "),
+            )
+        return set(after.keys() - there)
 
     def _check_idle(self, group: str) -> None:
         # While a group has members, Kafka accepts a transaction's offsets also from a client that is not one of them.
