@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import kept_table, ranges_table, table
+from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.plan.kept import to_remove
 from airflow_kafka_offsets.core.plan.reset import Reset, how_to_go_on, nobody_reads
@@ -46,11 +47,12 @@ def act_answer(
 def consequences_document(found: Reset | None, ledger: Ledger) -> Document:
     """Return what a move of the watermark does to offsets and windows; None: the group is new, and has none."""
     if found is None:
-        return {"skipped": [], "replaced": [], "superseded": [], "taken": [], "unread": []}
+        return {"skipped": [], "replaced": [], "unchecked": [], "superseded": [], "taken": [], "unread": []}
     unread = [{"window": id_, **one} for id_, ranges in found.unread.items() for one in ranges_document(ranges)]
     return {
         "skipped": ranges_document(found.skipped),
         "replaced": ranges_document(found.replaced),
+        "unchecked": [asked.partition._asdict() for asked in found.unchecked],
         "superseded": _superseded(found.superseded, ledger),
         "taken": kept_document(found.taken),
         "unread": unread,
@@ -77,6 +79,8 @@ def consequences(document: Document, found: Reset | None) -> Iterator[str]:
         yield gap(document)
     if found is None:
         return
+    if found.unchecked:
+        yield f"{leader_epochs.warning(found.unchecked)}."
     if document["superseded"]:
         yield from _superseded_text(document, found)
     if document["taken"]:

@@ -12,6 +12,7 @@ noted epoch end. If that is before the window's end, the rest was cut off, and o
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from airflow_kafka_offsets.core.errors import LogTruncatedError, name_some
@@ -122,14 +123,27 @@ def to_note(
     """
     found = {tp: bounds.leader_epoch for tp, bounds in log.bounds.items() if bounds.leader_epoch is not None}
     known = position.leader_epochs if position else {}
-    return {**known, **found, **{asked.partition: asked.leader_epoch for asked in unanswered}}
+    return {**known, **found, **dict(unanswered)}
 
 
-def after_reset(before: Position, target: Collection[TopicPartition], log: LogSnapshot) -> dict[TopicPartition, int]:
-    """Return the epochs of a position after some of its watermarks were moved to where a person looked."""
+def after_reset(
+    before: Position,
+    target: Collection[TopicPartition],
+    log: LogSnapshot,
+    unanswered: Collection[PartitionEpoch] = (),
+) -> dict[TopicPartition, int]:
+    """Return the epochs of a position after some of its watermarks were moved to where a person looked.
+
+    An epoch whose end Kafka did not report stays noted, as in `to_note`.
+    """
     looked_up = to_note(None, log)
     kept = {tp: epoch for tp, epoch in before.leader_epochs.items() if tp not in target}
-    return {**kept, **{tp: looked_up[tp] for tp in target if tp in looked_up}}
+    return {**kept, **{tp: looked_up[tp] for tp in target if tp in looked_up}, **dict(unanswered)}
+
+
+def asked_again(position: Position, unanswered: Collection[PartitionEpoch]) -> Position:
+    """Return a position that has these epochs noted: the next plan asks where their records end."""
+    return replace(position, leader_epochs={**position.leader_epochs, **dict(unanswered)})
 
 
 def left_behind(before: Position, target: Offsets, epoch_ends: EpochEnds) -> OffsetRanges:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaAnswerError, NotYetError, UnknownGroupError
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.history import Act
@@ -75,7 +76,8 @@ class Import:
         asked: where the offsets are from.
         imported: these offsets.
         notes: warnings about them.
-        left_open: if the place is a group of the ledger: its windows that wait for their commit. They are read again.
+        left_open: if the place is a group of the ledger: its windows that wait for their commit, and those that were committed behind
+            them. They are read again.
         log: what Kafka holds of their topics.
         position: where the group will continue.
         state: the group as it was seen.
@@ -167,10 +169,13 @@ class Moving:
         Raises:
             BadInputError: the place has nothing that could be taken over; the message has the numbers.
             DataLossError: retention has removed what would come next, and `skip_lost` is not set.
+            LogTruncatedError: the place is a group of the ledger, and Kafka has replaced records since it read them.
             IllegalStepError: a window of the group waits for its commit, or would be cut.
             StoreError, KafkaAnswerError: as they say.
         """
-        group, state = self.known(name), self._ledger.load(name)
+        # The state first: a group that plans its first window between the two looks is known then, and its state is outdated.
+        state = self._ledger.load(name)
+        group = self.known(name)
         if group is not None:
             _check_known(group, state, asked.topics, kafka_conn_id)
         # A pattern may match topics that the group has not planned yet.
@@ -187,9 +192,11 @@ class Moving:
         reset = (
             work_out(self._ledger, kafka, group, state.position, imported.target, snapshot) if state.position else None
         )
-        position = reset.position if reset else imported.position(snapshot)
-        left_open = importing.left_open(found.open_windows, topics)
-        notes = (*found.notes, *importing.left_open_note(left_open))
+        silent = _check_replaced(asked.name, found, snapshot, kafka)
+        position = leader_epochs.asked_again(reset.position if reset else imported.position(snapshot), silent)
+        left_open = importing.left_open(found.later, topics)
+        not_checked = [leader_epochs.warning(silent)] if silent else []
+        notes = (*found.notes, *not_checked, *importing.left_open_notes(left_open))
         return Import(group, asked, imported, notes, left_open, snapshot, position, state, reset)
 
     def carry_out_import(
@@ -220,7 +227,7 @@ class Moving:
         if store is not None:
             must_write(store.name, name, before, after, store.read(name, topics_of(after)))
         superseded = [window.seq for window in reset.superseded]
-        self._ledger.reset(name, found.state.version, reset.position, superseded, act)
+        self._ledger.reset(name, found.state.version, found.position, superseded, act)
         Publisher(self._ledger, store, self._clock).follow_reset(name, before, after)
 
     def plan_copy(
@@ -330,7 +337,9 @@ class Moving:
         stored = store.read(group.name, topics) if store is not None else None
         steps = Publisher(self._ledger, store, self._clock).path(group.name, state)
         log = kafka.snapshot(topics_now(kafka, group, mark), group.isolation_level)
-        return verifying.compare(state, group.reads, stored, log, steps, second_look(kafka, mark, log))
+        left = sorted(verifying.in_one_only(mark, stored) - log.topic_ids.keys()) if stored is not None else []
+        gone = set(left) - kafka.topic_ids(left).keys() if left else ()
+        return verifying.compare(state, group.reads, stored, log, steps, second_look(kafka, mark, log), gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +363,8 @@ def _export(group: KafkaGroup, asked: Asked, taken: _Taken) -> Export:
     if group.topics_pattern is not None and not asked.topics and note is None:
         given = topics_of(found.offsets)
         note = appeared_note(group, taken.topics, taken.position, given, asked.source.name)
-    notes = found.notes if note is None else (*found.notes, note)
+    behind = importing.committed_behind_note(importing.left_open(found.later, topics_of(found.offsets)))
+    notes = (*found.notes, *behind, *([] if note is None else [note]))
     return Export(asked, found.offsets, notes, next_offsets(found.offsets, asked.meaning))
 
 
@@ -371,6 +381,17 @@ def _import_details(found: Import) -> dict[str, object]:
     details["founded"] = {str(tp): offset for tp, offset in found.position.offsets.items()}
     details["from_beginning"] = [str(tp) for tp in found.imported.unnamed]
     return details
+
+
+def _check_replaced(
+    source: str, found: PlaceOffsets, log: LogSnapshot, kafka: LogOffsets
+) -> list[leader_epochs.PartitionEpoch]:
+    """Refuse offsets of a group below which Kafka has other records now. Return the leader epochs whose ends it did not report."""
+    noted = {tp: epoch for tp, epoch in found.leader_epochs.items() if tp in found.offsets}
+    asked = leader_epochs.doubtful(noted, found.topic_ids, log)
+    ends = kafka.epoch_ends(asked)
+    leader_epochs.check_position(source, Position(found.offsets, found.topic_ids, noted), log, ends)
+    return leader_epochs.unanswered(asked, ends)
 
 
 def _check_known(group: KafkaGroup, state: GroupState, topics: Sequence[str], kafka_conn_id: str | None) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.place import verifying
 from airflow_kafka_offsets.core.place.place import PlaceOffsets
-from airflow_kafka_offsets.core.plan.ownership import watermark
+from airflow_kafka_offsets.core.plan.ownership import GroupState, watermark
+from airflow_kafka_offsets.core.window import Held, Lane, State
 from airflow_kafka_offsets.ports import Ledger, OffsetStore
+from airflow_kafka_offsets.service.replay import pages
 
 
 class LedgerSource:
@@ -26,7 +28,17 @@ class LedgerSource:
         state = self._ledger.load(self._group)
         mark = watermark(state)
         topic_ids = mark.topic_ids if mark else {}
-        return PlaceOffsets(verifying.published(state), verifying.committing_note(state), topic_ids, state.open)
+        # Those of the newest window: when it was planned, all before it were checked.
+        epochs = state.position.leader_epochs if state.position else {}
+        notes = verifying.committing_note(state)
+        return PlaceOffsets(verifying.published(state), notes, topic_ids, self._later(state), epochs)
+
+    def _later(self, state: GroupState) -> tuple[Held, ...]:
+        if not state.open:
+            return ()
+        since = state.open[0].window.seq
+        done = pages(self._ledger, self._group, states=[State.COMMITTED], lane=Lane.LIVE, since=since)
+        return tuple(sorted((*state.open, *done), key=lambda held: held.window.seq))
 
 
 class StoreSource:

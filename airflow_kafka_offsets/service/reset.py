@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from airflow_kafka_offsets.core.errors import MissingPartitionError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.leader_epochs import doubtful
+from airflow_kafka_offsets.core.leader_epochs import doubtful, unanswered
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.kept import kept_parts
@@ -54,6 +54,7 @@ def work_out(
         reads=group.reads,
         noted=before,
         kept_so_far=kept_parts(act.details for act in ledger.acts(group.name)),
+        unchecked=unanswered(asked, epoch_ends),
     )
     # After the search for windows, as some may have left meanwhile.
     check_reset(group.name, target, ledger.pruned(group.name), log.topic_ids)

@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_kafka_offsets.core.errors import IllegalStepError, LogTruncatedError
-from airflow_kafka_offsets.core.place.place import Meaning
 from airflow_kafka_offsets.core.window import Window
-from airflow_kafka_offsets.service.move import Asked, Moving
-from airflow_kafka_offsets.service.places import LedgerSource
-from tests.core.examples import claim, group, ranges, tp
+from tests.core.examples import claim, ranges, tp
 from tests.service.world import World
 
 ONE, TWO, THREE, FOUR = (claim(f"run-{n}") for n in range(1, 5))
@@ -208,15 +205,3 @@ def test_an_open_window_with_replaced_records_is_given_up_and_cut_again(read: Wo
         read.plan(THREE)
     read.service.abandon(window.id, "me", "its records are others now")
     assert read.run(FOUR).ranges[tp(0)] == ranges({tp(0): (100, 200)})[tp(0)]
-
-
-def test_after_an_import_the_check_begins_with_the_next_window(read: World) -> None:
-    moving = Moving(read.ledger, lambda: read.now)
-    asked = Asked(LedgerSource(read.ledger, "lake"), "lake", Meaning.NEXT)
-    moving.carry_out_import(moving.plan_import("new", asked, lambda _: read.kafka), "ada", "renamed")
-    read.group = group("new")
-    replace_records(read)
-    assert read.run(TWO).ranges == ranges({tp(0): (100, 130), tp(1): (10, 10)}), "nobody knows whose the 100 were"
-    replace_records(read, 110)
-    with pytest.raises(LogTruncatedError, match="orders-0: offsets 110 to 129 are other records now"):
-        read.plan(THREE)

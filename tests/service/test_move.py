@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from airflow_kafka_offsets.core.errors import LedgerUnavailableError, StoreDriftError
+from airflow_kafka_offsets.core.errors import (
+    ConcurrentChangeError,
+    LedgerUnavailableError,
+    LogTruncatedError,
+    StoreDriftError,
+)
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.place.place import PlaceOffsets
+from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.request import Live
 from airflow_kafka_offsets.core.window import State
-from airflow_kafka_offsets.ports import LogOffsets
+from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service.move import Asked, Moving
 from airflow_kafka_offsets.service.places import LedgerSource, StoreSource
-from tests.core.examples import claim, tp
+from tests.core.examples import claim, group, ranges, tp
 from tests.service.world import World
 from tests.stores.memory import MemoryStore
 
@@ -35,6 +42,34 @@ class Busy(MemoryStore):
         if self.happens:
             self.happens.pop(0)()
         return super().read(group, topics)
+
+
+class Watched:
+    """The ledger; something happens once, behind the first look at a group."""
+
+    def __init__(self, ledger: Ledger, happens: Callable[[], object]) -> None:
+        self._ledger = ledger
+        self._happens = [happens]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    def load(self, group: str) -> GroupState:
+        """Return the group as it was before that."""
+        found = self._ledger.load(group)
+        self._happen()
+        return found
+
+    def group(self, name: str) -> KafkaGroup:
+        """Return its definition as it was before that."""
+        try:
+            return self._ledger.group(name)
+        finally:
+            self._happen()
+
+    def _happen(self) -> None:
+        if self._happens:
+            self._happens.pop()()
 
 
 class Slow(LedgerSource):
@@ -186,3 +221,112 @@ def test_an_import_is_refused_when_the_store_was_moved_in_a_partition_that_is_go
     store.groups["lake"][tp(1)] = 40
     moving(world).carry_out_import(found, "ada", "w", store=store)
     assert offsets(store) == {0: 2, 1: 40}
+
+
+def stored(world: World, *at: int, name: str = "app") -> Asked:
+    """A store in which another reader has left its offsets."""
+    store = MemoryStore()
+    store.groups[name] = {tp(partition): offset for partition, offset in enumerate(at)}
+    return Asked(StoreSource(store, name), name, topics=("orders",))
+
+
+def test_a_group_that_plans_its_first_window_while_an_import_looks_keeps_it(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.kafka.produce(tp(0), 100)
+    watched = cast("Ledger", Watched(world.ledger, lambda: world.plan(ONE)))
+    moving = Moving(watched, lambda: world.now)
+    with pytest.raises(ConcurrentChangeError):
+        moving.carry_out_import(moving.plan_import("lake", stored(world, 50, 0), lambda _: world.kafka), "ada", "w")
+    world.do(world.ledger.load("lake").open[0].window, ONE)
+    world.die(ONE)
+    world.kafka.produce(tp(0), 10)
+    assert world.plan(TWO).window.ranges == ranges({tp(0): (100, 110), tp(1): (0, 0)})
+
+
+def replace_records(world: World) -> None:
+    """Cut the log of a partition with 100 records back to 60, and let it grow to 130."""
+    world.kafka.truncate(tp(0), 60)
+    world.kafka.produce(tp(0), 70)
+
+
+def test_records_that_are_replaced_after_an_import_are_noticed_by_the_first_plan(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.kafka.produce(tp(0), 100)
+    found = moving(world).plan_import("lake", stored(world, 100, 0), lambda _: world.kafka)
+    moving(world).carry_out_import(found, "ada", "moving over")
+    replace_records(world)
+    with pytest.raises(LogTruncatedError, match="orders-0: offsets 60 to 99 are other records now"):
+        world.plan(ONE)
+
+
+@pytest.fixture
+def was_replaced(tmp_path: Path) -> World:
+    """A group whose records were replaced since it read them."""
+    world = World(tmp_path)
+    world.kafka.produce(tp(0), 100)
+    world.kafka.produce(tp(1), 10)
+    world.run(ONE)
+    replace_records(world)
+    return world
+
+
+def test_a_group_goes_past_replaced_records_under_no_new_name(was_replaced: World) -> None:
+    world = was_replaced
+    with pytest.raises(
+        LogTruncatedError, match=r"offsets 60 to 99 are other records now.*kafka-offsets reset lake --to"
+    ):
+        moving(world).plan_import("new", from_ledger(world), lambda _: world.kafka)
+    world.service.reset(world.group, '{"orders":{"0":100}}', "ada", "the new ones are not needed")
+    found = moving(world).plan_import("new", from_ledger(world), lambda _: world.kafka)
+    moving(world).carry_out_import(found, "ada", "renamed")
+    world.group = group("new")
+    assert world.run(TWO).ranges == ranges({tp(0): (100, 130), tp(1): (10, 10)})
+
+
+def test_what_kafka_did_not_say_of_a_group_is_asked_again_under_its_new_name(was_replaced: World) -> None:
+    world = was_replaced
+    world.kafka.knows_epoch_ends = False
+    found = moving(world).plan_import("new", from_ledger(world), lambda _: world.kafka)
+    assert "was not checked whether records were replaced" in "".join(found.notes)
+    moving(world).carry_out_import(found, "ada", "renamed")
+    world.kafka.knows_epoch_ends = True
+    world.group = group("new")
+    with pytest.raises(LogTruncatedError, match="orders-0: offsets 60 to 99 are other records now"):
+        world.plan(TWO)
+
+
+@pytest.mark.parametrize("at", [100, 110])
+@pytest.mark.parametrize("act", ["import", "reset"])
+def test_what_kafka_did_not_say_is_asked_again_after_a_move_by_hand(was_replaced: World, act: str, at: int) -> None:
+    world = was_replaced
+    world.kafka.produce(tp(1), 10)
+    world.kafka.knows_epoch_ends = False
+    if act == "import":
+        found = moving(world).plan_import("lake", stored(world, at, 15), lambda _: world.kafka)
+        moving(world).carry_out_import(found, "ada", "w")
+        reset = found.reset
+    else:
+        reset = world.service.reset(world.group, f'{{"orders":{{"0":{at},"1":15}}}}', "ada", "w")
+    assert reset is not None
+    assert [asked.partition for asked in reset.unchecked] == [tp(0)]
+    assert world.ledger.acts("lake")[0].details["unchecked"] == ["orders-0"]
+    world.kafka.knows_epoch_ends = True
+    with pytest.raises(LogTruncatedError, match=f"orders-0: offsets 60 to {at - 1} are other records now"):
+        world.plan(TWO)
+
+
+def test_a_window_that_was_committed_behind_an_open_one_is_named_as_read_again(tmp_path: Path) -> None:
+    world = at_work(tmp_path, MemoryStore(), max_open_windows=3)
+    first, second = (planned.window for planned in world.ask(ONE, Live(at_most=2)))
+    world.do(second, ONE)
+    world.die(ONE)
+    found = moving(world).plan_import("new", from_ledger(world), lambda _: world.kafka)
+    assert [held.window.id for held in found.left_open] == [first.id, second.id]
+    assert f"committed there, but behind these: {second.id}" in found.notes[-1]
+    assert f"not committed there: {first.id} (planned" in found.notes[-2]
+    moving(world).carry_out_import(found, "ada", "renamed")
+    assert world.ledger.acts("new")[0].details["left_open"] == [first.id, second.id]
+    [note] = moving(world).plan_export(world.group, from_ledger(world), no_kafka).notes
+    assert f"{second.id} is committed behind an open window" in note
+    world.do(first, ONE)
+    assert moving(world).plan_export(world.group, from_ledger(world), no_kafka).notes == ()

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_kafka_offsets.core.errors import BadInputError, DataLossError, TopicRecreatedError, name_some
+from airflow_kafka_offsets.core.leader_epochs import to_note
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.place.place import Meaning, PlaceOffsets, next_offsets
@@ -35,7 +36,7 @@ class ImportedOffsets:
     def position(self, log: LogSnapshot) -> Position:
         """Return where a new group begins."""
         beginnings = {tp: log.bounds[tp].beginning for tp in self.unnamed}
-        return Position(dict(sorted({**beginnings, **self.target}.items())), dict(log.topic_ids))
+        return Position(dict(sorted({**beginnings, **self.target}.items())), dict(log.topic_ids), to_note(None, log))
 
 
 def to_import(
@@ -140,16 +141,38 @@ def moves(old: Offsets, new: Offsets) -> Moves:
 
 
 def left_open(windows: Sequence[Held], topics: Collection[str]) -> tuple[Held, ...]:
-    """Return the open windows with records of these topics. A group that continues from the watermark reads these again."""
+    """Return the windows with records of these topics. A group that continues from the watermark before them reads these again."""
     return tuple(held for held in windows if any(tp.topic in topics for tp in held.window.ranges.without_empty()))
 
 
-def left_open_note(windows: Sequence[Held]) -> tuple[str, ...]:
-    """Return the warning about open windows of the group that the offsets come from."""
-    if not windows:
-        return ()
-    names = name_some([f"{held.window.id} ({held.window.state}, held by {held.holder})" for held in windows], ", ")
-    return (
-        f"not committed there: {names}. The new group reads their offsets again under new ids: commit or abandon these windows "
-        "before the import, or stop their runs and remove what they wrote",
-    )
+def left_open_notes(windows: Sequence[Held]) -> list[str]:
+    """Return the warnings about windows of the group that the offsets come from: open ones, and those that were committed behind them."""
+    waiting = [f"{held.window.id} ({held.window.state}, held by {held.holder})" for held in windows if _is_open(held)]
+    done = [held.window.id for held in windows if not _is_open(held)]
+    notes = []
+    if waiting:
+        notes.append(
+            f"not committed there: {name_some(waiting, ', ')}. The new group reads their offsets again under new ids: commit or abandon "
+            "these windows before the import, or stop their runs and remove what they wrote"
+        )
+    if done:
+        notes.append(
+            f"committed there, but behind these: {name_some(done, ', ')}. The new group reads their offsets again, too: remove what they "
+            "wrote, or import when the windows before them are committed"
+        )
+    return notes
+
+
+def committed_behind_note(windows: Sequence[Held]) -> list[str]:
+    """Return the warning about offsets that someone who goes on from the watermark of a group reads a second time."""
+    done = [held.window.id for held in windows if not _is_open(held)]
+    if not done:
+        return []
+    return [
+        f"{name_some(done, ', ')} {'is' if len(done) == 1 else 'are'} committed behind an open window, and these are the offsets before "
+        "that: another reader that continues from here reads their records again"
+    ]
+
+
+def _is_open(held: Held) -> bool:
+    return held.window.state.is_open

@@ -118,13 +118,16 @@ class PlaceOffsets:
         offsets: the numbers as the place has them.
         notes: warnings about them, for a person.
         topic_ids: the id of each of their topics, where the place knows it.
-        open_windows: if the place is the ledger: the group's windows after these offsets that wait for their commit, oldest first.
+        leader_epochs: if the place is the ledger: what the group has noted of each partition, see `core.leader_epochs`.
+        later: if the place is the ledger: the group's live windows after these offsets, oldest first. The first one waits for its
+            commit, and some may have been committed behind it.
     """
 
     offsets: Offsets
     notes: tuple[str, ...] = ()
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    open_windows: tuple[Held, ...] = ()
+    later: tuple[Held, ...] = ()
+    leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 def check_meaning(place: Place, meaning: Meaning) -> None:

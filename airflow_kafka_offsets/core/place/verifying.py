@@ -48,8 +48,11 @@ def compare(
     log: LogSnapshot,
     steps: Sequence[Offsets] = (),
     recovered: Mapping[TopicPartition, Bounds] | None = None,
+    gone: Container[str] = (),
 ) -> list[Difference]:
     """Compare ledger, offset store and Kafka.
+
+    A partition that Kafka does not have may be in one of ledger and store only: a consumer group can't have it, and another store keeps it.
 
     Args:
         state: the group in the ledger.
@@ -57,18 +60,37 @@ def compare(
         stored: what the store holds; None: there is none to compare with.
         log: what Kafka holds of these topics.
         steps: other offsets that are right in the store while commits are under way.
+        gone: topics that the group does not read, and Kafka does not have.
         recovered: the bounds that a second look found for logs that seem to end before the watermark, see `core.plan.planning`.
     """
     mark = watermark(state) or NOWHERE
-    right = [published(state), *steps]
+    right = [published(state), _first_starts(state), *steps]
     differences = []
     for tp in sorted(mark.offsets.keys() | (stored or {}).keys()):
         stands = mark.offsets.get(tp), (stored or {}).get(tp)
-        in_store = () if stored is None else _in_store(*stands, {step[tp] for step in right if tp in step})
+        is_gone = tp not in log.bounds if tp.topic in topics else tp.topic in gone
+        if is_gone and stands[0] is None:
+            continue
+        is_compared = stored is not None and not (is_gone and stands[1] is None)
+        in_store = _in_store(*stands, {step[tp] for step in right if tp in step}) if is_compared else ()
         in_kafka = _in_kafka(tp, mark, log, (recovered or {}).get(tp)) if tp.topic in topics else ()
         if in_store or in_kafka:
             differences.append(Difference(tp, *stands, log.bounds.get(tp), in_store, in_kafka))
     return differences
+
+
+def _first_starts(state: GroupState) -> dict[TopicPartition, int]:
+    """Return where partitions start that no window before the open ones had: planning replaces what a store had of them."""
+    mark = watermark(state) or NOWHERE
+    starts: dict[TopicPartition, int] = {}
+    for held in reversed(state.open):
+        starts |= before(held.window)
+    return {tp: start for tp, start in starts.items() if tp not in mark.offsets}
+
+
+def in_one_only(mark: Position | None, stored: Offsets) -> set[str]:
+    """Return the topics of the partitions that only one of ledger and store has."""
+    return {tp.topic for tp in (mark.offsets.keys() if mark else set()) ^ stored.keys()}
 
 
 def published(state: GroupState) -> dict[TopicPartition, int]:

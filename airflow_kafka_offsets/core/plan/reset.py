@@ -10,7 +10,7 @@ from typing import Any
 from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError, counted, name_some
 from airflow_kafka_offsets.core.history import KEPT, KEPT_FROM, LEFT, NEXT_WINDOW, TAKEN, acted_on
-from airflow_kafka_offsets.core.leader_epochs import EpochEnds
+from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, is_whole, topics_of
 from airflow_kafka_offsets.core.plan import kept
@@ -41,6 +41,7 @@ class Reset:
         back_at: where to continue in topics of the target that are back: where the group stood, or where the log begins if that is later.
         left: where the group stood in the topics that it leaves for others of the same name. They may be back some day.
         taken: what earlier resets told people to keep, and this one reads again.
+        unchecked: the noted leader epochs whose ends Kafka did not report. They stay noted, so the next plan asks again.
     """
 
     position: Position
@@ -54,6 +55,7 @@ class Reset:
     back_at: Offsets = field(default_factory=dict)
     left: Position = NOWHERE
     taken: tuple[Kept, ...] = ()
+    unchecked: tuple[PartitionEpoch, ...] = ()
 
     @property
     def changes_something(self) -> bool:
@@ -91,6 +93,7 @@ def plan_reset(
     reads: Container[str] | None = None,
     noted: Position | None = None,
     kept_so_far: Iterable[Kept] = (),
+    unchecked: Collection[PartitionEpoch] = (),
 ) -> Reset:
     """Work out a reset.
 
@@ -105,6 +108,7 @@ def plan_reset(
         reads: the topics that the group reads; None: all that its windows have.
         noted: the position of the ledger. Topics that are back and not named stay where it has them; None: no topic is back.
         kept_so_far: what earlier resets told people to keep.
+        unchecked: the leader epochs in doubt whose ends Kafka did not report.
 
     Raises:
         BadInputError: a target outside of the log, or not all partitions of a topic that was recreated.
@@ -131,7 +135,7 @@ def plan_reset(
     position = Position(
         dict(sorted({**known, **target}.items())),
         {**before.topic_ids, **{topic: log.topic_ids[topic] for topic in touched}},
-        leader_epochs.after_reset(before, target, log),
+        leader_epochs.after_reset(before, target, log, unchecked),
     )
     moves = {tp: (known.get(tp), offset) for tp, offset in sorted(target.items()) if known.get(tp) != offset}
     # A partition without a watermark would have started at its beginning offset.
@@ -169,6 +173,7 @@ def plan_reset(
         {tp: offset for tp, offset in back_at.items() if tp.topic in touched},
         _only(here, recreated_in(here, log.topic_ids) & touched),
         taken,
+        tuple(asked for asked in unchecked if asked.partition in target),
     )
 
 
@@ -526,6 +531,7 @@ def summary_of_reset(reset: Reset) -> dict[str, object]:
         "superseded": [window.id for window in reset.superseded],
         **({LEFT: _left(reset.left)} if reset.left.topic_ids else {}),
         **({"replaced": named_ranges(reset.replaced)} if reset.replaced else {}),
+        **({"unchecked": [str(asked.partition) for asked in reset.unchecked]} if reset.unchecked else {}),
         **({"unread": {id_: named_ranges(ranges) for id_, ranges in reset.unread.items()}} if reset.unread else {}),
         **({KEPT: kept.document(_newly_kept(reset))} if reset.unread else {}),
         **({TAKEN: kept.document(reset.taken)} if reset.taken else {}),

@@ -107,6 +107,19 @@ def test_a_commit_under_way_is_named_beside_the_watermark() -> None:
     assert note.startswith("the commit of lake-000001 is under way")
 
 
+def test_a_partition_that_a_later_open_window_is_the_first_to_have_stands_at_its_start() -> None:
+    first = window({tp(0): (20, 30), tp(1): (20, 20)}, 1, State.PLANNED)
+    second = window({tp(0): (30, 40), tp(1): (20, 20), tp(2): (0, 5)}, 2, State.PLANNED)
+    open_ = tuple(Held(one, Claim("d", "r", "t")) for one in (first, second))
+    waiting = GroupState(1, position({tp(0): 40, tp(1): 20, tp(2): 5}), open_)
+    kafka = log({tp(0): (0, 100), tp(1): (0, 50), tp(2): (0, 50)})
+    assert problems(waiting, ["orders"], {tp(0): 20, tp(1): 20, tp(2): 0}, kafka) == {}
+    assert problems(waiting, ["orders"], {tp(0): 30, tp(1): 20, tp(2): 5}, kafka) == {
+        tp(0): ("store ahead by 10",),
+        tp(2): ("only in the store",),
+    }
+
+
 def test_what_was_lost_before_an_open_window_is_passed_with_its_commit() -> None:
     lossy = replace(window({tp(0): (20, 30), tp(1): (20, 20)}, 1, State.PLANNED), lost=ranges({tp(0): (15, 20)}))
     waiting = GroupState(1, position({tp(0): 30, tp(1): 20}), (Held(lossy, Claim("d", "r", "t")),))
@@ -117,12 +130,24 @@ def test_what_was_lost_before_an_open_window_is_passed_with_its_commit() -> None
 
 def test_each_difference_is_named() -> None:
     kafka = log({tp(0): (30, 100), tp(1): (0, 15)})
-    assert problems(state(), ["orders"], {tp(0): 7, tp(2): 1}, kafka) == {
+    assert problems(state(), ["orders"], {tp(0): 7, tp(0, "clicks"): 1}, kafka) == {
         tp(0): ("store behind by 13", "data loss"),
         tp(1): ("not in the store", "log truncated"),
-        tp(2): ("only in the store", "missing"),
+        tp(0, "clicks"): ("only in the store",),
     }
 
 
 def test_a_topic_that_the_group_reads_no_more_is_not_looked_up() -> None:
     assert problems(state(), ["clicks"], {tp(0): 20}, log({tp(0, "clicks"): (0, 1)})) == {tp(1): ("not in the store",)}
+
+
+def test_what_kafka_no_longer_has_is_no_difference_of_ledger_and_store() -> None:
+    assert problems(state(), ["orders"], {tp(0): 20, tp(1): 20, tp(2): 1}, KAFKA) == {}, (
+        "a partition of before it was recreated"
+    )
+    assert problems(state(), ["orders"], {tp(0): 20}, log({tp(0): (0, 100)})) == {tp(1): ("missing",)}
+    clicks = log({tp(0, "clicks"): (0, 1)})
+    assert problems(state(), ["clicks"], {tp(0): 20}, clicks, (), None, {"orders"}) == {}, (
+        "a consumer group can't have it"
+    )
+    assert problems(state(), ["clicks"], {tp(0): 7}, clicks, (), None, {"orders"}) == {tp(0): ("store behind by 13",)}
