@@ -22,7 +22,8 @@ def sharing_engine(*arguments: Any, **options: Any) -> Engine:
     """Return an engine, as `sqlalchemy.create_engine`; it shares its compiled statements with others of its kind of database."""
     engine = create_engine(*arguments, **options)
     engine.dialect.__class__ = _any(type(engine.dialect))
-    return engine.execution_options(compiled_cache=_COMPILED)
+    engine.update_execution_options(compiled_cache=_COMPILED)
+    return engine
 
 
 @cache
