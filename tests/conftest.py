@@ -6,6 +6,8 @@ import gc
 import os
 import signal
 import uuid
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,13 +17,13 @@ from airflow_kafka_offsets.core.launch.start import SUBMIT_OPTIONS
 from tests.lab import processes
 from tests.lab.cache import PROVIDER_CACHE
 from tests.lab.leftovers import sweep
+from tests.lab.memory import IN_MEMORY
 from tests.lab.start import MUCH_CODE, SHORT_LIFE, start_variables
 from tests.lab.statements import share_compiled_statements
 from tests.lanes import Lanes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from xdist.remote import Producer
 
@@ -164,6 +166,13 @@ def folder_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder that all processes of this test run have in common."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture
+def quick_folder() -> Iterator[Path]:
+    """Return a folder for a ledger in a file: on a disk, SQLite would wait for it after each change."""
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

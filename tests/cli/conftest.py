@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import pickle
 import re
@@ -139,10 +140,20 @@ def collecting() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.fixture(autouse=True)
+def _no_handler_stays() -> Iterator[None]:
+    """Remove what Airflow adds to the root logger when it is first configured: it writes to what pytest captured of that test."""
+    before = list(logging.root.handlers)
+    yield
+    for handler in list(logging.root.handlers):
+        if handler not in before and type(handler) is logging.StreamHandler:
+            logging.root.removeHandler(handler)
+
+
 @pytest.fixture
-def lake(tmp_path: Path, filled: Lake) -> Lake:
+def lake(quick_folder: Path, filled: Lake) -> Lake:
     """A copy of the filled one."""
-    path = tmp_path / "ledger.db"
+    path = quick_folder / "ledger.db"
     path.write_bytes(filled.path.read_bytes())
     return Lake(path, pickle.loads(pickle.dumps(filled.log)), filled.minutes)
 
