@@ -21,9 +21,11 @@ NAME = "lake.orders"
 
 
 @pytest.fixture
-def story(tmp_path: Path) -> Story:
+def story(quick_folder: Path) -> Story:
     """A window that was committed with its third try, and an open one."""
-    story = Story(SqlLedger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"]))
+    story = Story(
+        SqlLedger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"])
+    )
     story.run(story.draft(0, 40), tries=3)
     story.run(story.draft(40, 50), is_open=True)
     return story
@@ -86,8 +88,8 @@ def test_without_the_group_there_is_no_replay_and_no_link_that_ends_in_an_error(
     assert 'href="/kafka-offsets/groups/lake.orders"' in page(story, 1, "orders")
 
 
-def test_the_windows_of_a_run_are_the_documents_of_the_command_line(tmp_path: Path) -> None:
-    ledger = SqlLedger(f"sqlite:///{tmp_path / 'run.db'}", create=True)
+def test_the_windows_of_a_run_are_the_documents_of_the_command_line(quick_folder: Path) -> None:
+    ledger = SqlLedger(f"sqlite:///{quick_folder / 'run.db'}", create=True)
     mine, theirs = (Story(ledger, KafkaGroup(name, topics=["orders"])) for name in ("lake.orders", "lake.clicks"))
     for story in (mine, mine, theirs):
         story.run(story.draft(0, 5), run_id="run")
