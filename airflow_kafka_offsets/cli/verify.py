@@ -12,6 +12,7 @@ from airflow_kafka_offsets.cli.tables import table
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.place.verifying import Difference, committing
 from airflow_kafka_offsets.core.plan.ownership import watermark
+from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.documents import Document
 from airflow_kafka_offsets.service.move import Moving
 
@@ -67,7 +68,8 @@ def _ways_out(document: Document, found: Sequence[Difference]) -> list[str]:
     group = document["group"]
     copy = f"kafka-offsets copy {group} --from ledger --to '{document['store']}' --why '...'"
     ways = []
-    if any(difference.in_store for difference in found):
+    # Offsets of an earlier topic mean nothing in today's: neither place has the right ones.
+    if any(difference.in_store and Verdict.RECREATED.value not in difference.in_kafka for difference in found):
         if under_way := document["committing"]:
             ways.append(f"The job of {under_way[0]} is done: let its task retry, which finishes the commit.")
             ways.append(f"If the store is wrong: {copy}, and after that the retry")

@@ -64,6 +64,17 @@ def test_without_a_store_ledger_and_kafka_are_compared(cli: Cli, lake: Lake) -> 
     assert "copy" not in done.out
 
 
+def test_offsets_of_an_earlier_topic_are_not_to_be_copied_into_todays(cli: Cli, lake: Lake, stores: Stores) -> None:
+    stores[REDIS].groups["lake.orders"] = {ORDERS_0: 990, ORDERS_1: 300}
+    assert "kafka-offsets copy" in cli(*VERIFY).out
+    lake.log.recreate("orders", 2)
+    done = cli(*VERIFY)
+    assert "store behind by 10, topic recreated" in done.out
+    assert "kafka-offsets copy" not in done.out
+    assert "kafka-offsets import" not in done.out
+    assert "kafka-offsets plan lake.orders" in done.out
+
+
 def test_a_topic_that_was_recreated_and_one_that_is_gone(cli: Cli, lake: Lake) -> None:
     lake.log.recreate("orders", 1)
     lake.log.delete("clicks")
