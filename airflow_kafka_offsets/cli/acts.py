@@ -47,12 +47,21 @@ def act_answer(
 def consequences_document(found: Reset | None, ledger: Ledger) -> Document:
     """Return what a move of the watermark does to offsets and windows; None: the group is new, and has none."""
     if found is None:
-        return {"skipped": [], "replaced": [], "unchecked": [], "superseded": [], "taken": [], "unread": []}
+        return {
+            "skipped": [],
+            "replaced": [],
+            "unchecked": [],
+            "read_by_others": [],
+            "superseded": [],
+            "taken": [],
+            "unread": [],
+        }
     unread = [{"window": id_, **one} for id_, ranges in found.unread.items() for one in ranges_document(ranges)]
     return {
         "skipped": ranges_document(found.skipped),
         "replaced": ranges_document(found.replaced),
         "unchecked": [asked.partition._asdict() for asked in found.unchecked],
+        "read_by_others": ranges_document(found.read_by_others),
         "superseded": _superseded(found.superseded, ledger),
         "taken": kept_document(found.taken),
         "unread": unread,
@@ -81,6 +90,11 @@ def consequences(document: Document, found: Reset | None) -> Iterator[str]:
         return
     if found.unchecked:
         yield f"{leader_epochs.warning(found.unchecked)}."
+    if document["read_by_others"]:
+        yield (
+            "Before the import, another reader read these offsets. New windows read them again: remove what it wrote of them, or records "
+            "count twice:\n\n" + ranges_table(document["read_by_others"])
+        )
     if document["superseded"]:
         yield from _superseded_text(document, found)
     if document["taken"]:

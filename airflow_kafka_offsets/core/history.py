@@ -167,6 +167,9 @@ KEPT = "kept"
 TAKEN = "taken"
 """In the details of an act that moved the watermark: the kept parts that are read again after it, in the same form."""
 
+FOUNDED = "founded"
+"""In the details of an import that made its group: where each partition starts. What lies below, another reader has read."""
+
 REFROZEN = "refrozen"
 """In the details of a freeze: the windows, each with the ledger's number of the schemas that it had before."""
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaAnswerError, NotYetError, UnknownGroupError
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
-from airflow_kafka_offsets.core.history import Act
+from airflow_kafka_offsets.core.history import FOUNDED, Act
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, topics_of
 from airflow_kafka_offsets.core.place import importing, verifying
@@ -378,7 +378,7 @@ def _import_details(found: Import) -> dict[str, object]:
         details["left_open"] = [held.window.id for held in found.left_open]
     if found.reset is not None:
         return details | summary_of_reset(found.reset)
-    details["founded"] = {str(tp): offset for tp, offset in found.position.offsets.items()}
+    details[FOUNDED] = {str(tp): offset for tp, offset in found.position.offsets.items()}
     details["from_beginning"] = [str(tp) for tp in found.imported.unnamed]
     return details
 

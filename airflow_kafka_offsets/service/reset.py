@@ -13,7 +13,7 @@ from airflow_kafka_offsets.core.plan.kept import kept_parts
 from airflow_kafka_offsets.core.plan.matching import way_out_of_missing
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import check_reset
-from airflow_kafka_offsets.core.plan.reset import Reset, back_in, end_of, left_in, plan_reset, recreated_in
+from airflow_kafka_offsets.core.plan.reset import Reset, back_in, end_of, founded_at, left_in, plan_reset, recreated_in
 from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service.replay import pages, stretches_of
@@ -42,6 +42,7 @@ def work_out(
     at = where_it_was(ledger, group.name, before, whole.topic_ids)
     asked = doubtful(at.leader_epochs, at.topic_ids, log)
     epoch_ends = kafka.epoch_ends(asked)
+    acts = [act.details for act in ledger.acts(group.name)]
     committed, backfill = committed_windows(ledger, group.name), _backfill_windows(ledger, group.name)
     found = plan_reset(
         group.name,
@@ -53,8 +54,9 @@ def work_out(
         epoch_ends=epoch_ends,
         reads=group.reads,
         noted=before,
-        kept_so_far=kept_parts(act.details for act in ledger.acts(group.name)),
+        kept_so_far=kept_parts(acts),
         unchecked=unanswered(asked, epoch_ends),
+        founded=founded_at(acts),
     )
     # After the search for windows, as some may have left meanwhile.
     check_reset(group.name, target, ledger.pruned(group.name), log.topic_ids)

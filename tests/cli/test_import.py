@@ -447,6 +447,18 @@ def test_open_windows_of_the_group_that_the_offsets_are_of_are_named(cli: Cli, l
     assert lake.ledger.acts("nightly")[0].details["left_open"] == ["lake.orders-000003"]
 
 
+def test_a_reset_to_before_the_import_names_what_the_other_reader_has_read(
+    cli: Cli, lake: Lake, tmp_path: Path
+) -> None:
+    cli(*NEW, "--from", csv(tmp_path, "orders,0,900\norders,1,40\n"), "--yes")
+    done = cli("reset", "nightly", "--to", "earliest", "--why", "oops")
+    assert "Before the import, another reader read these offsets" in done.out
+    assert [line.split() for line in done.out.splitlines() if line.startswith("orders  ")][-2:] == [
+        ["orders", "0", "0", "900", "900"],
+        ["orders", "1", "0", "40", "40"],
+    ]
+
+
 def test_a_group_without_an_open_window_has_none_to_name(cli: Cli, quiet: Lake) -> None:
     place = (*NEW, "--from", "ledger", "--as", "lake.orders")
     assert "not committed there" not in cli(*place).out

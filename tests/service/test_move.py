@@ -330,3 +330,27 @@ def test_a_window_that_was_committed_behind_an_open_one_is_named_as_read_again(t
     assert f"{second.id} is committed behind an open window" in note
     world.do(first, ONE)
     assert moving(world).plan_export(world.group, from_ledger(world), no_kafka).notes == ()
+
+
+def test_a_reset_to_before_an_import_says_that_another_reader_has_read_that(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.kafka.produce(tp(0), 100)
+    found = moving(world).plan_import("lake", stored(world, 60, 0), lambda _: world.kafka)
+    moving(world).carry_out_import(found, "ada", "moving over")
+    world.run(ONE)
+    assert world.service.preview_reset(world.group, '{"orders":{"0":60}}').read_by_others == ranges({})
+    reset = world.service.reset(world.group, "earliest", "ada", "oops", supersede=True)
+    assert reset.read_by_others == ranges({tp(0): (0, 60)})
+    assert world.ledger.acts("lake")[-1].details["read_by_others"] == {"orders-0": [0, 60]}
+
+
+def test_what_another_reader_read_of_an_earlier_topic_is_not_told_of_todays(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.kafka.produce(tp(0), 100)
+    found = moving(world).plan_import("lake", stored(world, 60, 0), lambda _: world.kafka)
+    moving(world).carry_out_import(found, "ada", "moving over")
+    world.kafka.recreate("orders", 2)
+    world.service.reset(world.group, "earliest", "ada", "made again")
+    world.kafka.produce(tp(0), 100)
+    world.run(ONE)
+    assert world.service.preview_reset(world.group, "earliest").read_by_others == ranges({})

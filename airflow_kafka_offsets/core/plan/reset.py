@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError, counted, name_some
-from airflow_kafka_offsets.core.history import KEPT, KEPT_FROM, LEFT, NEXT_WINDOW, TAKEN, acted_on
+from airflow_kafka_offsets.core.history import FOUNDED, KEPT, KEPT_FROM, LEFT, NEXT_WINDOW, TAKEN, acted_on
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, is_whole, topics_of
@@ -41,6 +41,7 @@ class Reset:
         back_at: where to continue in topics of the target that are back: where the group stood, or where the log begins if that is later.
         left: where the group stood in the topics that it leaves for others of the same name. They may be back some day.
         taken: what earlier resets told people to keep, and this one reads again.
+        read_by_others: what another reader has read before an import made the group, and new windows read again.
         unchecked: the noted leader epochs whose ends Kafka did not report. They stay noted, so the next plan asks again.
     """
 
@@ -56,6 +57,7 @@ class Reset:
     left: Position = NOWHERE
     taken: tuple[Kept, ...] = ()
     unchecked: tuple[PartitionEpoch, ...] = ()
+    read_by_others: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
 
     @property
     def changes_something(self) -> bool:
@@ -94,6 +96,7 @@ def plan_reset(
     noted: Position | None = None,
     kept_so_far: Iterable[Kept] = (),
     unchecked: Collection[PartitionEpoch] = (),
+    founded: Offsets = NOWHERE.offsets,
 ) -> Reset:
     """Work out a reset.
 
@@ -109,6 +112,7 @@ def plan_reset(
         noted: the position of the ledger. Topics that are back and not named stay where it has them; None: no topic is back.
         kept_so_far: what earlier resets told people to keep.
         unchecked: the leader epochs in doubt whose ends Kafka did not report.
+        founded: where an import let the group begin, see `founded_at`.
 
     Raises:
         BadInputError: a target outside of the log, or not all partitions of a topic that was recreated.
@@ -174,6 +178,9 @@ def plan_reset(
         _only(here, recreated_in(here, log.topic_ids) & touched),
         taken,
         tuple(asked for asked in unchecked if asked.partition in target),
+        OffsetRanges(
+            (tp, OffsetRange(new, min(known[tp], founded[tp]))) for tp, new in back.items() if new < founded.get(tp, 0)
+        ),
     )
 
 
@@ -227,6 +234,21 @@ def left_in(details: Mapping[str, Any], topic_ids: Mapping[str, str]) -> Positio
     return Position(offsets, {topic: topic_ids[topic] for topic in stood}, epochs)
 
 
+def founded_at(acts: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, int]:
+    """Return where an import let a group begin, in topics that it has not left for others of the same name since.
+
+    Args:
+        acts: the details of all acts of the group, oldest first.
+    """
+    found: dict[TopicPartition, int] = {}
+    for details in acts:
+        for name, offset in details.get(FOUNDED, {}).items():
+            topic, _, partition = name.rpartition("-")
+            found[TopicPartition(topic, int(partition))] = offset
+        found = {tp: offset for tp, offset in found.items() if tp.topic not in details.get(LEFT, ())}
+    return found
+
+
 def check_details(details: Mapping[str, Any]) -> None:
     """Read all that programs read in an act's details.
 
@@ -235,6 +257,7 @@ def check_details(details: Mapping[str, Any]) -> None:
     """
     acted_on(details)
     kept.kept_parts([details])
+    founded_at([details])
     left_in(details, {topic: of["id"] for topic, of in details.get(LEFT, {}).items()})
     for name in (NEXT_WINDOW, KEPT_FROM):
         if not is_whole(details.get(name, 1)):
@@ -531,6 +554,7 @@ def summary_of_reset(reset: Reset) -> dict[str, object]:
         "superseded": [window.id for window in reset.superseded],
         **({LEFT: _left(reset.left)} if reset.left.topic_ids else {}),
         **({"replaced": named_ranges(reset.replaced)} if reset.replaced else {}),
+        **({"read_by_others": named_ranges(reset.read_by_others)} if reset.read_by_others else {}),
         **({"unchecked": [str(asked.partition) for asked in reset.unchecked]} if reset.unchecked else {}),
         **({"unread": {id_: named_ranges(ranges) for id_, ranges in reset.unread.items()}} if reset.unread else {}),
         **({KEPT: kept.document(_newly_kept(reset))} if reset.unread else {}),
