@@ -99,7 +99,7 @@ class Made:
         environment.pop("CI", None)
         command = [self.python, "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={report}", *arguments]
         done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
-        return Outcome(done.returncode == 0, _read(report))
+        return Outcome(done.returncode == 0, read_report(report))
 
 
 @dataclass(frozen=True)
@@ -214,15 +214,23 @@ def _run(program: str | Path, *arguments: str) -> None:
         raise NoEnvironmentError(f"{command}: status {done.returncode}\n{done.stdout}{done.stderr}")
 
 
-def _read(report: Path) -> dict[str, str]:
+def read_report(report: Path) -> dict[str, str]:
+    """Return how each test ended, by its id, from pytest's report; a file that could not be collected is one test."""
     from xml.etree import ElementTree
 
     if not report.exists():
         return {}
     found = {}
     for case in ElementTree.parse(report).getroot().iter("testcase"):
-        file = case.get("classname", "").replace(".", "/") + ".py"
         ends = {child.tag for child in case}
         end = "failed" if ends & {"failure", "error"} else "skipped" if "skipped" in ends else "passed"
-        found[f"{file}::{case.get('name')}"] = end
+        found[_id_of(case.get("classname", ""), case.get("name", ""))] = end
     return found
+
+
+def _id_of(classname: str, name: str) -> str:
+    # The report joins folders, file and classes by dots. A file that could not be collected is in the name.
+    parts = (classname or name).split(".")
+    in_file = next((n for n in range(len(parts), 0, -1) if ROOT.joinpath(*parts[:n]).with_suffix(".py").is_file()), 0)
+    file, classes = "/".join(parts[:in_file]) + ".py", parts[in_file:]
+    return "::".join([file, *classes, *([name] if classname else [])])
