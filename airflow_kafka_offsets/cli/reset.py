@@ -10,6 +10,7 @@ from airflow_kafka_offsets.cli.acts import act_answer, consequences, consequence
 from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import table
+from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.plan.request import parse_seq
 from airflow_kafka_offsets.core.plan.reset import Reset
@@ -35,6 +36,8 @@ def reset(args: Namespace) -> Answer:
         **consequences_document(found, ledger),
     }
     already = None if is_needed else f"The watermark of group {group.name} is already there"
+    if already and found.unchecked:
+        already = f"{already}. {leader_epochs.warning(found.unchecked)}"
     return act_answer(document, lambda: _told(document, found), already=already)
 
 

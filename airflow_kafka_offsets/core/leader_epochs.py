@@ -134,16 +134,30 @@ def after_reset(
 ) -> dict[TopicPartition, int]:
     """Return the epochs of a position after some of its watermarks were moved to where a person looked.
 
-    An epoch whose end Kafka did not report stays noted, as in `to_note`.
+    An epoch whose end Kafka did not report stays noted, as in `to_note`: see `still_unchecked`.
     """
     looked_up = to_note(None, log)
     kept = {tp: epoch for tp, epoch in before.leader_epochs.items() if tp not in target}
     return {**kept, **{tp: looked_up[tp] for tp in target if tp in looked_up}, **dict(unanswered)}
 
 
+def still_unchecked(
+    unanswered: Collection[PartitionEpoch], target: Offsets, log: LogSnapshot
+) -> tuple[PartitionEpoch, ...]:
+    """Return the epochs below whose watermarks there may be other records after a move. From the log's beginning on, all is read again."""
+    return tuple(
+        asked
+        for asked in unanswered
+        if asked.partition in target and target[asked.partition] > log.bounds[asked.partition].beginning
+    )
+
+
 def asked_again(position: Position, unanswered: Collection[PartitionEpoch]) -> Position:
-    """Return a position that has these epochs noted: the next plan asks where their records end."""
-    return replace(position, leader_epochs={**position.leader_epochs, **dict(unanswered)})
+    """Return a position that has these epochs noted, or smaller ones: the next plan asks where their records end."""
+    noted = dict(position.leader_epochs)
+    # What an epoch and all before it have written ends no earlier than that of a smaller one: the smaller one misses nothing.
+    noted |= {tp: min(epoch, noted.get(tp, epoch)) for tp, epoch in unanswered}
+    return replace(position, leader_epochs=noted)
 
 
 def left_behind(before: Position, target: Offsets, epoch_ends: EpochEnds) -> OffsetRanges:

@@ -11,7 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from airflow_kafka_offsets.core import leader_epochs
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaAnswerError, NotYetError, UnknownGroupError
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    KafkaAnswerError,
+    KafkaRefusedError,
+    NotYetError,
+    UnknownGroupError,
+)
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.history import FOUNDED, Act
 from airflow_kafka_offsets.core.log import LogSnapshot
@@ -337,9 +343,9 @@ class Moving:
         stored = store.read(group.name, topics) if store is not None else None
         steps = Publisher(self._ledger, store, self._clock).path(group.name, state)
         log = kafka.snapshot(topics_now(kafka, group, mark), group.isolation_level)
-        left = sorted(verifying.in_one_only(mark, stored) - log.topic_ids.keys()) if stored is not None else []
-        gone = set(left) - kafka.topic_ids(left).keys() if left else ()
-        return verifying.compare(state, group.reads, stored, log, steps, second_look(kafka, mark, log), gone)
+        left = verifying.in_one_only(mark, stored) - log.topic_ids.keys() if stored is not None else set()
+        recovered = second_look(kafka, mark, log)
+        return verifying.compare(state, group.reads, stored, log, steps, recovered, _gone(kafka, left))
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +387,14 @@ def _import_details(found: Import) -> dict[str, object]:
     details[FOUNDED] = {str(tp): offset for tp, offset in found.position.offsets.items()}
     details["from_beginning"] = [str(tp) for tp in found.imported.unnamed]
     return details
+
+
+def _gone(kafka: LogOffsets, topics: set[str]) -> set[str]:
+    """Return which topics Kafka does not have; none if this user may not look at them: a group needs no right on what it has left."""
+    try:
+        return topics - kafka.topic_ids(sorted(topics)).keys() if topics else set()
+    except KafkaRefusedError:
+        return set()
 
 
 def _check_replaced(

@@ -38,7 +38,9 @@ class LedgerSource:
             return ()
         since = state.open[0].window.seq
         done = pages(self._ledger, self._group, states=[State.COMMITTED], lane=Lane.LIVE, since=since)
-        return tuple(sorted((*state.open, *done), key=lambda held: held.window.seq))
+        # One that was committed between the two looks is in both.
+        by_seq = {held.window.seq: held for held in (*state.open, *done)}
+        return tuple(by_seq[seq] for seq in sorted(by_seq))
 
 
 class StoreSource:

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import (
     ConcurrentChangeError,
+    KafkaRefusedError,
     LedgerUnavailableError,
     LogTruncatedError,
     StoreDriftError,
@@ -19,6 +20,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.place.place import PlaceOffsets
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.request import Live
+from airflow_kafka_offsets.core.ranges import OffsetRange
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service.move import Asked, Moving
@@ -322,7 +324,7 @@ def test_a_window_that_was_committed_behind_an_open_one_is_named_as_read_again(t
     world.die(ONE)
     found = moving(world).plan_import("new", from_ledger(world), lambda _: world.kafka)
     assert [held.window.id for held in found.left_open] == [first.id, second.id]
-    assert f"committed there, but behind these: {second.id}" in found.notes[-1]
+    assert f"committed there, but behind an open window: {second.id}" in found.notes[-1]
     assert f"not committed there: {first.id} (planned" in found.notes[-2]
     moving(world).carry_out_import(found, "ada", "renamed")
     assert world.ledger.acts("new")[0].details["left_open"] == [first.id, second.id]
@@ -354,3 +356,50 @@ def test_what_another_reader_read_of_an_earlier_topic_is_not_told_of_todays(tmp_
     world.kafka.produce(tp(0), 100)
     world.run(ONE)
     assert world.service.preview_reset(world.group, "earliest").read_by_others == ranges({})
+
+
+def test_of_two_doubts_an_import_keeps_the_older_one(was_replaced: World) -> None:
+    world = was_replaced
+    world.kafka.knows_epoch_ends = False
+    newer = moving(world).plan_import("newer", stored(world, 100, 10), lambda _: world.kafka)
+    moving(world).carry_out_import(newer, "ada", "a copy")
+    world.kafka.elect(tp(0))
+    asked = Asked(LedgerSource(world.ledger, "newer"), "newer")
+    found = moving(world).plan_import("lake", asked, lambda _: world.kafka)
+    assert "was not checked whether records were replaced" in "".join(found.notes)
+    moving(world).carry_out_import(found, "ada", "w")
+    world.kafka.knows_epoch_ends = True
+    with pytest.raises(LogTruncatedError, match="orders-0: offsets 60 to 99 are other records now"):
+        world.plan(TWO)
+
+
+def test_what_is_read_again_from_the_beginning_of_the_log_is_in_no_doubt(was_replaced: World) -> None:
+    world = was_replaced
+    world.kafka.knows_epoch_ends = False
+    reset = world.service.reset(world.group, "earliest", "ada", "again", supersede=True)
+    assert reset.unchecked == ()
+    assert world.run(TWO).ranges[tp(0)] == OffsetRange(0, 130)
+    world.kafka.knows_epoch_ends = True
+    assert world.run(claim("run-3")).ranges[tp(0)] == OffsetRange(130, 130)
+
+
+def test_a_topic_that_a_group_has_left_is_no_difference_once_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    world = World(tmp_path, store)
+    world.kafka.create("clicks")
+    world.configure(topics=["orders", "clicks"])
+    world.run(ONE)
+    world.configure(topics=["orders"])
+    world.run(TWO)
+    del store.groups["lake"][tp(0, "clicks")]
+    assert [d.in_store for d in moving(world).verify(world.group, store, world.kafka)] == [("not in the store",)]
+    world.kafka.delete("clicks")
+    assert moving(world).verify(world.group, store, world.kafka) == []
+
+    def refuse(topics: Sequence[str]) -> None:
+        raise KafkaRefusedError("no right to describe clicks")
+
+    monkeypatch.setattr(world.kafka, "topic_ids", refuse)
+    assert [d.in_store for d in moving(world).verify(world.group, store, world.kafka)] == [("not in the store",)]

@@ -97,7 +97,7 @@ class KafkaStore:
         """Commit `after`, each partition with the window's id as its metadata, if the group is at `before`.
 
         Raises:
-            StoreRefusedError: the group has members, a partition never existed, or a right is missing.
+            StoreRefusedError: the group has members, none of the partitions that should move exists, or a right is missing.
             StoreLimitError: the window's id is too long.
         """
         if len(window_id) > MAX_METADATA:
@@ -125,12 +125,13 @@ class KafkaStore:
         """Return the partitions that no longer exist. Kafka deleted their offsets with them, so there is nothing to publish of them.
 
         Raises:
-            StoreRefusedError: one that should move never had an offset, or none is left of all that should: it may be another Kafka.
+            StoreRefusedError: none of those that should move is there: it may be another Kafka.
         """
         with self._translated():
             there = set(self._log.partitions(topics_of(after)))
-        absent = {tp for tp in after.keys() - there if before.get(tp) != after[tp]}
-        if absent and not (there & after.keys() and absent <= before.keys()):
+        moving = {tp for tp, offset in after.items() if before.get(tp) != offset}
+        absent = moving - there
+        if absent and not moving & there:
             raise StoreRefusedError(
                 f"{self.name}: Kafka has no partition {name_some(sorted(absent), ', ')}, and a consumer group can have offsets "
                 "only for existing partitions. Is this the Kafka that the group reads? If the topic is gone for good, remove offset_store from "
@@ -138,7 +139,7 @@ class KafkaStore:
             )
         if absent:
             logger.warning(
-                "%s: Kafka has no partition any more that the group read, and can't have the offset of %s. The ledger has it",
+                "%s: Kafka no longer has %s, so no offset is published for them. The ledger has it",
                 self.name,
                 name_some(sorted(absent), ", "),
             )

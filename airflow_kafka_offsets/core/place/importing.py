@@ -157,8 +157,8 @@ def left_open_notes(windows: Sequence[Held]) -> list[str]:
         )
     if done:
         notes.append(
-            f"committed there, but behind these: {name_some(done, ', ')}. The new group reads their offsets again, too: remove what they "
-            "wrote, or import when the windows before them are committed"
+            f"committed there, but behind an open window: {name_some(done, ', ')}. The new group reads their offsets again, too: remove what "
+            "they wrote, or import when the windows before them are committed"
         )
     return notes
 

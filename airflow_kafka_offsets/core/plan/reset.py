@@ -136,10 +136,11 @@ def plan_reset(
         for tp, offset in before.offsets.items()
         if tp.topic not in recreated and (tp.topic not in touched or tp in log.bounds)
     }
+    still_unchecked = leader_epochs.still_unchecked(unchecked, target, log)
     position = Position(
         dict(sorted({**known, **target}.items())),
         {**before.topic_ids, **{topic: log.topic_ids[topic] for topic in touched}},
-        leader_epochs.after_reset(before, target, log, unchecked),
+        leader_epochs.after_reset(before, target, log, still_unchecked),
     )
     moves = {tp: (known.get(tp), offset) for tp, offset in sorted(target.items()) if known.get(tp) != offset}
     # A partition without a watermark would have started at its beginning offset.
@@ -177,7 +178,7 @@ def plan_reset(
         {tp: offset for tp, offset in back_at.items() if tp.topic in touched},
         _only(here, recreated_in(here, log.topic_ids) & touched),
         taken,
-        tuple(asked for asked in unchecked if asked.partition in target),
+        still_unchecked,
         OffsetRanges(
             (tp, OffsetRange(new, min(known[tp], founded[tp]))) for tp, new in back.items() if new < founded.get(tp, 0)
         ),
@@ -255,13 +256,14 @@ def check_details(details: Mapping[str, Any]) -> None:
     Raises:
         AttributeError, LookupError, TypeError, ValueError: this package never writes this.
     """
-    acted_on(details)
     kept.kept_parts([details])
-    founded_at([details])
-    left_in(details, {topic: of["id"] for topic, of in details.get(LEFT, {}).items()})
-    for name in (NEXT_WINDOW, KEPT_FROM):
-        if not is_whole(details.get(name, 1)):
-            raise ValueError(f"{name} must be a window's number")
+    stood = left_in(details, {topic: of["id"] for topic, of in details.get(LEFT, {}).items()})
+    numbers = [details.get(NEXT_WINDOW, 1), details.get(KEPT_FROM, 1), *founded_at([details]).values()]
+    numbers += [*stood.offsets.values(), *stood.leader_epochs.values()]
+    if not all(is_whole(number) and number >= 0 for number in numbers):
+        raise ValueError("offsets, leader epochs and the numbers of windows must be whole numbers, 0 or more")
+    if not all(isinstance(window_id, str) for window_id in [*acted_on(details), *details.get("left_open", ())]):
+        raise ValueError("windows must have names")
 
 
 def _left(position: Position) -> dict[str, object]:
