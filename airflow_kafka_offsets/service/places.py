@@ -31,16 +31,19 @@ class LedgerSource:
         # Those of the newest window: when it was planned, all before it were checked.
         epochs = state.position.leader_epochs if state.position else {}
         notes = verifying.committing_note(state)
-        return PlaceOffsets(verifying.published(state), notes, topic_ids, self._later(state), epochs)
+        return PlaceOffsets(
+            verifying.published(state), notes, topic_ids, later_windows(self._ledger, self._group, state), epochs
+        )
 
-    def _later(self, state: GroupState) -> tuple[Held, ...]:
-        if not state.open:
-            return ()
-        since = state.open[0].window.seq
-        done = pages(self._ledger, self._group, states=[State.COMMITTED], lane=Lane.LIVE, since=since)
-        # One that was committed between the two looks is in both.
-        by_seq = {held.window.seq: held for held in (*state.open, *done)}
-        return tuple(by_seq[seq] for seq in sorted(by_seq))
+
+def later_windows(ledger: Ledger, group: str, state: GroupState) -> tuple[Held, ...]:
+    """Return the live windows of a group from the oldest open one on, oldest first: some may have been committed behind it."""
+    if not state.open:
+        return ()
+    done = pages(ledger, group, states=[State.COMMITTED], lane=Lane.LIVE, since=state.open[0].window.seq)
+    # One that was committed between the two looks is in both.
+    by_seq = {held.window.seq: held for held in (*state.open, *done)}
+    return tuple(by_seq[seq] for seq in sorted(by_seq))
 
 
 class StoreSource:

@@ -403,3 +403,19 @@ def test_a_topic_that_a_group_has_left_is_no_difference_once_it_is_gone(
 
     monkeypatch.setattr(world.kafka, "topic_ids", refuse)
     assert [d.in_store for d in moving(world).verify(world.group, store, world.kafka)] == [("not in the store",)]
+
+
+def test_a_partition_that_only_later_windows_have_is_right_where_planning_put_it(tmp_path: Path) -> None:
+    store = MemoryStore()
+    world = at_work(tmp_path, store, max_open_windows=3)
+    first = world.plan(ONE).window
+    world.kafka.add_partitions("orders")
+    world.kafka.produce(tp(2), 5)
+    store.groups["lake"] = {tp(0): 0, tp(1): 0, tp(2): 99}  # someone else's
+    second = world.plan(TWO).window
+    assert second.ranges.starts[tp(2)] == store.groups["lake"][tp(2)] == 0
+    assert moving(world).verify(world.group, store, world.kafka) == []
+    world.do(second, TWO)
+    assert moving(world).verify(world.group, store, world.kafka) == []
+    world.do(first, ONE)
+    assert moving(world).verify(world.group, store, world.kafka) == []

@@ -25,13 +25,14 @@ def done_in_a_row(live: Iterable[Window]) -> list[Window]:
 def path(windows: Sequence[Window], afterwards: Offsets = MappingProxyType({})) -> list[dict[TopicPartition, int]]:
     """Return the steps of a store while windows are published: its offsets before the first window, and after each.
 
-    A step also passes what was lost before a window. A partition that a later window does not have keeps its offset.
+    A step also passes what was lost before a window. A partition that a later window does not have keeps its offset. One that only later
+    windows have stands at its start from the first step on: planning has put it there, if the store held something of it.
 
     Args:
         windows: the windows that the watermark passes.
         afterwards: the watermark after them. It is beyond their end if an abandoned window left a gap after them.
     """
-    steps = [before(windows[0])]
+    steps = [{tp: start for window in reversed(windows) for tp, start in before(window).items()}]
     for window in windows:
         steps.append({**steps[-1], **window.ranges.ends})
     if (last := {**steps[-1], **afterwards}) != steps[-1]:

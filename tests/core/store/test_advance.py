@@ -38,7 +38,7 @@ def test_what_was_lost_lies_on_the_path_and_a_new_partition_joins_it() -> None:
     one, two = windows(C, D)
     grown = replace(two, ranges=ranges({tp(0): (20, 30), tp(1): (0, 4)}))
     steps = publishing.path([replace(one, lost=lost), grown])
-    assert steps == [{tp(0): 7}, {tp(0): 20}, {tp(0): 30, tp(1): 4}]
+    assert steps == [{tp(0): 7, tp(1): 0}, {tp(0): 20, tp(1): 0}, {tp(0): 30, tp(1): 4}]
 
 
 def test_what_was_lost_between_two_windows_lies_between_their_steps() -> None:
