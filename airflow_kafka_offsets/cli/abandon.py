@@ -77,7 +77,7 @@ def _preview(document: Document) -> Iterator[str]:
         yield f"Later windows start where it ends, so its offsets can't be planned again. {gap(document)}"
         yield output
     else:
-        yield f"{_who_plans(document)} would plan these offsets again, under another id. {output}"
+        yield f"{_who_plans(document).capitalize()} would plan these offsets again, under another id. {output}"
 
 
 def _done(document: Document) -> Iterator[str]:
@@ -86,9 +86,8 @@ def _done(document: Document) -> Iterator[str]:
         yield gap(document)
         yield "Remove what was written under this id, or records count twice."
     else:
-        who = _who_plans(document)
-        yield f"Remove what was written under this id: {who[0].lower()}{who[1:]} plans its offsets again, under another one."
+        yield f"Remove what was written under this id: {_who_plans(document)} plans its offsets again, under another one."
 
 
 def _who_plans(document: Document) -> str:
-    return "Only a replay" if document["window"]["lane"] == Lane.BACKFILL else "The next run"
+    return "only a replay" if document["window"]["lane"] == Lane.BACKFILL else "the next run"
