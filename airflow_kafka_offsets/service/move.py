@@ -32,8 +32,9 @@ from airflow_kafka_offsets.core.plan.reset import Reset, check_confirmed, check_
 from airflow_kafka_offsets.core.store.guarantees import must_write
 from airflow_kafka_offsets.core.window import Held
 from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetSource, OffsetStore
-from airflow_kafka_offsets.service.places import StoreSource, later_windows
+from airflow_kafka_offsets.service.places import StoreSource
 from airflow_kafka_offsets.service.publish import Publisher
+from airflow_kafka_offsets.service.replay import from_oldest_open
 from airflow_kafka_offsets.service.reset import snapshot_of_all, work_out
 from airflow_kafka_offsets.service.topics import topics_now, topics_to_take
 from airflow_kafka_offsets.service.windows import second_look, utc_now
@@ -343,9 +344,12 @@ class Moving:
         stored = store.read(group.name, topics) if store is not None else None
         steps = Publisher(self._ledger, store, self._clock).path(group.name, state)
         log = kafka.snapshot(topics_now(kafka, group, mark), group.isolation_level)
-        left = verifying.in_one_only(mark, stored) - log.topic_ids.keys() if stored is not None else set()
-        recovered, later = second_look(kafka, mark, log), later_windows(self._ledger, group.name, state)
-        return verifying.compare(state, group.reads, stored, log, steps, recovered, _gone(kafka, left), later)
+        recovered = second_look(kafka, mark, log)
+        if stored is None:
+            return verifying.compare(state, group.reads, stored, log, steps, recovered)
+        gone = _gone(kafka, verifying.in_one_only(mark, stored) - log.topic_ids.keys())
+        later = [held.window for held in from_oldest_open(self._ledger, group.name, state)]
+        return verifying.compare(state, group.reads, stored, log, steps, recovered, gone, later)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.place import verifying
 from airflow_kafka_offsets.core.place.place import PlaceOffsets
-from airflow_kafka_offsets.core.plan.ownership import GroupState, watermark
-from airflow_kafka_offsets.core.window import Held, Lane, State
+from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.ports import Ledger, OffsetStore
-from airflow_kafka_offsets.service.replay import pages
+from airflow_kafka_offsets.service.replay import from_oldest_open
 
 
 class LedgerSource:
@@ -31,19 +30,8 @@ class LedgerSource:
         # Those of the newest window: when it was planned, all before it were checked.
         epochs = state.position.leader_epochs if state.position else {}
         notes = verifying.committing_note(state)
-        return PlaceOffsets(
-            verifying.published(state), notes, topic_ids, later_windows(self._ledger, self._group, state), epochs
-        )
-
-
-def later_windows(ledger: Ledger, group: str, state: GroupState) -> tuple[Held, ...]:
-    """Return the live windows of a group from the oldest open one on, oldest first: some may have been committed behind it."""
-    if not state.open:
-        return ()
-    done = pages(ledger, group, states=[State.COMMITTED], lane=Lane.LIVE, since=state.open[0].window.seq)
-    # One that was committed between the two looks is in both.
-    by_seq = {held.window.seq: held for held in (*state.open, *done)}
-    return tuple(by_seq[seq] for seq in sorted(by_seq))
+        later = from_oldest_open(self._ledger, self._group, state)
+        return PlaceOffsets(verifying.published(state), notes, topic_ids, later, epochs)
 
 
 class StoreSource:

@@ -21,9 +21,9 @@ from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_o
 from airflow_kafka_offsets.core.place.verifying import published
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.store import advance
-from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
+from airflow_kafka_offsets.core.window import State, Window
 from airflow_kafka_offsets.ports import Ledger, OffsetStore
-from airflow_kafka_offsets.service.replay import pages
+from airflow_kafka_offsets.service.replay import from_oldest_open
 
 logger = logging.getLogger(__name__)
 
@@ -87,9 +87,7 @@ class Publisher:
         """Return the windows that the watermark passes, and where it is then."""
         if not state.open or state.open[0].window.state is State.PLANNED or state.position is None:
             return [], {}
-        first = state.open[0].window.seq
-        newest_first = pages(self._ledger, group, states=tuple(OWNING), lane=Lane.LIVE, since=first)
-        live = [held.window for held in newest_first][::-1]
+        live = [held.window for held in from_oldest_open(self._ledger, group, state)]
         done = advance.done_in_a_row(live)
         waiting = live[len(done) :]
         return done, advance.before(waiting[0]) if waiting else state.position.offsets

@@ -63,6 +63,14 @@ def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[Held]:
     return (row.held for row in rows(ledger, group, **wanted))
 
 
+def from_oldest_open(ledger: Ledger, group: str, state: GroupState) -> tuple[Held, ...]:
+    """Return the live windows from the oldest open one on, oldest first: some may have been committed behind it."""
+    if not state.open:
+        return ()
+    newest_first = pages(ledger, group, states=tuple(OWNING), lane=Lane.LIVE, since=state.open[0].window.seq)
+    return tuple(newest_first)[::-1]
+
+
 def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Mapping[str, str]) -> Iterator[Held]:
     """Return committed live windows, among them all that own any of what is asked.
 

@@ -9,8 +9,8 @@ from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Position, watermark
 from airflow_kafka_offsets.core.plan.planning import Verdict, judge
-from airflow_kafka_offsets.core.store.advance import before
-from airflow_kafka_offsets.core.window import Held, State
+from airflow_kafka_offsets.core.store.advance import before, first_starts
+from airflow_kafka_offsets.core.window import State, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def compare(
     steps: Sequence[Offsets] = (),
     recovered: Mapping[TopicPartition, Bounds] | None = None,
     gone: Container[str] = (),
-    later: Sequence[Held] = (),
+    later: Sequence[Window] = (),
 ) -> list[Difference]:
     """Compare ledger, offset store and Kafka.
 
@@ -61,12 +61,14 @@ def compare(
         stored: what the store holds; None: there is none to compare with.
         log: what Kafka holds of these topics.
         steps: other offsets that are right in the store while commits are under way.
-        gone: topics that the group does not read, and Kafka does not have.
-        later: the live windows from the oldest open one on, oldest first; none: only the open ones.
         recovered: the bounds that a second look found for logs that seem to end before the watermark, see `core.plan.planning`.
+        gone: topics that the group does not read, and Kafka does not have.
+        later: the live windows from the oldest open one on, oldest first. Planning replaces what a store had of partitions that no window
+            before them had.
     """
     mark = watermark(state) or NOWHERE
-    right = [published(state), _first_starts(state, later), *steps]
+    new = {tp: start for tp, start in first_starts(later).items() if tp not in mark.offsets}
+    right = [published(state), new, *steps]
     differences = []
     for tp in sorted(mark.offsets.keys() | (stored or {}).keys()):
         stands = mark.offsets.get(tp), (stored or {}).get(tp)
@@ -79,15 +81,6 @@ def compare(
         if in_store or in_kafka:
             differences.append(Difference(tp, *stands, log.bounds.get(tp), in_store, in_kafka))
     return differences
-
-
-def _first_starts(state: GroupState, later: Sequence[Held]) -> dict[TopicPartition, int]:
-    """Return where partitions start that no window before the open ones had: planning replaces what a store had of them."""
-    mark = watermark(state) or NOWHERE
-    starts: dict[TopicPartition, int] = {}
-    for held in reversed(later or state.open):
-        starts |= before(held.window)
-    return {tp: start for tp, start in starts.items() if tp not in mark.offsets}
 
 
 def in_one_only(mark: Position | None, stored: Offsets) -> set[str]:

@@ -32,7 +32,7 @@ def path(windows: Sequence[Window], afterwards: Offsets = MappingProxyType({})) 
         windows: the windows that the watermark passes.
         afterwards: the watermark after them. It is beyond their end if an abandoned window left a gap after them.
     """
-    steps = [{tp: start for window in reversed(windows) for tp, start in before(window).items()}]
+    steps = [first_starts(windows)]
     for window in windows:
         steps.append({**steps[-1], **window.ranges.ends})
     if (last := {**steps[-1], **afterwards}) != steps[-1]:
@@ -43,6 +43,15 @@ def path(windows: Sequence[Window], afterwards: Offsets = MappingProxyType({})) 
 def before(window: Draft) -> dict[TopicPartition, int]:
     """Return the watermark before a window: its start, or the start of what was lost before it."""
     return {**window.ranges.starts, **window.lost.starts}
+
+
+def first_starts(windows: Sequence[Window]) -> dict[TopicPartition, int]:
+    """Return where each partition starts in the first of some windows that has it.
+
+    Args:
+        windows: live windows that follow one another, oldest first.
+    """
+    return {tp: start for window in reversed(windows) for tp, start in before(window).items()}
 
 
 def standing(steps: Sequence[Offsets], found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -113,8 +113,9 @@ def test_a_partition_that_a_later_open_window_is_the_first_to_have_stands_at_its
     open_ = tuple(Held(one, Claim("d", "r", "t")) for one in (first, second))
     waiting = GroupState(1, position({tp(0): 40, tp(1): 20, tp(2): 5}), open_)
     kafka = log({tp(0): (0, 100), tp(1): (0, 50), tp(2): (0, 50)})
-    assert problems(waiting, ["orders"], {tp(0): 20, tp(1): 20, tp(2): 0}, kafka) == {}
-    assert problems(waiting, ["orders"], {tp(0): 30, tp(1): 20, tp(2): 5}, kafka) == {
+    more = ((), None, (), (first, second))
+    assert problems(waiting, ["orders"], {tp(0): 20, tp(1): 20, tp(2): 0}, kafka, *more) == {}
+    assert problems(waiting, ["orders"], {tp(0): 30, tp(1): 20, tp(2): 5}, kafka, *more) == {
         tp(0): ("store ahead by 10",),
         tp(2): ("only in the store",),
     }
