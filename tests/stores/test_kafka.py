@@ -231,22 +231,24 @@ class KafkaContract(StoreContract):
         with pytest.raises(StoreRefusedError, match=f"no partition {topic}.absent-0,"):
             store.advance(group, at(topic, 1), at(topic, 1) | at(f"{topic}.absent", 1))
 
-    def test_what_went_with_its_topic_and_does_not_move_is_left_out(
-        self, store: KafkaStore, broker: KafkaBroker, group: str, topic: str
-    ) -> None:
+    @pytest.fixture
+    def gone(self, store: KafkaStore, broker: KafkaBroker, group: str, topic: str) -> str:
+        """Name a topic that was deleted when the group stood at 5 in its topic, and at 7 in this one."""
         gone = f"{topic}.other"
         store.advance(group, {}, at(topic, 5) | at(gone, 7))
         delete_topic(broker, gone)
+        return gone
+
+    def test_what_went_with_its_topic_and_does_not_move_is_left_out(
+        self, store: KafkaStore, group: str, topic: str, gone: str
+    ) -> None:
         store.advance(group, at(topic, 5) | at(gone, 7), at(topic, 6) | at(gone, 7))
         assert store.read(group, [topic, gone]) == at(topic, 6)
         store.advance(group, at(gone, 7), at(gone, 7))
 
     def test_what_a_window_read_of_a_topic_that_is_gone_holds_up_no_other_topic(
-        self, store: KafkaStore, broker: KafkaBroker, group: str, topic: str, caplog: pytest.LogCaptureFixture
+        self, store: KafkaStore, group: str, topic: str, gone: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        gone = f"{topic}.other"
-        store.advance(group, {}, at(topic, 5) | at(gone, 7))
-        delete_topic(broker, gone)
         store.advance(group, at(topic, 5) | at(gone, 7), at(topic, 6) | at(gone, 8))
         assert store.read(group, [topic, gone]) == at(topic, 6)
         assert f"Kafka no longer has {gone}-0, so no offset is published" in caplog.text
