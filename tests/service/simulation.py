@@ -253,8 +253,9 @@ class Simulation:
             "starting_offsets": self.random.choice(["earliest", "latest"]),
             "on_data_loss": self.random.choice(["fail", "skip"]),
         }
-        self.world = World(folder, self.store, **self.options)
-        self.world.keep_connection()  # no process stops in a transaction
+        self.world = World(
+            folder, self.store, **self.options
+        )  # all processes have one connection: none stops in a transaction
         self.ledger = self.world.ledger
         self.kafka = self.world.kafka
         self.group = self.world.group

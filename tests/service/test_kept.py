@@ -64,7 +64,6 @@ class KeptOutput(RuleBasedStateMachine):
         super().__init__()
         self.folder = TemporaryDirectory(dir=IN_MEMORY)
         self.world = World(Path(self.folder.name), topics=BOTH)
-        self.world.keep_connection()
         self.world.kafka.create("clicks", 1)
         self.kept: dict[Record, str] = {}
         self.number = 0

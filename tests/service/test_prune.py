@@ -34,7 +34,6 @@ DAY = timedelta(days=1)
 def world(tmp_path: Path) -> Iterator[World]:
     """Five windows of ten offsets in each of two partitions, one a day; Kafka has lost what the first three read."""
     world = World(tmp_path)
-    world.keep_connection()
     for day in range(5):
         _read(world, day)
     world.now += 10 * DAY

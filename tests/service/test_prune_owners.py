@@ -46,7 +46,6 @@ class Twins:
         self.kafka = self.pruned.kafka
         self.whole.kafka = self.kafka
         for world in self.worlds:
-            world.keep_connection()
             world.service = WindowService(
                 world.ledger, self.kafka, clock=lambda world=world: world.now, sleep=lambda _: None
             )

@@ -252,7 +252,6 @@ class Lake(RuleBasedStateMachine):
         super().__init__()
         self.folder = TemporaryDirectory(dir=IN_MEMORY)
         self.world = World(Path(self.folder.name))
-        self.world.keep_connection()
         self.world.kafka.delete("orders")
         configure(self.world, ".*", max_offsets=7)
         self.numbers = count(1)

@@ -102,7 +102,6 @@ class Maze(RuleBasedStateMachine):
         self.stores: dict[str | None, MemoryStore] = {REDIS: MemoryStore(REDIS), ZOOKEEPER: MemoryStore(ZOOKEEPER)}
         self.options: dict[str, Any] = {"max_open_windows": 3, "max_offsets": 6, "offset_store": REDIS}
         self.world = World(Path(self.folder.name), **self.options)
-        self.world.keep_connection()
         self.world.kafka.create("clicks", 1)
         for topic in BOTH:
             self.world.kafka.configure(topic, retention_ms=KEPT)

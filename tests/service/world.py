@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from sqlalchemy import text
-from sqlalchemy.pool import Pool, SingletonThreadPool, StaticPool
+from sqlalchemy.pool import SingletonThreadPool
 
 from airflow_kafka_offsets.adapters.ledger.engine import _sqlite
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
@@ -49,8 +49,9 @@ class World:
     def __init__(self, folder: Path, store: MemoryStore | None = None, **options: Any) -> None:
         (folder / "ledger.db").write_bytes(_empty_ledger())
         self.ledger = SqlLedger(f"sqlite:///{folder / 'ledger.db'}")
-        # One connection for each thread: to open one takes longer than most questions.
-        self._keep(SingletonThreadPool, pool_size=200)
+        # One connection for each thread: half of the time of many short calls would be to open them.
+        kept = sharing_engine(self.ledger._engine.url, poolclass=SingletonThreadPool, pool_size=200)
+        self.ledger._engine = _sqlite(kept)
         self.kafka = MemoryLog()
         self.kafka.create("orders", 2)
         self.now: datetime = NOON
@@ -59,15 +60,8 @@ class World:
         self.group = group(**options)
         self.over: set[Claim] = set()
 
-    def keep_connection(self) -> None:
-        """Keep one connection to the ledger open: half of the time of many short calls would be to open them."""
-        self._keep(StaticPool)
-
-    def _keep(self, pool: type[Pool], **options: int) -> None:
-        self.ledger._engine = _sqlite(sharing_engine(self.ledger._engine.url, poolclass=pool, **options))
-
     def close(self) -> None:
-        """Close it."""
+        """Close the connections to the ledger."""
         self.ledger._engine.dispose()
 
     def configure(self, **options: Any) -> None:
