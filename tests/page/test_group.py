@@ -263,6 +263,12 @@ def test_of_many_partitions_the_one_that_is_furthest_behind_is_unfolded_though_n
     assert (view.figure.strips[0].tp.partition, view.figure.strips[0].first) == (0, 40)
 
 
+def test_a_partition_that_only_windows_have_has_its_strip(empty: Story) -> None:
+    empty.hours(2)
+    empty.reset({TopicPartition("orders", p): 1_200 for p in (0, 1)})
+    assert labels(page(empty)) == [("", f"orders-{p}") for p in range(3)]
+
+
 def test_a_group_whose_windows_are_all_empty_has_its_strips(empty: Story) -> None:
     empty.run(replace(empty.draft(0, 1), ranges=ranges((5, 5), (7, 7))))
     assert strips_of(page(empty)) == [("0", "5", "5"), ("1", "7", "7")]

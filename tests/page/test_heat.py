@@ -42,6 +42,13 @@ def test_the_worst_are_unfolded_and_stay_in_order() -> None:
     assert found == [3, 97, 98, 99]
 
 
+def test_what_was_lost_is_unfolded_before_what_has_no_owner() -> None:
+    lost, gap = TopicPartition("t", 0), TopicPartition("t", 1)
+    seen = {lost: Seen(Shade.LOST, 0), gap: Seen(Shade.GAP, 99), TopicPartition("t", 2): Seen(Shade.READ, 999)}
+    assert heat.worst(seen, 1) == [lost]
+    assert heat.worst(seen, 2) == [lost, gap]
+
+
 @given(st.dictionaries(st.integers(0, 5_000), st.sampled_from(Shade), min_size=1, max_size=700))
 def test_each_partition_is_in_one_cell(shades: dict[int, Shade]) -> None:
     [row] = heat.rows({TopicPartition("t", p): Seen(shade) for p, shade in shades.items()})

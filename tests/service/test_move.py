@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.place.place import PlaceOffsets
 from airflow_kafka_offsets.core.plan.ownership import GroupState
-from airflow_kafka_offsets.core.plan.request import Live
+from airflow_kafka_offsets.core.plan.request import Live, Ranges
 from airflow_kafka_offsets.core.ranges import OffsetRange
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
@@ -334,6 +334,17 @@ def test_a_window_that_was_committed_behind_an_open_one_is_named_as_read_again(t
     assert moving(world).plan_export(world.group, from_ledger(world), no_kafka).notes == ()
 
 
+def test_a_backfill_window_that_was_committed_behind_an_open_one_is_not_read_again(tmp_path: Path) -> None:
+    world = at_work(tmp_path, MemoryStore(), max_open_windows=2)
+    world.run(ONE)
+    world.service.reset(world.group, '{"orders":{"0":20}}', "ada", "the newest first")
+    live = world.plan(TWO).window
+    [backfill] = world.run_all(claim("run-3"), Ranges(ranges({tp(0): (10, 20)})))
+    assert (live.ranges[tp(0)], backfill.ranges[tp(0)]) == (OffsetRange(20, 30), OffsetRange(10, 20))
+    found = moving(world).plan_import("new", from_ledger(world), lambda _: world.kafka)
+    assert [held.window.id for held in found.left_open] == [live.id]
+
+
 def test_a_reset_to_before_an_import_says_that_another_reader_has_read_that(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.kafka.produce(tp(0), 100)
@@ -344,6 +355,33 @@ def test_a_reset_to_before_an_import_says_that_another_reader_has_read_that(tmp_
     reset = world.service.reset(world.group, "earliest", "ada", "oops", supersede=True)
     assert reset.read_by_others == ranges({tp(0): (0, 60)})
     assert world.ledger.acts("lake")[-1].details["read_by_others"] == {"orders-0": [0, 60]}
+
+
+def test_what_another_reader_has_read_is_told_by_the_reset_that_reaches_it(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.kafka.produce(tp(0), 100)
+    found = moving(world).plan_import("lake", stored(world, 60, 0), lambda _: world.kafka)
+    moving(world).carry_out_import(found, "ada", "moving over")
+    first = world.service.reset(world.group, '{"orders":{"0":30}}', "ada", "from 30 on")
+    assert first.read_by_others == ranges({tp(0): (30, 60)})
+    second = world.service.reset(world.group, '{"orders":{"0":10}}', "ada", "from 10 on")
+    assert second.read_by_others == ranges({tp(0): (10, 30)})
+
+
+def test_an_import_of_one_topic_leaves_the_others_where_they_stand(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.kafka.create("clicks")
+    world.configure(topics=["orders", "clicks"])
+    for some in (tp(0), tp(0, "clicks")):
+        world.kafka.produce(some, 100)
+    world.run(ONE)
+    for some in (tp(0), tp(0, "clicks")):
+        world.kafka.produce(some, 20)
+    found = moving(world).plan_import("lake", stored(world, 110, 0), lambda _: world.kafka)
+    moving(world).carry_out_import(found, "ada", "the other reader was ahead")
+    window = world.run(TWO)
+    assert window.ranges[tp(0)] == OffsetRange(110, 120)
+    assert window.ranges[tp(0, "clicks")] == OffsetRange(100, 120)
 
 
 def test_what_another_reader_read_of_an_earlier_topic_is_not_told_of_todays(tmp_path: Path) -> None:
