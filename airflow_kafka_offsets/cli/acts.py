@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import kept_table, ranges_table, table
 from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import counted
+from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
 from airflow_kafka_offsets.core.plan.kept import to_remove
 from airflow_kafka_offsets.core.plan.reset import Reset, how_to_go_on, nobody_reads
 from airflow_kafka_offsets.core.window import Window
@@ -44,13 +45,25 @@ def act_answer(
     return Answer(document, lambda: "\n\n".join([*told(), to_do_it]), ExitCode.UNCONFIRMED)
 
 
-def consequences_document(found: Reset | None, ledger: Ledger) -> Document:
-    """Return what a move of the watermark does to offsets and windows; None: the group is new, and has none."""
+def already_there(sentence: str, unchecked: Collection[PartitionEpoch]) -> str:
+    """Say that there is nothing to do, and what is not known of it."""
+    return f"{sentence}. {leader_epochs.warning(unchecked)}" if unchecked else sentence
+
+
+def consequences_document(found: Reset | None, unchecked: Collection[PartitionEpoch], ledger: Ledger) -> Document:
+    """Return what a move of the watermark does to offsets and windows.
+
+    Args:
+        found: the move; None: the group is new, and has no windows.
+        unchecked: the leader epochs whose ends Kafka did not report.
+        ledger: tells who held the windows.
+    """
+    not_checked = [asked.partition._asdict() for asked in unchecked]
     if found is None:
         return {
             "skipped": [],
             "replaced": [],
-            "unchecked": [],
+            "unchecked": not_checked,
             "read_by_others": [],
             "superseded": [],
             "taken": [],
@@ -60,7 +73,7 @@ def consequences_document(found: Reset | None, ledger: Ledger) -> Document:
     return {
         "skipped": ranges_document(found.skipped),
         "replaced": ranges_document(found.replaced),
-        "unchecked": [asked.partition._asdict() for asked in found.unchecked],
+        "unchecked": not_checked,
         "read_by_others": ranges_document(found.read_by_others),
         "superseded": _superseded(found.superseded, ledger),
         "taken": kept_document(found.taken),
@@ -77,8 +90,8 @@ def _superseded(windows: Sequence[Window], ledger: Ledger) -> list[Document]:
     return [{"id": w.id, "until": w.until, "span": w.span, "held_by": holders[w.seq]} for w in windows]
 
 
-def consequences(document: Document, found: Reset | None) -> Iterator[str]:
-    """Say what a move of the watermark does to offsets and windows."""
+def consequences(document: Document, found: Reset | None, unchecked: Collection[PartitionEpoch]) -> Iterator[str]:
+    """Say what a move of the watermark does to offsets and windows. The arguments are as above."""
     if document["replaced"]:
         yield (
             "Kafka gave these offsets to other records after they were read. No one reads the new records after that (recorded):\n\n"
@@ -86,10 +99,10 @@ def consequences(document: Document, found: Reset | None) -> Iterator[str]:
         )
     if document["skipped"]:
         yield gap(document)
+    if unchecked:
+        yield f"{leader_epochs.warning(unchecked)}."
     if found is None:
         return
-    if found.unchecked:
-        yield f"{leader_epochs.warning(found.unchecked)}."
     if document["read_by_others"]:
         yield (
             "Before the import, another reader read these offsets. New windows read them again: remove what it wrote of them, or records "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 
-from airflow_kafka_offsets.cli.acts import act_answer, consequences, consequences_document, signed
+from airflow_kafka_offsets.cli.acts import act_answer, already_there, consequences, consequences_document, signed
 from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_log, open_own_store, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import ranges_table, table
@@ -13,7 +13,6 @@ from airflow_kafka_offsets.core.errors import name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.place.place import Meaning
-from airflow_kafka_offsets.core.plan.reset import Reset
 from airflow_kafka_offsets.documents import Document, ranges_document
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service.move import Import, Moving
@@ -41,8 +40,8 @@ def import_offsets(args: Namespace) -> Answer:
         **signed(args, who, is_needed=is_needed),
         **_import_document(found, ledger),
     }
-    already = None if is_needed else f"Group {found.group.name} is already where {document['from']} is"
-    return act_answer(document, lambda: _told(document, found.reset), already=already)
+    already = already_there(f"Group {found.group.name} is already where {document['from']} is", found.unchecked)
+    return act_answer(document, lambda: _told(document, found), already=None if is_needed else already)
 
 
 def _to_be_founded(args: Namespace) -> KafkaGroup:
@@ -80,11 +79,11 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
         ],
         "not_named": [tp._asdict() for tp in found.imported.unnamed],
         "lost": ranges_document(found.imported.lost),
-        **consequences_document(found.reset, ledger),
+        **consequences_document(found.reset, found.unchecked, ledger),
     }
 
 
-def _told(document: Document, reset: Reset | None) -> Iterator[str]:
+def _told(document: Document, found: Import) -> Iterator[str]:
     verb = "continues" if document["done"] else "would continue"
     new = ", which is new to the ledger," if document["founded"] else ""
     yield f"Group {document['group']}{new} {verb} from {document['from']}. {_meaning(document)}"
@@ -96,7 +95,7 @@ def _told(document: Document, reset: Reset | None) -> Iterator[str]:
         yield f"The place does not name {names}: {where}."
     if document["lost"]:
         yield "Lost to retention, and recorded as lost:\n\n" + ranges_table(document["lost"])
-    yield from consequences(document, reset)
+    yield from consequences(document, found.reset, found.unchecked)
 
 
 def _meaning(document: Document) -> str:

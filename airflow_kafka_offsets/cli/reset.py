@@ -6,11 +6,10 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from airflow_kafka_offsets.cli.acts import act_answer, consequences, consequences_document, signed
+from airflow_kafka_offsets.cli.acts import act_answer, already_there, consequences, consequences_document, signed
 from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.tables import table
-from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.plan.request import parse_seq
 from airflow_kafka_offsets.core.plan.reset import Reset
@@ -33,12 +32,10 @@ def reset(args: Namespace) -> Answer:
         "needed": is_needed,
         **signed(args, who, is_needed=is_needed),
         "moves": [{**tp._asdict(), "from": old, "to": new} for tp, (old, new) in found.moves.items()],
-        **consequences_document(found, ledger),
+        **consequences_document(found, found.unchecked, ledger),
     }
-    already = None if is_needed else f"The watermark of group {group.name} is already there"
-    if already and found.unchecked:
-        already = f"{already}. {leader_epochs.warning(found.unchecked)}"
-    return act_answer(document, lambda: _told(document, found), already=already)
+    already = already_there(f"The watermark of group {group.name} is already there", found.unchecked)
+    return act_answer(document, lambda: _told(document, found), already=None if is_needed else already)
 
 
 def _target(args: Namespace) -> tuple[str, dict[str, Any]]:
@@ -56,4 +53,4 @@ def _told(document: Document, found: Reset) -> Iterator[str]:
         yield table(("topic", "partition", "from", "to", "change"), moves)
     else:
         yield f"The watermark of group {document['group']} stays where it is."
-    yield from consequences(document, found)
+    yield from consequences(document, found, found.unchecked)

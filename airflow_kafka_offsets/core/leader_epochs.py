@@ -11,7 +11,7 @@ noted epoch end. If that is before the window's end, the rest was cut off, and o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -167,9 +167,20 @@ def left_behind(before: Position, target: Offsets, epoch_ends: EpochEnds) -> Off
     return OffsetRanges(below).without_empty()
 
 
+def one_of_each(some: Iterable[PartitionEpoch]) -> tuple[PartitionEpoch, ...]:
+    """Return one epoch of each partition: the smallest, as in `asked_again`."""
+    newest_first = sorted(some, reverse=True)
+    return tuple(sorted({asked.partition: asked for asked in newest_first}.values()))
+
+
 def unanswered(asked: Collection[PartitionEpoch], epoch_ends: EpochEnds) -> list[PartitionEpoch]:
     """Return the epochs whose end Kafka did not report."""
     return [epoch for epoch in asked if epoch not in epoch_ends]
+
+
+def unchecked_details(silent: Collection[PartitionEpoch]) -> dict[str, list[str]]:
+    """Return what the ledger records of what was not checked."""
+    return {"unchecked": [str(asked.partition) for asked in silent]} if silent else {}
 
 
 def warning(silent: Collection[PartitionEpoch]) -> str:

@@ -88,6 +88,7 @@ class Import:
         log: what Kafka holds of their topics.
         position: where the group will continue.
         state: the group as it was seen.
+        unchecked: the leader epochs, of the place and of the group, whose ends Kafka did not report. They are noted, so the next plan asks.
         reset: how its watermark moves; None: the group is new to the ledger.
     """
 
@@ -99,6 +100,7 @@ class Import:
     log: LogSnapshot
     position: Position
     state: GroupState
+    unchecked: tuple[leader_epochs.PartitionEpoch, ...]
     reset: Reset | None
 
 
@@ -201,10 +203,10 @@ class Moving:
         )
         silent = _check_replaced(asked.name, found, snapshot, kafka)
         position = leader_epochs.asked_again(reset.position if reset else imported.position(snapshot), silent)
+        unchecked = leader_epochs.one_of_each([*silent, *(reset.unchecked if reset else ())])
         left_open = importing.left_open(found.later, topics)
-        not_checked = [leader_epochs.warning(silent)] if silent else []
-        notes = (*found.notes, *not_checked, *importing.left_open_notes(left_open))
-        return Import(group, asked, imported, notes, left_open, snapshot, position, state, reset)
+        notes = (*found.notes, *importing.left_open_notes(left_open))
+        return Import(group, asked, imported, notes, left_open, snapshot, position, state, unchecked, reset)
 
     def carry_out_import(
         self, found: Import, who: str, why: str, *, supersede: bool = False, store: OffsetStore | None = None
@@ -387,7 +389,8 @@ def _import_details(found: Import) -> dict[str, object]:
     if found.left_open:
         details["left_open"] = [held.window.id for held in found.left_open]
     if found.reset is not None:
-        return details | summary_of_reset(found.reset)
+        return details | summary_of_reset(replace(found.reset, unchecked=found.unchecked))
+    details |= leader_epochs.unchecked_details(found.unchecked)
     details[FOUNDED] = {str(tp): offset for tp, offset in found.position.offsets.items()}
     details["from_beginning"] = [str(tp) for tp in found.imported.unnamed]
     return details

@@ -64,6 +64,23 @@ def test_the_first_window_starts_exactly_there(cli: Cli, lake: Lake, tmp_path: P
     assert lake.ledger.group("nightly") == defined
 
 
+def test_what_kafka_did_not_say_of_place_and_group_is_told_once(cli: Cli, lake: Lake, tmp_path: Path) -> None:
+    for group, offset in (("old", 900), ("known", 950)):
+        cli("import", group, "--why", "w", "--from", csv(tmp_path, f"orders,0,{offset}\norders,1,40\n"), "--yes")
+    lake.log.elect(ORDERS_0)
+    lake.log.knows_epoch_ends = False
+    sentence = "did not say where the records of the earlier ones end"
+    from_old = ("--from", "ledger", "--as", "old", "--why", "w")
+    for name in ("new", "known"):
+        done = cli("import", name, *from_old)
+        assert (done.code, done.out.count(sentence)) == (4, 1)
+        assert cli("import", name, *from_old, "-o", "json").json["unchecked"] == [{"topic": "orders", "partition": 0}]
+    assert "the next plan asks again: orders-0.\n" in cli("import", "new", *from_old, "--yes").out
+    again = cli("import", "new", *from_old)
+    assert "is already where" in again.out
+    assert again.out.count(sentence) == 1
+
+
 def test_partitions_that_are_not_named_begin_at_their_beginning_and_are_listed(
     cli: Cli, lake: Lake, tmp_path: Path
 ) -> None:

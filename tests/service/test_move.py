@@ -289,8 +289,9 @@ def test_what_kafka_did_not_say_of_a_group_is_asked_again_under_its_new_name(was
     world = was_replaced
     world.kafka.knows_epoch_ends = False
     found = moving(world).plan_import("new", from_ledger(world), lambda _: world.kafka)
-    assert "was not checked whether records were replaced" in "".join(found.notes)
+    assert [asked.partition for asked in found.unchecked] == [tp(0)]
     moving(world).carry_out_import(found, "ada", "renamed")
+    assert world.ledger.acts("new")[0].details["unchecked"] == ["orders-0"]
     world.kafka.knows_epoch_ends = True
     world.group = group("new")
     with pytest.raises(LogTruncatedError, match="orders-0: offsets 60 to 99 are other records now"):
@@ -404,8 +405,9 @@ def test_of_two_doubts_an_import_keeps_the_older_one(was_replaced: World) -> Non
     world.kafka.elect(tp(0))
     asked = Asked(LedgerSource(world.ledger, "newer"), "newer")
     found = moving(world).plan_import("lake", asked, lambda _: world.kafka)
-    assert "was not checked whether records were replaced" in "".join(found.notes)
+    assert [asked.partition for asked in found.unchecked] == [tp(0)]
     moving(world).carry_out_import(found, "ada", "w")
+    assert world.ledger.acts("lake")[-1].details["unchecked"] == ["orders-0"]
     world.kafka.knows_epoch_ends = True
     with pytest.raises(LogTruncatedError, match="orders-0: offsets 60 to 99 are other records now"):
         world.plan(TWO)

@@ -557,7 +557,7 @@ def summary_of_reset(reset: Reset) -> dict[str, object]:
         **({LEFT: _left(reset.left)} if reset.left.topic_ids else {}),
         **({"replaced": named_ranges(reset.replaced)} if reset.replaced else {}),
         **({"read_by_others": named_ranges(reset.read_by_others)} if reset.read_by_others else {}),
-        **({"unchecked": [str(asked.partition) for asked in reset.unchecked]} if reset.unchecked else {}),
+        **leader_epochs.unchecked_details(reset.unchecked),
         **({"unread": {id_: named_ranges(ranges) for id_, ranges in reset.unread.items()}} if reset.unread else {}),
         **({KEPT: kept.document(_newly_kept(reset))} if reset.unread else {}),
         **({TAKEN: kept.document(reset.taken)} if reset.taken else {}),
