@@ -67,7 +67,9 @@ class OffsetRanges(Mapping[TopicPartition, OffsetRange]):
 
     def __init__(self, ranges: Mapping[TopicPartition, OffsetRange] | Iterable[tuple[TopicPartition, OffsetRange]]):
         given: dict[TopicPartition, OffsetRange] = dict(ranges)
-        self._ranges = dict(sorted(given.items()))
+        in_order = sorted(given)
+        # Most are in order, and to build the dictionary again would take as long as all the rest.
+        self._ranges = given if in_order == list(given) else {tp: given[tp] for tp in in_order}
         self._span: int | None = None
 
     @classmethod

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from airflow_kafka_offsets.core.lag.lag import PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
-from airflow_kafka_offsets.core.lag.verdict import danger, urgency
-from airflow_kafka_offsets.core.lag.words import GroupVerdict
+from airflow_kafka_offsets.core.lag.verdict import urgency
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.page.strips import GAP, LOST, SUPERSEDED, Kind, Piece
+from airflow_kafka_offsets.page.strips import GAP, LOST, SUPERSEDED, Kind, Layer, Piece, pieces_of, read_in_a_row
 from airflow_kafka_offsets.service.pictures import MOST_STRIPS
 
 FOLDED_FROM = MOST_STRIPS + 1
@@ -37,8 +36,8 @@ class Shade(StrEnum):
 
 
 _ORDER = {shade: i for i, shade in enumerate(Shade)}
-_OF_DANGER = {GroupVerdict.OK: Shade.QUIET, GroupVerdict.AT_RISK: Shade.RISK, GroupVerdict.LOST: Shade.LOST}
-"""By what one partition makes of its group."""
+_OF_URGENCY = (Shade.QUIET, Shade.RISK, Shade.LOST)
+"""By the first number of `core.lag.verdict.urgency`."""
 
 
 class Seen(NamedTuple):
@@ -108,14 +107,32 @@ _QUIET, _READ, _GAP, _LOST = Shade.QUIET, Shade.READ, Shade.GAP, Shade.LOST
 _NO_PACE = Pace()
 
 
-def seen_of(pieces: Sequence[Piece], found: PartitionLag | None = None, pace: Pace = _NO_PACE) -> Seen:
+def seen_of(
+    tp: TopicPartition,
+    layers: Sequence[Layer] = (),
+    floor: int = 0,
+    found: PartitionLag | None = None,
+    pace: Pace = _NO_PACE,
+) -> Seen:
     """Return what is known of a partition.
 
     Args:
-        pieces: what windows own and lost of it.
+        tp: the partition.
+        layers: of the windows that are shown.
+        floor: below it, windows were pruned.
         found: what Kafka says of it; None: nothing is known.
         pace: how fast its group commits.
     """
+    read = read_in_a_row(tp, layers)
+    shade, recent = in_all(pieces_of(tp, layers, floor)) if read is None else (_READ if read else _QUIET, read)
+    if found is None:
+        return Seen(shade, None, recent)
+    urgent = urgency(found, pace)
+    return Seen(shade, found.lag, recent, found.lost, urgent, _OF_URGENCY[urgent[0]])
+
+
+def in_all(pieces: Sequence[Piece]) -> tuple[Shade, int]:
+    """Return the worst of what windows own and lost of a partition, and how many offsets they read."""
     shade, recent = _READ if pieces else _QUIET, 0
     for kind, start, end, _ in pieces:
         if kind is LOST:
@@ -124,9 +141,7 @@ def seen_of(pieces: Sequence[Piece], found: PartitionLag | None = None, pace: Pa
             shade = _GAP if shade is _READ else shade
         elif kind not in _UNREAD:
             recent += end - start
-    if found is None:
-        return Seen(shade, None, recent)
-    return Seen(shade, found.lag, recent, found.lost, urgency(found, pace), _OF_DANGER[danger(found, pace)])
+    return shade, recent
 
 
 def rows(seen: Mapping[TopicPartition, Seen]) -> list[Row]:

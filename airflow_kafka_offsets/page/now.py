@@ -177,7 +177,7 @@ def heat_facts(found: GroupLag) -> dict[str, list[tuple[int, int, int, str, int]
     """Return first partition, lag, level, danger and lost offsets of each cell, by topic; nothing if the partitions are not folded."""
     if len(found.partitions) < heat.FOLDED_FROM:
         return {}
-    rows = heat.rows({tp: heat.seen_of((), p, found.pace) for tp, p in found.partitions.items()})
+    rows = heat.rows({tp: heat.seen_of(tp, found=p, pace=found.pace) for tp, p in found.partitions.items()})
     return {row.topic: [(c.first, c.lag or 0, c.level, c.danger.value, c.lost) for c in row.cells] for row in rows}
 
 

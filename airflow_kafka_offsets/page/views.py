@@ -334,7 +334,7 @@ def _figure(
         return strips.figure(windows, axis, part, known), ()
     layers = strips.layers_of(windows)
     lags, pace = (found.partitions, found.pace) if found else ({}, Pace())
-    seen = {tp: heat.seen_of(strips.pieces_of(tp, layers, part.floors.get(tp, 0)), lags.get(tp), pace) for tp in known}
+    seen = {tp: heat.seen_of(tp, layers, part.floors.get(tp, 0), lags.get(tp), pace) for tp in known}
     unfolded = {tp: known[tp] for tp in heat.worst(seen)}
     return strips.figure(windows, axis, part, unfolded), heat.rows(seen)
 

@@ -12,9 +12,10 @@ from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Verdict
+from airflow_kafka_offsets.core.ranges import OffsetRange
 from airflow_kafka_offsets.page import heat
 from airflow_kafka_offsets.page.heat import Seen, Shade
-from airflow_kafka_offsets.page.strips import Kind, Piece
+from airflow_kafka_offsets.page.strips import Kind, Layer, Piece, pieces_of, read_in_a_row
 
 
 def test_twenty_thousand_partitions_are_two_hundred_cells() -> None:
@@ -60,15 +61,32 @@ def test_each_partition_is_in_one_cell(shades: dict[int, Shade]) -> None:
 
 def test_what_a_partition_has_is_what_its_pieces_are() -> None:
     pieces = [Piece(Kind.COMMITTED, 0, 10, 1), Piece(Kind.LOST, 10, 15, 2), Piece(Kind.OPEN, 15, 20, 2)]
-    assert heat.seen_of(pieces) == Seen(Shade.LOST, None, 15)
-    assert heat.seen_of([]) == Seen(Shade.QUIET)
+    assert heat.in_all(pieces) == (Shade.LOST, 15)
+    assert heat.in_all([]) == (Shade.QUIET, 0)
     gap, gone = Piece(Kind.GAP, 20, 30), [Piece(kind, 30, 40) for kind in (Kind.SUPERSEDED, Kind.PRUNED)]
-    assert heat.seen_of([gap, *gone, Piece(Kind.BACKFILL, 40, 41, 3)]) == Seen(Shade.GAP, None, 1)
-    assert (
-        heat.seen_of([Piece(Kind.LOST, 0, 1), gap]).shade
-        is heat.seen_of([gap, Piece(Kind.LOST, 0, 1)]).shade
-        is Shade.LOST
-    )
+    assert heat.in_all([gap, *gone, Piece(Kind.BACKFILL, 40, 41, 3)]) == (Shade.GAP, 1)
+    lost = Piece(Kind.LOST, 0, 1)
+    assert heat.in_all([lost, gap])[0] is heat.in_all([gap, lost])[0] is Shade.LOST
+
+
+TP = TopicPartition("t", 0)
+edges = st.tuples(st.integers(0, 4), st.integers(0, 2)).map(lambda edge: {TP: OffsetRange(edge[0], sum(edge))})
+kinds = st.sampled_from([kind for kind in Kind if kind not in (Kind.GAP, Kind.PRUNED)])
+layers = st.builds(Layer, kinds, st.integers(1, 9), st.one_of(edges, st.just({})))
+
+
+@given(st.lists(layers, max_size=4), st.integers(0, 6))
+def test_the_short_way_sees_what_the_pieces_are(some: list[Layer], floor: int) -> None:
+    shade, recent = heat.in_all(pieces_of(TP, some, floor))
+    assert heat.seen_of(TP, some, floor) == Seen(shade, None, recent)
+
+
+def test_windows_in_a_row_need_no_pieces() -> None:
+    row = [Layer(Kind.COMMITTED, seq, {TP: OffsetRange(10 * seq, 10 * seq + 10)}) for seq in range(3)]
+    assert read_in_a_row(TP, row) == 30
+    assert read_in_a_row(TP, row[::2]) is None, "a gap"
+    assert read_in_a_row(TP, [*row, Layer(Kind.LOST, 4, {TP: OffsetRange(30, 40)})]) is None
+    assert read_in_a_row(TopicPartition("t", 1), row) == 0
 
 
 BEHIND = PartitionLag(
@@ -81,10 +99,11 @@ LOST = PartitionLag(100, 110, 112, Verdict.DATA_LOSS, lag=12, headroom_offsets=-
 
 
 def test_what_is_lost_or_soon_lost_is_unfolded_before_what_is_far_behind() -> None:
-    seen = {TopicPartition("t", p): heat.seen_of([], BEHIND, Pace()) for p in range(100)}
-    seen[TopicPartition("t", 7)] = heat.seen_of([], AT_RISK, Pace())
-    seen[TopicPartition("t", 3)] = heat.seen_of([], LOST, Pace())
-    seen[TopicPartition("t", 5)] = heat.seen_of([Piece(Kind.LOST, 0, 9)], None)
+    seen = {TopicPartition("t", p): heat.seen_of(TopicPartition("t", p), found=BEHIND, pace=Pace()) for p in range(100)}
+    seen[TopicPartition("t", 7)] = heat.seen_of(TopicPartition("t", 7), found=AT_RISK, pace=Pace())
+    seen[TopicPartition("t", 3)] = heat.seen_of(TopicPartition("t", 3), found=LOST, pace=Pace())
+    lost_before = TopicPartition("t", 5)
+    seen[lost_before] = heat.seen_of(lost_before, [Layer(Kind.LOST, 1, {lost_before: OffsetRange(0, 9)})])
     assert [tp.partition for tp in heat.worst(seen, 1)] == [3]
     assert [tp.partition for tp in heat.worst(seen, 2)] == [3, 7]
     assert [tp.partition for tp in heat.worst(seen, 3)] == [3, 5, 7], "a loss that a window has noted can't be mended"

@@ -19,10 +19,10 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import groupby
-from struct import Struct
+from struct import unpack as words_of
 from typing import Any
 
-_WORD = Struct("<Q")
+_WORD = 8
 """An offset has 8 bytes in Kafka, so no number here has more."""
 
 MAX_PLAIN = 16_384
@@ -128,10 +128,10 @@ def _numbers(planes: bytes, many: int, places: Sequence[int] | None) -> list[int
     """Read what `_planes` wrote: the numbers at some places, or all."""
     if places is not None:
         return [int.from_bytes(planes[place::many], "little") for place in places]
-    together = bytearray(many * _WORD.size)
+    together = bytearray(many * _WORD)
     for byte in range(len(planes) // max(1, many)):
-        together[byte :: _WORD.size] = planes[byte * many : (byte + 1) * many]
-    return [number for (number,) in _WORD.iter_unpack(together)]
+        together[byte::_WORD] = planes[byte * many : (byte + 1) * many]
+    return list(words_of(f"<{many}Q", together))
 
 
 def _fold(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

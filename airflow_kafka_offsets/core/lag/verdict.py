@@ -98,7 +98,7 @@ def danger(partition: PartitionLag, pace: Pace, horizon: timedelta | None = None
 def urgency(partition: PartitionLag, pace: Pace) -> tuple[int, float, int]:
     """Return how much a partition needs a look: the larger, the more.
 
-    First come those that lost records, then those at risk by their headroom, then all others by their lag.
+    First come those that lost records (2), then those at risk by their headroom (1), then all others by their lag (0).
     """
     match danger(partition, pace):
         case GroupVerdict.LOST:
