@@ -31,7 +31,9 @@ from airflow_kafka_offsets.core.lag.measure import (
     lag_of,
     may_hide,
     notes_on,
+    older_than,
     rate_probe,
+    read_to_the_end,
     timed,
     to_ms,
     unread_from,
@@ -44,7 +46,7 @@ from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, Hits, Search
 from airflow_kafka_offsets.core.lag.verdict import in_part, judged, unknown
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.ownership import GroupState
+from airflow_kafka_offsets.core.plan.ownership import GroupState, watermark
 from airflow_kafka_offsets.core.plan.waiting import Seen
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service import watch
@@ -117,7 +119,7 @@ def each(
         of_kafka.setdefault((where, group.kafka_timeout), []).append(group)
 
     def ask(same: Sequence[KafkaGroup]) -> dict[str, GroupLag]:
-        return _Look(same, known, commits, now, horizon).answer(lambda: open_log(same[0]))
+        return _Look(same, known, commits, now, horizon, ledger).answer(lambda: open_log(same[0]))
 
     yield from _as_they_come(ask, list(of_kafka.values()), at_once)
 
@@ -169,6 +171,7 @@ class _Look:
     commits: Mapping[str, Sequence[Commit]]
     now: datetime
     horizon: timedelta | None
+    ledger: Ledger
     notes: list[str] = field(default_factory=list)
     failed: dict[str, KafkaAnswerError] = field(default_factory=dict)
     rounds: int = MAX_ROUNDS
@@ -207,13 +210,31 @@ class _Look:
         unread = {tp.topic for tp, p in partitions.items() if unread_from(p) is not None}
         hidden = sorted(unread - times.retentions.keys())
         times = replace(times, retentions=_with_assumed(times.retentions, group, hidden))
-        timed_all = {tp: timed(tp, p, times, pace.caught_up_at) for tp, p in partitions.items()}
+        timed_all = self._since_it_arrived(name, {tp: timed(tp, p, times) for tp, p in partitions.items()})
         notes = (
             *self.notes,
             *((hidden_note(hidden),) if hidden and not self.notes and group.retention is None else ()),
             *notes_on(timed_all, times),
         )
         return judged(name, self.now, timed_all, pace, horizon=self.horizon, trouble=trouble, notes=notes)
+
+    def _since_it_arrived(
+        self, name: str, partitions: dict[TopicPartition, PartitionLag]
+    ) -> dict[TopicPartition, PartitionLag]:
+        """Return the lag of partitions, in which records that are dated long before they arrived wait only since they may have arrived."""
+        pace = self._paces[name]
+        if pace.caught_up_at is None or pace.caught_up_by is None:
+            return partitions
+        since = max(0.0, (self.now - pace.caught_up_at).total_seconds())
+        if not (older := older_than(partitions, since)):
+            return partitions
+        # Its ranges are read only now: hardly ever is a record dated before the last plan that did not see it.
+        rows = self.ledger.windows(name, seqs=[pace.caught_up_by])
+        position = watermark(self.states[name])
+        read = [
+            tp for row in rows for tp in read_to_the_end(row.held.window, older, position.topic_ids if position else {})
+        ]
+        return {**partitions, **{tp: replace(partitions[tp], lag_seconds=since) for tp in read}}
 
     def _hidden_to(
         self, open_log: Callable[[], LogOffsets], lags: Mapping[str, Mapping[TopicPartition, PartitionLag]]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError, NoConnectionError
-from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
+from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss, Until
 from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, MOST_LOOKUPS
 from airflow_kafka_offsets.core.log import LogSnapshot
@@ -107,6 +107,54 @@ def test_a_record_with_an_old_time_waits_only_since_it_arrived_and_expires_by_it
     assert found.lag_seconds == 300
     assert found.headroom_seconds == pytest.approx((4 * HOUR).total_seconds(), abs=301)
     assert found.verdict == "AT RISK"
+
+
+def test_a_topic_that_is_back_has_waited_since_the_group_last_read_it(world: World) -> None:
+    clicks = tp(0, "clicks")
+    world.kafka.create("clicks")
+    world.kafka.configure("clicks", retention_ms="604800000")
+    world.configure(topics=["orders", "clicks"])
+    world.kafka.produce(clicks, 10, world.now)
+    run_hourly(world, 3)
+    world.configure(topics=["orders"])
+    world.kafka.produce(clicks, 100, world.now)
+    run_hourly(world, 72)
+    world.configure(topics=["orders", "clicks"])
+    assert (one(world).lag_seconds, one(world).verdict) == (pytest.approx(3 * 86400, abs=60), "BEHIND")
+    world.plan(claim("open"))
+    assert (one(world).lag_seconds, one(world).verdict) == (pytest.approx(3 * 86400, abs=120), "BEHIND")
+
+
+def test_what_a_reset_gave_back_has_waited_since_it_arrived(world: World) -> None:
+    run_hourly(world, 3)
+    world.kafka.produce(tp(1), 10, world.now)
+    world.run(claim("the only one of this partition"))
+    run_hourly(world, 72)
+    world.service.reset(world.group, '{"orders": {"1": 0}}', "ada", "a bug", supersede=True)
+    assert one(world).lag_seconds == pytest.approx(3 * 86400, abs=120)
+
+
+def test_a_window_that_ended_by_time_is_no_proof_after_the_definition_has_changed(world: World) -> None:
+    world.configure(until=Until.INTERVAL_END)
+    arrived = world.now
+    world.kafka.produce(tp(0), 20, arrived)
+    world.now += 2 * DAY
+    world.run(claim("late"), Live(until=arrived, ends_at=arrived))
+    world.configure(until=Until.NOW)
+    found = one(world)
+    assert (found.lag, found.lag_seconds) == (20, pytest.approx(2 * 86400, abs=120))
+
+
+def test_of_two_topics_one_that_was_quiet_is_not_known_to_have_been_read(world: World) -> None:
+    world.kafka.create("clicks")
+    world.configure(topics=["orders", "clicks"])
+    run_hourly(world, 3)
+    for partition in (tp(1), tp(0, "clicks")):
+        world.kafka.produce(partition, 1, world.now - DAY)
+    world.now += timedelta(minutes=5)
+    found = one(world).partitions
+    assert found[tp(1)].lag_seconds == 300
+    assert found[tp(0, "clicks")].lag_seconds == DAY.total_seconds() + 300
 
 
 def test_an_idle_partition_keeps_its_lag_and_its_age(world: World) -> None:

@@ -18,6 +18,7 @@ from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.core.plan.planning import Verdict, judge_all
 from airflow_kafka_offsets.core.plan.waiting import Seen
 from airflow_kafka_offsets.core.starting import EPOCH
+from airflow_kafka_offsets.core.window import Window
 
 RATE_OVER = timedelta(hours=1)
 """The time over which the rate of new offsets is measured, for topics that are limited in size. A log may hold less than this."""
@@ -121,14 +122,13 @@ def rate_probe(tp: TopicPartition, now_ms: int) -> Probe:
     return Probe(tp, max(0, now_ms - RATE_OVER // timedelta(milliseconds=1)))
 
 
-def timed(tp: TopicPartition, found: PartitionLag, times: Times, caught_up_at: datetime | None) -> PartitionLag:
+def timed(tp: TopicPartition, found: PartitionLag, times: Times) -> PartitionLag:
     """Return the lag of a partition with what was found about time.
 
     Args:
         tp: the partition.
         found: its lag in offsets.
         times: what was asked about time.
-        caught_up_at: a moment up to which all its records are committed; None: not known.
     """
     retention = times.retentions.get(tp.topic)
     start, hidden_to = unread_from(found), found.hidden_to
@@ -147,11 +147,38 @@ def timed(tp: TopicPartition, found: PartitionLag, times: Times, caught_up_at: d
     found = replace(found, headroom_seconds=left, estimate=estimate, hidden_to=hidden_to)
     if not found.lag or search.is_ahead:
         return found
-    waited = age
-    # Records may be dated long before they arrive. A new partition may have arrived before the last window was planned.
-    if caught_up_at is not None and found.watermark is not None:
-        waited = min(age, max(0, times.now_ms - to_ms(caught_up_at)) / 1000)
-    return replace(found, lag_seconds=waited)
+    return replace(found, lag_seconds=age)
+
+
+def older_than(partitions: Mapping[TopicPartition, PartitionLag], seconds: float) -> dict[TopicPartition, PartitionLag]:
+    """Return the partitions with lag whose oldest unread record seems to wait for longer than this."""
+    return {tp: p for tp, p in partitions.items() if p.lag and p.lag_seconds is not None and p.lag_seconds > seconds}
+
+
+def read_to_the_end(
+    window: Window, partitions: Mapping[TopicPartition, PartitionLag], topic_ids: Mapping[str, str]
+) -> list[TopicPartition]:
+    """Return the partitions of which a window is known to have left nothing unread that was there when it was planned.
+
+    What is unread in them arrived later, however long before that it is dated.
+
+    Args:
+        window: the newest window below the watermark.
+        partitions: of these.
+        topic_ids: the ids of the topics whose offsets the watermarks are.
+    """
+    if window.unread != window.span:
+        return []
+    named = {tp.topic for tp in window.ranges}
+    # It also has the partitions of topics that the group had left, and these are empty there.
+    was_read = {tp.topic for tp, r in window.ranges.items() if r.span} if len(named) > 1 else named
+    same = {topic for topic in was_read if window.topic_ids.get(topic) == topic_ids.get(topic)}
+    # A reset may have moved a watermark since.
+    return [
+        tp
+        for tp, found in partitions.items()
+        if tp.topic in same and tp in window.ranges and window.ranges[tp].end == found.watermark
+    ]
 
 
 def notes_on(partitions: Mapping[TopicPartition, PartitionLag], times: Times) -> tuple[str, ...]:

@@ -51,13 +51,15 @@ class Pace:
             that one run planned together count once. None: there are fewer than two moments.
         longest_seconds: the longest time that a job took, of the last 10 windows, without the slowest one if there are at least 5; None: there
             is none.
-        caught_up_at: a moment up to which all records are committed, whatever their timestamps are; None: not known.
+        caught_up_at: a moment up to which all records may be committed, whatever their timestamps are; None: that is not known.
+        caught_up_by: the number of the window that says so: see `core.lag.measure.read_to_the_end`.
     """
 
     last_commit_at: datetime | None = None
     interval_seconds: float | None = None
     longest_seconds: float | None = None
     caught_up_at: datetime | None = None
+    caught_up_by: int | None = None
 
 
 def commits_wanted(group: KafkaGroup) -> int:
@@ -75,12 +77,14 @@ def pace_of(group: KafkaGroup, state: GroupState, commits: Sequence[Commit]) -> 
         commits: its newest committed live windows, newest first: see `commits_wanted`.
     """
     planned = sorted({commit.planned_at for commit in commits})[-MAX_RUNS:]
+    caught_up = _caught_up(group, state, commits)
     gaps = sorted((later - earlier).total_seconds() for earlier, later in pairwise(planned))
     return Pace(
         last_commit_at=max((commit.committed_at for commit in commits), default=None),
         interval_seconds=gaps[len(gaps) // 2] if gaps else None,
         longest_seconds=_longest([_seconds(group, commit) for commit in commits[:MAX_JOBS]]),
-        caught_up_at=_caught_up_at(group, state, commits),
+        caught_up_at=caught_up.planned_at if caught_up else None,
+        caught_up_by=caught_up.seq if caught_up else None,
     )
 
 
@@ -96,11 +100,11 @@ def _longest(took: Sequence[float]) -> float | None:
     return sorted(took)[-2]
 
 
-def _caught_up_at(group: KafkaGroup, state: GroupState, commits: Sequence[Commit]) -> datetime | None:
-    """Return when the window that ends at the watermark was planned, if it left nothing unread."""
+def _caught_up(group: KafkaGroup, state: GroupState, commits: Sequence[Commit]) -> Commit | None:
+    """Return the newest window below the watermark, if it may have left nothing unread."""
     if group.until is not Until.NOW:
         return None  # it may end before the end offset of that moment
     first_open = min((held.window.seq for held in state.open), default=None)
     before = [commit for commit in commits if first_open is None or commit.seq < first_open]
     last = max(before, key=lambda commit: commit.seq, default=None)
-    return last.planned_at if last is not None and not last.is_capped else None
+    return last if last is not None and not last.is_capped else None
