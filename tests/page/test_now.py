@@ -63,6 +63,46 @@ def test_nothing_unread() -> None:
     assert (view.lag, view.offsets, view.headroom, view.left) == ("0 s", "nothing unread", "—", None)
 
 
+RECREATED = PartitionLag(100, 0, 700, Verdict.RECREATED)
+MISSING = PartitionLag(100, None, None, Verdict.MISSING)
+TRUNCATED = PartitionLag(100, 0, 20, Verdict.TRUNCATED, lag=0, lag_seconds=0.0, headroom_offsets=100)
+
+
+@pytest.mark.parametrize(
+    ("gone", "why"),
+    [
+        (RECREATED, "a topic was recreated"),
+        (MISSING, "a partition is gone"),
+        (TRUNCATED, "a log was cut back"),
+    ],
+)
+def test_of_a_topic_that_is_another_one_or_gone_no_one_says_that_nothing_is_unread(
+    gone: PartitionLag, why: str
+) -> None:
+    read = PartitionLag(5, 0, 5, Verdict.CONTINUE, lag=0, lag_seconds=0, retention=Retention(None))
+    for partitions in ([gone], [gone, read]):
+        view = now_view(lag(*partitions, verdict=GroupVerdict.LOST))
+        assert (view.lag, view.offsets, view.headroom, view.about, view.left) == ("?", why, "?", why, None)
+    view = now_view(lag(gone, BEHIND, verdict=GroupVerdict.LOST))
+    assert (view.lag, view.offsets) == ("at least 14 min", "at least 200 offsets")
+    kept = replace(read, lag=4, lag_seconds=60.0)
+    assert now_view(lag(gone, kept, verdict=GroupVerdict.LOST)).headroom == "?", "of what is gone, nothing is kept"
+    [told] = partition_facts({tp(0): gone}, "orders-0").values()
+    assert told["behind"] == "—"
+
+
+def test_only_a_group_without_a_watermark_has_planned_nothing_yet() -> None:
+    view = now_view(lag(PartitionLag(None, 0, 5)))
+    assert (view.lag, view.offsets, view.headroom, view.about) == (
+        "—",
+        "nothing planned yet",
+        "—",
+        "nothing planned yet",
+    )
+    left = now_view(lag(PartitionLag(5, 0, 9, Verdict.LEFT_GROUP)))
+    assert (left.lag, left.offsets, left.headroom, left.about) == ("?", "not known", "?", "not known")
+
+
 def test_without_time_the_offsets_lead() -> None:
     view = now_view(lag(PartitionLag(5, 2, 9, lag=4, headroom_offsets=3)))
     assert (view.lag, view.offsets) == ("4 offsets", "time not known")
