@@ -66,7 +66,9 @@ def worst_first(lines: Sequence[GroupLine]) -> list[GroupLine]:
 
 def last(name: str) -> GroupLag | None:
     """Return what this process heard of a group last; None: nothing yet. Kafka is not asked."""
-    return (LOOKS.last(name) or LOOKS.last(ALL) or {}).get(name)
+    looks = [LOOKS.last(kept) or {} for kept in (name, ALL)]
+    found = [look[name] for look in looks if name in look]
+    return max(found, key=lambda one: one.at, default=None)
 
 
 _TONES = {

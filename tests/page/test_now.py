@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -19,7 +20,8 @@ from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.lag.verdict import unknown
 from airflow_kafka_offsets.core.plan.planning import Verdict
-from airflow_kafka_offsets.page import render
+from airflow_kafka_offsets.page import now, render
+from airflow_kafka_offsets.page.looks import Kept
 from airflow_kafka_offsets.page.now import beside_others, folded_facts, heat_facts, now_view, order, partition_facts
 from airflow_kafka_offsets.page.render import now_of_one
 from tests.core.examples import NOON, tp
@@ -230,3 +232,29 @@ def test_a_group_that_needs_a_look_says_what_to_type_next_as_status_does(verdict
     command = next_step and f' {next_step.words}: <code class="command">{next_step.command}</code>'
     assert said == "&lt;b&gt;Because&lt;/b&gt;." + (command or "")
     assert bool(command) is (verdict not in (None, GroupVerdict.OK))
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Kept[Mapping[str, GroupLag]]:
+    """Keep the answers of a process that has just begun."""
+    made: Kept[Mapping[str, GroupLag]] = Kept()
+    monkeypatch.setattr(now, "LOOKS", made)
+    return made
+
+
+@pytest.mark.parametrize(("own", "of_all"), [(0, 60), (60, 0)])
+def test_of_two_looks_the_newer_one_is_the_last(looks: Kept[Mapping[str, GroupLag]], own: int, of_all: int) -> None:
+    for name, seconds in (("lake", own), (now.ALL, of_all)):
+        found = lag(BEHIND, at=NOON + timedelta(seconds=seconds))
+        looks.get(name, lambda found=found: {"lake": found})  # type: ignore[misc]
+    newest = now.last("lake")
+    assert newest is not None
+    assert newest.at == NOON + timedelta(seconds=60)
+
+
+def test_a_group_that_only_one_of_the_looks_has_is_known_from_that_one(looks: Kept[Mapping[str, GroupLag]]) -> None:
+    assert now.last("lake") is None
+    looks.get(now.ALL, lambda: {"other": lag(BEHIND)})
+    assert now.last("lake") is None
+    looks.get("lake", lambda: {"lake": lag(BEHIND)})
+    assert now.last("lake") == lag(BEHIND)
