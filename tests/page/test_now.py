@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, Partition
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.lag.verdict import unknown
+from airflow_kafka_offsets.core.lag.words import why_unknown
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.page import now, render
 from airflow_kafka_offsets.page.looks import Kept
@@ -258,3 +260,9 @@ def test_a_group_that_only_one_of_the_looks_has_is_known_from_that_one(looks: Ke
     assert now.last("lake") is None
     looks.get("lake", lambda: {"lake": lag(BEHIND)})
     assert now.last("lake") == lag(BEHIND)
+
+
+def test_the_script_says_that_nothing_is_known_any_more_in_the_words_of_an_answer() -> None:
+    script = (Path(now.__file__).parent / "static" / "page.js").read_text()
+    assert f'textContent: "{now.NOT_KNOWN}"' in script
+    assert f'"<b>{now.NOT_TOLD}</b><small>{why_unknown(None)}</small>"' in script
