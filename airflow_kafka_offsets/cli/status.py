@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import KEPT_FROM, acted_on
 from airflow_kafka_offsets.core.lag.advice import advice
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict
-from airflow_kafka_offsets.core.lag.words import length, place
+from airflow_kafka_offsets.core.lag.words import length, place, why_unread_unknown
 from airflow_kafka_offsets.core.plan.overview import Overview
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.plan.request import name_windows
@@ -155,19 +155,29 @@ def _one_text(group: Document) -> str:
 
 
 def _lag_text(group: Document) -> str:
+    gone = _why_gone(group)
+    if not group["lag"] and gone is not None:
+        return f"unknown: {gone}"
     if group["lag"] is None:
         return "unknown"
+    least = "at least " if gone is not None else ""
     waits = f", the oldest unread record waits for {length(group['lag_seconds'])}" if group["lag_seconds"] else ""
-    return f"{counted(group['lag'], 'offset')}{waits}"
+    return f"{least}{counted(group['lag'], 'offset')}{waits}"
 
 
 def _headroom_text(group: Document) -> str:
     if group["headroom_seconds"] is None:
+        if (gone := _why_gone(group)) is not None:
+            return f"unknown: {gone}"
         if group["lag"] == 0:
             return "nothing is unread"
         return "retention never removes these records" if group["headroom_is_unlimited"] else "unknown"
     guess = " (an estimate)" if group["headroom_is_estimate"] else ""
     return f"{length(group['headroom_seconds'])} until retention{guess}; at risk below {length(group['needed_seconds'] or 0)}"
+
+
+def _why_gone(group: Document) -> str | None:
+    return why_unread_unknown(partition["verdict"] for partition in group["partitions"])
 
 
 def _windows_of(act: Document) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError
 from airflow_kafka_offsets.core.window import Claim, Held, Outcome
+from airflow_kafka_offsets.core.window_id import group_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,15 @@ class Act:
     def window_ids(self) -> tuple[str, ...]:
         """The windows that it names: those that it was about, and those that an import left open."""
         return (*acted_on(self.details), *self.details.get("left_open", ()))
+
+    @property
+    def group_names(self) -> frozenset[str]:
+        """The groups of which it tells: those of its windows, and the name under which a place was asked for offsets.
+
+        That name may be one of another tool, which the ledger does not have.
+        """
+        of_windows = {group_of(window_id) for window_id in self.window_ids}
+        return frozenset(of_windows | {self.details["name"]} if "name" in self.details else of_windows)
 
 
 def acted_on(details: Mapping[str, Any]) -> tuple[str, ...]:

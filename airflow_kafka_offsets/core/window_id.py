@@ -29,3 +29,12 @@ def parse_window_id(text: str) -> tuple[str, int]:
         raise BadInputError(f"{short(text)} is not a window id such as lake.orders-000012")
     check_group_name(group)
     return group, int(seq)
+
+
+def group_of(window_id: str) -> str:
+    """Return the group of a window, by its id.
+
+    >>> group_of("lake.orders-000012")
+    'lake.orders'
+    """
+    return window_id.rpartition("-")[0]

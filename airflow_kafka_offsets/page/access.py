@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.batch_apis import IsAuthorizedDagRequest
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.models.dag import DagModel
+from airflow.models.dagbundle import DagBundleModel
+from airflow.models.team import Team
+from airflow.utils.session import create_session
+from sqlalchemy import select
 
 from airflow_kafka_offsets.core.plan.overview import Outline
 
+NO_DAG = "~"
+"""In the place of a DAG while Airflow has none. No DAG can have this name, so only someone who may read whatever comes may read it."""
+
 
 class Reader:
-    """What one user may read. Airflow's auth manager is asked once about each DAG."""
+    """What one user may read. Airflow's auth manager is asked once about each DAG, and always about a DAG: what an answer without one means
+    differs from auth manager to auth manager. FAB's says yes to whoever may read any one DAG.
+    """
 
     def __init__(self, user: BaseUser) -> None:
         self._user = user
@@ -24,7 +35,7 @@ class Reader:
         """Return the DAGs whose runs the user may read."""
         asked = frozenset(dag_ids)
         if new := asked - self._known.keys():
-            teams = _teams(sorted(new))
+            teams = _teams(new)
             for dag_id in new:
                 self._known[dag_id] = self._may("GET", DagDetails(id=dag_id, team_name=teams.get(dag_id)))
         return frozenset(dag_id for dag_id in asked if self._known[dag_id])
@@ -49,10 +60,8 @@ class Reader:
         return True, "it is paused: the run waits until the DAG is unpaused" if found.is_paused else None
 
     def may_see(self, group: Outline) -> bool:
-        """Whether the user may see a group. One that no DAG has is for those who may read every DAG."""
-        if group.dag_ids:
-            return bool(self.readable(group.dag_ids))
-        return self._may("GET", None)
+        """Whether the user may see a group. One that no DAG has is for those who may read the runs of all DAGs."""
+        return bool(self.readable(group.dag_ids)) if group.dag_ids else self.may_read_all
 
     def visible(self, outlines: Iterable[Outline]) -> list[Outline]:
         """Return the groups that the user may see."""
@@ -60,14 +69,37 @@ class Reader:
         self.readable(dag_id for one in found for dag_id in one.dag_ids)  # all of them in one question
         return [one for one in found if self.may_see(one)]
 
-    def _may(self, method: Any, details: DagDetails | None) -> bool:
+    @cached_property
+    def may_read_all(self) -> bool:
+        """Whether the user may read the runs of all DAGs that Airflow has. It is found out once, and only if someone asks."""
+        manager, teams = get_auth_manager(), _teams()
+        # The cheaper question first: it is about DAGs, and not yet about their runs.
+        if not teams.keys() <= manager.get_authorized_dag_ids(user=self._user):
+            return False
+        runs: list[IsAuthorizedDagRequest] = [
+            {
+                "method": "GET",
+                "access_entity": DagAccessEntity.RUN,
+                "details": DagDetails(id=dag_id, team_name=teams.get(dag_id)),
+            }
+            for dag_id in sorted(teams) or [NO_DAG]
+        ]
+        return manager.batch_is_authorized_dag(runs, user=self._user)
+
+    def _may(self, method: Any, details: DagDetails) -> bool:
         return get_auth_manager().is_authorized_dag(
             method=method, access_entity=DagAccessEntity.RUN, details=details, user=self._user
         )
 
 
-def _teams(dag_ids: Sequence[str]) -> Mapping[str, str | None]:
-    """Return the teams of DAGs; those of no team may be left out."""
-    if hasattr(DagModel, "get_dag_id_to_team_name_mapping"):
-        return DagModel.get_dag_id_to_team_name_mapping(list(dag_ids))
-    return {dag_id: DagModel.get_team_name(dag_id) for dag_id in dag_ids}  # Airflow 3.1 answers for one DAG at a time
+def _teams(dag_ids: Iterable[str] | None = None) -> Mapping[str, str | None]:
+    """Return DAGs that Airflow has, with their teams: of these, or with None all of them."""
+    query = (
+        select(DagModel.dag_id, Team.name)
+        .join(DagBundleModel, DagModel.bundle_name == DagBundleModel.name)
+        .join(DagBundleModel.teams, isouter=True)
+    )
+    if dag_ids is not None:
+        query = query.where(DagModel.dag_id.in_(sorted(dag_ids)))
+    with create_session() as session:
+        return {row.dag_id: row.name for row in session.execute(query)}

@@ -218,7 +218,7 @@ async def _list(request: Request, reader: Reader, dag_id: str | None = None) -> 
 def _documents(
     ledger: Ledger, lines: Sequence[GroupLine], reader: Reader, lags: Mapping[str, GroupLag] = MappingProxyType({})
 ) -> list[Document]:
-    full = pictures.in_full(ledger, lines)
+    full = pictures.in_full(ledger, lines, reader.visible)
     readable = reader.readable(dag_id for one in full for dag_id in one.dag_ids)
     return [views.group_document(one, readable, lags.get(one.line.group.name)) for one in full]
 
@@ -239,7 +239,7 @@ async def group(
     def shown(ledger: Ledger) -> Response:
         picture = pictures.group(ledger, name, reader.visible, zoom.before, zoom.cut_in)
         if wants_json(request):
-            [full] = pictures.in_full(ledger, [picture.line])
+            [full] = pictures.in_full(ledger, [picture.line], reader.visible)
             return _json(views.picture_document(picture, full, reader.readable(picture.dag_ids | full.dag_ids)))
         readable = reader.readable(picture.dag_ids)
         view = views.group_view(picture, readable, utc_now(), zoom, now.last(name))

@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.advice import Advice, advice
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.verdict import urgency
-from airflow_kafka_offsets.core.lag.words import length, place, why_unknown
+from airflow_kafka_offsets.core.lag.words import length, place, why_unknown, why_unread_unknown
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.page import heat
 from airflow_kafka_offsets.page.looks import Kept
@@ -66,7 +66,9 @@ def worst_first(lines: Sequence[GroupLine]) -> list[GroupLine]:
 
 def last(name: str) -> GroupLag | None:
     """Return what this process heard of a group last; None: nothing yet. Kafka is not asked."""
-    return (LOOKS.last(name) or LOOKS.last(ALL) or {}).get(name)
+    looks = [LOOKS.last(kept) or {} for kept in (name, ALL)]
+    found = [look[name] for look in looks if name in look]
+    return max(found, key=lambda one: one.at, default=None)
 
 
 _TONES = {
@@ -80,6 +82,9 @@ _TONES = {
 
 NOT_KNOWN = "NOT KNOWN"
 """What stands in the place of the verdict if Kafka refused, did not answer, or was not asked. It is none."""
+
+NOT_TOLD = "?"
+"""What stands in the place of a number that is not known. Beside it is why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,7 @@ def now_view(found: GroupLag) -> NowView:
     """Return how far behind a group is, in words."""
     if found.verdict is None:
         why = why_unknown(found.error_kind)
-        return NowView(NOT_KNOWN, "plain", sentence(found.reason), True, "?", why, "?", why, None)
+        return NowView(NOT_KNOWN, "plain", sentence(found.reason), True, NOT_TOLD, why, NOT_TOLD, why, None)
     lag, offsets = _lag(found)
     headroom, about, left = _headroom(found)
     needs = found.verdict is not GroupVerdict.OK
@@ -130,12 +135,23 @@ def now_view(found: GroupLag) -> NowView:
 
 
 def _lag(found: GroupLag) -> tuple[str, str]:
+    gone = _why_gone(found)
+    if not found.lag and gone is not None:
+        return NOT_TOLD, gone
     if found.lag is None:
-        return NOTHING, "nothing planned yet"
+        return _without_lag(found)
     if found.lag == 0:
         return "0 s", "nothing unread"
-    offsets = _offsets(found.lag)
-    return (length(found.lag_seconds), offsets) if found.lag_seconds is not None else (offsets, "time not known")
+    least = "at least " if gone is not None else ""
+    offsets = least + _offsets(found.lag)
+    return (
+        (least + length(found.lag_seconds), offsets) if found.lag_seconds is not None else (offsets, "time not known")
+    )
+
+
+def _without_lag(found: GroupLag) -> tuple[str, str]:
+    has_planned = any(p.watermark is not None for p in found.partitions.values())
+    return (NOT_TOLD, "not known") if has_planned else (NOTHING, "nothing planned yet")
 
 
 def _headroom(found: GroupLag) -> tuple[str, str, float | None]:
@@ -143,9 +159,7 @@ def _headroom(found: GroupLag) -> tuple[str, str, float | None]:
         return "lost", f"{_offsets(found.lost)} expired unread", 0.0
     seconds = found.headroom_seconds
     if seconds is None:
-        if found.is_unlimited:
-            return "never", "Kafka keeps these records", None
-        return NOTHING, _no_headroom(found) if found.lag else "nothing unread", None
+        return *_headroom_without_time(found), None
     tp, first = min(
         ((tp, p) for tp, p in found.partitions.items() if p.headroom_seconds is not None),
         key=lambda item: (item[1].headroom_seconds, item[0]),
@@ -159,9 +173,22 @@ def _headroom(found: GroupLag) -> tuple[str, str, float | None]:
     return estimate + length(seconds), about, None if left is None else round(left, 1)
 
 
-def _no_headroom(found: GroupLag) -> str:
+def _headroom_without_time(found: GroupLag) -> tuple[str, str]:
+    # What is gone comes before what Kafka keeps: of it, nothing is kept.
+    if (gone := _why_gone(found)) is not None:
+        return NOT_TOLD, gone
+    if found.is_unlimited:
+        return "never", "Kafka keeps these records"
+    if found.lag is None:
+        return _without_lag(found)
+    if found.lag == 0:
+        return NOTHING, "nothing unread"
     offsets = found.headroom_offsets
-    return "not known" if offsets is None else f"{_offsets(offsets)} to the oldest record"
+    return NOTHING, "not known" if offsets is None else f"{_offsets(offsets)} to the oldest record"
+
+
+def _why_gone(found: GroupLag) -> str | None:
+    return why_unread_unknown(p.verdict for p in found.partitions.values())
 
 
 def _offsets(number: int) -> str:
@@ -205,6 +232,13 @@ def folded_facts(found: GroupLag, shown: str) -> dict[str, int]:
     }
 
 
+def _behind(found: PartitionLag) -> str:
+    if found.lag:
+        return f"{number(found.lag)} behind"
+    is_known = found.lag is not None and why_unread_unknown([found.verdict]) is None
+    return "read to the end" if is_known else NOTHING
+
+
 def _names(shown: str) -> set[str]:
     return set(shown.split(",")[:200])
 
@@ -220,7 +254,7 @@ def partition_facts(partitions: Mapping[TopicPartition, PartitionLag], shown: st
     wanted = _names(shown)
     return {
         str(tp): {
-            "behind": NOTHING if p.lag is None else f"{number(p.lag)} behind" if p.lag else "read to the end",
+            "behind": _behind(p),
             # Offsets that can't be compared with the watermark have no place in a strip: they are of another topic.
             "beginning": None if p.lag is None else p.beginning,
             "end": None if p.lag is None else p.end,

@@ -18,13 +18,13 @@ from airflow_kafka_offsets.core.plan.overview import Outline, WindowLine, Window
 from airflow_kafka_offsets.core.plan.replay import may_replay
 from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
-from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.core.window_id import group_of, name_window
 from airflow_kafka_offsets.documents import Document
 from airflow_kafka_offsets.page import heat, strips
 from airflow_kafka_offsets.page.strips import Axis, Figure, Part
 from airflow_kafka_offsets.page.words import ago, took
 from airflow_kafka_offsets.page.zoom import Zoom
-from airflow_kafka_offsets.service.pictures import FullGroup, GroupLine, GroupPicture, WindowPicture
+from airflow_kafka_offsets.service.pictures import FullGroup, GroupLine, GroupPicture, WindowPicture, first_and_last
 
 LISTED = 25
 """How many windows a group's page lists."""
@@ -210,15 +210,26 @@ def act_row(act: Act, *, is_named: bool) -> ActRow:
     return ActRow(act.at, act.who, act.kind, what, act.why)
 
 
-def may_name(window_ids: Iterable[str], holders: Mapping[str, str], outline: Outline, readable: Readable) -> bool:
+def may_name(
+    window_ids: Iterable[str], holders: Mapping[str, str], outlines: Mapping[str, Outline], readable: Readable
+) -> bool:
     """Whether someone may know which windows these are: they may read the runs of all DAGs that have, or had, them.
 
-    Whose a pruned window was, the ledger does not know. It counts as one of all DAGs of its group.
+    Whose a pruned window was, the ledger does not know. It counts as one of all DAGs of its group; without that group it is named to no one.
+
+    Args:
+        window_ids: the windows.
+        holders: the DAGs that have, or had, them, by the window's id; a pruned one is not there.
+        outlines: their groups, by name.
+        readable: the DAGs that the user may read.
     """
     ids = set(window_ids)
     dag_ids = {holders[id_] for id_ in ids & holders.keys()}
-    if ids - holders.keys():
-        dag_ids |= outline.dag_ids
+    of_pruned = {group_of(id_) for id_ in ids - holders.keys()}
+    if not of_pruned <= outlines.keys():
+        return False
+    for group in of_pruned:
+        dag_ids |= outlines[group].dag_ids
     return dag_ids <= set(readable)
 
 
@@ -293,9 +304,7 @@ def group_view(
         pruned=name_window(picture.group.name, pruned_before) if pruned_before > 1 else "",
         rows=rows,
         acts=[
-            act_row(
-                act, is_named=may_name(act.window_ids[:1] + act.window_ids[-1:], picture.holders, outline, readable)
-            )
+            act_row(act, is_named=may_name(first_and_last(act), picture.holders, {outline.group: outline}, readable))
             for act in reversed(picture.acts)
         ],
         figure=figure,
@@ -426,7 +435,7 @@ def _in_words(subject: Subject | None) -> str:
 
 def group_document(full: FullGroup, readable: Readable, lag: GroupLag | None = None) -> Document:
     """Return where a group stands, as ``kafka-offsets status`` gives it, without the names that may not be read."""
-    overview, outline = full.overview, full.line.outline
+    overview = full.overview
     owner, last = overview.state.owner, overview.last_committed
     return documents.group_document(full.line.group, overview, lag) | {
         "owner": owner if owner is not None and owner.dag_id in readable else None,
@@ -435,7 +444,7 @@ def group_document(full: FullGroup, readable: Readable, lag: GroupLag | None = N
         "acts": [
             # The details of a take-over name both tasks.
             asdict(act)
-            if act.kind != "take-over" and may_name(act.window_ids, full.holders, outline, readable)
+            if act.kind != "take-over" and may_name(act.window_ids, full.holders, full.outlines, readable)
             else asdict(act) | {"details": {}}
             for act in overview.acts
         ],

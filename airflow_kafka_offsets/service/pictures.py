@@ -8,7 +8,7 @@ from datetime import datetime
 
 from airflow_kafka_offsets.core.errors import PrunedWindowError, UnknownGroupError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow
+from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow, acted_on
 from airflow_kafka_offsets.core.plan.overview import Outline, Overview, WindowLine, WindowSummary
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED, Pruned
@@ -51,18 +51,22 @@ class FullGroup:
 
     Attributes:
         line: its definition, and where it stands in one line.
-        overview: with the newest things that people did. One that names too many windows to look up whose they are has no details.
+        overview: with the newest things that people did. One has no details if it names too many windows to look up whose they are, or a
+            group that this person may not see.
         holders: the DAGs that have, or had, the windows which acts name, by the window's id; a pruned one is not there.
+        outlines: the group itself, and the others that acts name, by name.
     """
 
     line: GroupLine
     overview: Overview
     holders: Mapping[str, str]
+    outlines: Mapping[str, Outline]
 
     @property
     def dag_ids(self) -> set[str]:
         """All DAGs that are named in it."""
-        return self.overview.dag_ids | self.line.outline.dag_ids | set(self.holders.values())
+        of_groups = {dag_id for outline in self.outlines.values() for dag_id in outline.dag_ids}
+        return self.overview.dag_ids | of_groups | set(self.holders.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ class GroupPicture:
         position: where the next live window starts; None: that is not known yet.
         acts: the newest things that people did, oldest first.
         has_more_acts: whether there are older ones.
-        holders: the DAGs that have, or had, the first and the last window that an act names, by the window's id.
+        holders: the DAGs that have, or had, the first and the last window that an act was about, by the window's id.
         rows: the windows, newest first.
         backfills: backfill windows that are newer than the oldest of `rows`, and not among them.
         older: the number below which the next page begins; None: there is no older window.
@@ -150,14 +154,31 @@ def groups(ledger: Ledger, visible: Visible, dag_id: str | None = None) -> list[
     return [GroupLine(defined[one.group], one) for one in visible(wanted)]
 
 
-def in_full(ledger: Ledger, lines: Sequence[GroupLine]) -> list[FullGroup]:
-    """Return groups with all their partitions and open windows."""
+def in_full(ledger: Ledger, lines: Sequence[GroupLine], visible: Visible) -> list[FullGroup]:
+    """Return groups with all their partitions and open windows.
+
+    Args:
+        ledger: where they are.
+        lines: groups that this person may see.
+        visible: which other groups they may see.
+    """
     with ledger.one_connection():
         overviews = ledger.overviews([line.group.name for line in lines], newest_acts=MOST_ACTS)
         found = {name: replace(one, acts=_with_few_named(one.acts)) for name, one in overviews.items()}
+        own = {line.group.name: line.outline for line in lines}
+        told = {name for overview in found.values() for act in overview.acts for name in act.group_names}
+        others = ledger.outlines(sorted(told - own.keys())) if told - own.keys() else {}
+        seen = own | {outline.group: outline for outline in visible(others.values())}
+        hidden = frozenset(others.keys() - seen.keys())
+        found = {name: replace(one, acts=_without(hidden, one.acts)) for name, one in found.items()}
         named = [id_ for overview in found.values() for act in overview.acts for id_ in act.window_ids]
         holders = _holders(ledger, named)
-    return [FullGroup(line, found[line.group.name], holders) for line in lines]
+    return [FullGroup(line, found[line.group.name], holders, seen) for line in lines]
+
+
+def _without(hidden: frozenset[str], acts: Sequence[Act]) -> tuple[Act, ...]:
+    """Return acts: those that tell of a hidden group have no details."""
+    return tuple(replace(act, details={}) if act.group_names & hidden else act for act in acts)
 
 
 def _with_few_named(acts: Sequence[Act]) -> tuple[Act, ...]:
@@ -175,6 +196,12 @@ def _with_few_named(acts: Sequence[Act]) -> tuple[Act, ...]:
 def _holders(ledger: Ledger, window_ids: Iterable[str]) -> dict[str, str]:
     ids = sorted(set(window_ids))
     return {id_: window.holder.dag_id for id_, window in ledger.standings(ids).items()} if ids else {}
+
+
+def first_and_last(act: Act) -> tuple[str, ...]:
+    """Return the windows that the page names of those that an act was about."""
+    ids = acted_on(act.details)
+    return (*ids[:1], *ids[-1:])
 
 
 def group_line(ledger: Ledger, name: str, visible: Visible) -> GroupLine:
@@ -212,7 +239,7 @@ def group(
         line = group_line(ledger, name, visible)
         position, pruned, acts = ledger.position(name), ledger.pruned(name), ledger.acts(name, newest=MOST_ACTS + 1)
         shown = acts[-MOST_ACTS:]
-        holders = _holders(ledger, (id_ for act in shown for id_ in (*act.window_ids[:1], *act.window_ids[-1:])))
+        holders = _holders(ledger, (id_ for act in shown for id_ in first_and_last(act)))
         stands = GroupPicture(line.group, line.outline, position, shown, len(acts) > len(shown), holders, pruned=pruned)
         limit = windows_at_once(len(position.offsets) if position else 1)
         rows = ledger.windows(name, before=before, cut_in=cut_in, limit=limit)

@@ -234,6 +234,17 @@ def test_a_group_whose_next_plan_fails_is_named(cli: Cli, quiet: Lake) -> None:
     assert [p["lag"] for p in group["partitions"]] == [None, None]
 
 
+def test_what_is_unread_of_a_topic_that_is_another_one_is_not_known(cli: Cli, quiet: Lake) -> None:
+    quiet.log.truncate(ORDERS_0, 20)
+    assert "\nlag:            at least 4700 offsets, " in cli("status", "lake.orders").out, "of the other partition"
+    quiet.log.truncate(ORDERS_1, 20)
+    said = cli("status", "lake.orders").out
+    assert "\nlag:            unknown: a log was cut back\nheadroom:       unknown: a log was cut back\n" in said
+    quiet.log.recreate("orders", 2)
+    said = cli("status", "lake.orders").out
+    assert "\nlag:            unknown: a topic was recreated\nheadroom:       unknown: a topic was recreated\n" in said
+
+
 def test_a_topic_that_is_gone_has_no_lag(cli: Cli, quiet: Lake) -> None:
     quiet.log.delete("orders")
     done = cli("status", "lake.orders")

@@ -87,7 +87,7 @@ QUESTIONS: dict[str, Question] = {
     ),
     "the picture of its newest window": lambda ledger, history: pictures.window(ledger, newest(history), list),
     "all of it for programs": lambda ledger, history: pictures.in_full(
-        ledger, [pictures.group_line(ledger, history.group.name, list)]
+        ledger, [pictures.group_line(ledger, history.group.name, list)], list
     ),
     "a picture of long ago": lambda ledger, history: pictures.group(ledger, history.group.name, list, before=31),
     "the windows of a run": lambda ledger, history: ledger.windows_of_run("bench", f"{history.group.name} 3"),

@@ -11,6 +11,9 @@ import pytest
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import Act
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim
 from tests.lab.browser import open_browser
@@ -92,6 +95,9 @@ def _write(server: PageServer, kafka: KafkaBroker) -> None:
 
     secret = Story(server.ledger, KafkaGroup("dwh.secret", topics=["salaries"], kafka_conn_id="kafka_down"), "payroll")
     secret.hours(2)
+    imported = KafkaGroup("hr.imported", topics=["imported"], kafka_conn_id="kafka_down")
+    starts = Position({TopicPartition("imported", 0): 7}, {"imported": "id-of-imported"})
+    server.ledger.found(imported, starts, Act("import", "ada", "moving over", secret.at))
     wide = Story(server.ledger, KafkaGroup("lake.wide", topics=["clicks", "views"], kafka_conn_id="kafka_down"))
     wide.hours(3, partitions=500)
     many = Story(server.ledger, KafkaGroup("lake.many", topics=["many"], kafka_conn_id="kafka_down"))

@@ -286,7 +286,7 @@ def test_a_number_that_is_hidden_is_nowhere_on_the_page(empty: Story) -> None:
     assert "<b>abandon</b> 1 window of another DAG" in text
     assert "000001 to 000002 (2 windows)" in all_of_it
     assert "5 offsets · 000002" in re.sub(r"\b12\b", "5", all_of_it)
-    [full] = pictures.in_full(empty.ledger, [pictures.group_line(empty.ledger, NAME, list)])
+    [full] = pictures.in_full(empty.ledger, [pictures.group_line(empty.ledger, NAME, list)], list)
     picture = pictures.group(empty.ledger, NAME, list)
     document = json.loads(as_json(views.picture_document(picture, full, {"mine"})))
     assert "000002" not in json.dumps(document)
@@ -328,7 +328,7 @@ def test_of_what_people_did_the_newest_is_shown_and_where_the_rest_is(story: Sto
     told = page(story).partition("What people did")[2]
     assert re.findall(r"<q>night (\d+)</q>", told) == [str(number) for number in range(24, 4, -1)]
     assert f'The newest 20. All: <code class="command">kafka-offsets status {NAME}</code>' in told
-    [full] = pictures.in_full(story.ledger, [pictures.group_line(story.ledger, NAME, list)])
+    [full] = pictures.in_full(story.ledger, [pictures.group_line(story.ledger, NAME, list)], list)
     document = views.group_document(full, {"orders"})
     assert [act["why"] for act in document["acts"]] == [f"night {number}" for number in range(5, 25)]
 
@@ -338,7 +338,7 @@ def test_an_act_that_names_too_many_windows_to_look_up_names_none_for_programs(e
     empty.act("commit", "ada", "checked", window=mine)
     empty.act("reset", "ada", "again", superseded=[f"{NAME}-{seq:06d}" for seq in range(1, pictures.MOST_NAMED + 1)])
     empty.act("commit", "ada", "again", window=mine)
-    [full] = pictures.in_full(empty.ledger, [pictures.group_line(empty.ledger, NAME, list)])
+    [full] = pictures.in_full(empty.ledger, [pictures.group_line(empty.ledger, NAME, list)], list)
     acts = views.group_document(full, {"orders"})["acts"]
     assert [act["details"] for act in acts] == [{"window": mine}, {}, {"window": mine}]
     assert "000001 to 001000 (1000 windows)" in page(empty), "the page asks for the first and the last one only"

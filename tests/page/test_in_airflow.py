@@ -436,6 +436,45 @@ def test_a_kafka_that_never_answers_is_told_before_it_is_given_up(server: PageSe
     assert browser.execute_script("return said.some(text => text.includes('Kafka has not answered yet'))")
 
 
+FAIL = """
+window.fetch = async () => new Response(JSON.stringify({error: "It is away."}), {status: arguments[0]});
+document.dispatchEvent(new Event("visibilitychange"));
+"""
+"""Let the next answer be an error."""
+
+NO_LONGER_KNOWN = {401: "Your session has ended. Reload Airflow.", 503: "It is away."}
+
+
+@pytest.mark.parametrize("status", NO_LONGER_KNOWN)
+def test_without_a_newer_answer_a_group_keeps_no_old_verdict(
+    server: PageServer, browser: WebDriver, status: int
+) -> None:
+    server.log_in(browser)
+    browser.get(f"{server.url}/kafka-offsets/groups/lake.orders")
+    known = first_text(browser, "#verdict .badge", lambda text: text not in ("", "…"))
+    assert known != "NOT KNOWN"
+    browser.execute_script(FAIL, status)
+    first(browser, "#verdict .badge.plain", lambda e: e.text == "NOT KNOWN")
+    for card in ("#card-lag", "#card-headroom"):
+        assert [first_text(browser, f"{card} {part}") for part in ("b", "small")] == ["?", "not known"]
+    assert first_text(browser, "#reason") == NO_LONGER_KNOWN[status]
+    assert first_text(browser, "[data-tp='page-orders-1'] .behind") == "—"
+
+
+def test_without_a_newer_answer_the_list_keeps_no_old_verdict(server: PageServer, browser: WebDriver) -> None:
+    server.log_in(browser)
+    browser.get(f"{server.url}/kafka-offsets/groups")
+    row = "tr[data-group='lake.orders']"
+    first_text(browser, f"{row} .badge", lambda text: text not in ("", "…", "NOT KNOWN"))
+    browser.execute_script(FAIL, 503)
+    first(browser, f"{row} .badge.plain", lambda e: e.text == "NOT KNOWN")
+    for cell in ("lag", "headroom"):
+        assert first_text(browser, f"{row} [data-now-cell={cell}] b") == "?"
+    groups = browser.find_elements(By.CSS_SELECTOR, "tr[data-group]")
+    assert first_text(browser, "#needs") == str(len(groups)), "each may need a look"
+    assert first_text(browser, "#summary") == "· It is away."
+
+
 def test_a_ledger_that_never_answers_is_told(server: PageServer, browser: WebDriver, silent: int) -> None:
     server.log_in(browser)
     with server.with_ledger_at(silent):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -18,8 +20,10 @@ from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, Partition
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.lag.verdict import unknown
+from airflow_kafka_offsets.core.lag.words import why_unknown
 from airflow_kafka_offsets.core.plan.planning import Verdict
-from airflow_kafka_offsets.page import render
+from airflow_kafka_offsets.page import now, render
+from airflow_kafka_offsets.page.looks import Kept
 from airflow_kafka_offsets.page.now import beside_others, folded_facts, heat_facts, now_view, order, partition_facts
 from airflow_kafka_offsets.page.render import now_of_one
 from tests.core.examples import NOON, tp
@@ -61,6 +65,46 @@ def test_an_estimate_is_called_one() -> None:
 def test_nothing_unread() -> None:
     view = now_view(lag(PartitionLag(5, 0, 5, lag=0, lag_seconds=0)))
     assert (view.lag, view.offsets, view.headroom, view.left) == ("0 s", "nothing unread", "—", None)
+
+
+RECREATED = PartitionLag(100, 0, 700, Verdict.RECREATED)
+MISSING = PartitionLag(100, None, None, Verdict.MISSING)
+TRUNCATED = PartitionLag(100, 0, 20, Verdict.TRUNCATED, lag=0, lag_seconds=0.0, headroom_offsets=100)
+
+
+@pytest.mark.parametrize(
+    ("gone", "why"),
+    [
+        (RECREATED, "a topic was recreated"),
+        (MISSING, "a partition is gone"),
+        (TRUNCATED, "a log was cut back"),
+    ],
+)
+def test_of_a_topic_that_is_another_one_or_gone_no_one_says_that_nothing_is_unread(
+    gone: PartitionLag, why: str
+) -> None:
+    read = PartitionLag(5, 0, 5, Verdict.CONTINUE, lag=0, lag_seconds=0, retention=Retention(None))
+    for partitions in ([gone], [gone, read]):
+        view = now_view(lag(*partitions, verdict=GroupVerdict.LOST))
+        assert (view.lag, view.offsets, view.headroom, view.about, view.left) == ("?", why, "?", why, None)
+    view = now_view(lag(gone, BEHIND, verdict=GroupVerdict.LOST))
+    assert (view.lag, view.offsets) == ("at least 14 min", "at least 200 offsets")
+    kept = replace(read, lag=4, lag_seconds=60.0)
+    assert now_view(lag(gone, kept, verdict=GroupVerdict.LOST)).headroom == "?", "of what is gone, nothing is kept"
+    [told] = partition_facts({tp(0): gone}, "orders-0").values()
+    assert told["behind"] == "—"
+
+
+def test_only_a_group_without_a_watermark_has_planned_nothing_yet() -> None:
+    view = now_view(lag(PartitionLag(None, 0, 5)))
+    assert (view.lag, view.offsets, view.headroom, view.about) == (
+        "—",
+        "nothing planned yet",
+        "—",
+        "nothing planned yet",
+    )
+    left = now_view(lag(PartitionLag(5, 0, 9, Verdict.LEFT_GROUP)))
+    assert (left.lag, left.offsets, left.headroom, left.about) == ("?", "not known", "?", "not known")
 
 
 def test_without_time_the_offsets_lead() -> None:
@@ -190,3 +234,35 @@ def test_a_group_that_needs_a_look_says_what_to_type_next_as_status_does(verdict
     command = next_step and f' {next_step.words}: <code class="command">{next_step.command}</code>'
     assert said == "&lt;b&gt;Because&lt;/b&gt;." + (command or "")
     assert bool(command) is (verdict not in (None, GroupVerdict.OK))
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Kept[Mapping[str, GroupLag]]:
+    """Keep the answers of a process that has just begun."""
+    made: Kept[Mapping[str, GroupLag]] = Kept()
+    monkeypatch.setattr(now, "LOOKS", made)
+    return made
+
+
+@pytest.mark.parametrize(("own", "of_all"), [(0, 60), (60, 0)])
+def test_of_two_looks_the_newer_one_is_the_last(looks: Kept[Mapping[str, GroupLag]], own: int, of_all: int) -> None:
+    for name, seconds in (("lake", own), (now.ALL, of_all)):
+        found = lag(BEHIND, at=NOON + timedelta(seconds=seconds))
+        looks.get(name, lambda found=found: {"lake": found})  # type: ignore[misc]
+    newest = now.last("lake")
+    assert newest is not None
+    assert newest.at == NOON + timedelta(seconds=60)
+
+
+def test_a_group_that_only_one_of_the_looks_has_is_known_from_that_one(looks: Kept[Mapping[str, GroupLag]]) -> None:
+    assert now.last("lake") is None
+    looks.get(now.ALL, lambda: {"other": lag(BEHIND)})
+    assert now.last("lake") is None
+    looks.get("lake", lambda: {"lake": lag(BEHIND)})
+    assert now.last("lake") == lag(BEHIND)
+
+
+def test_the_script_says_that_nothing_is_known_any_more_in_the_words_of_an_answer() -> None:
+    script = (Path(now.__file__).parent / "static" / "page.js").read_text()
+    assert f'textContent: "{now.NOT_KNOWN}"' in script
+    assert f'"<b>{now.NOT_TOLD}</b><small>{why_unknown(None)}</small>"' in script

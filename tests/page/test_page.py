@@ -113,6 +113,14 @@ def test_a_group_is_there_for_who_may_read_a_dag_of_it(server: PageServer) -> No
     assert server.get("run?dag_id=payroll&run_id=scheduled__2026-11-01T00", user="limited").status_code == 404
 
 
+def test_a_group_that_no_dag_has_is_there_for_who_may_read_all_dags(server: PageServer) -> None:
+    for page in ("groups", "now", "groups?format=json"):
+        assert "hr.imported" in server.get(page, user="viewer").text, page
+        assert "hr.imported" not in server.get(page, user="limited").text, page
+    assert server.get("groups/hr.imported", user="viewer").status_code == 200
+    assert server.get("groups/hr.imported", user="limited").status_code == 404
+
+
 def test_windows_of_other_dags_are_drawn_without_names(server: PageServer) -> None:
     page, seen = "groups/lake.orders", server.get("groups/lake.orders", user="limited").text
     assert "manual__1" in server.get(page).text

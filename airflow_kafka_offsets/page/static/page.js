@@ -74,11 +74,23 @@ document.addEventListener("DOMContentLoaded", () => {
         $("folded").hidden = !many;
         $("folded").querySelector("b").textContent = number(many);
       }
-      if ($("needs")) { $("needs").textContent = number(all("tr[data-look=true]").length); filter(); }
     } catch (error) {
-      const reason = $("reason") || $("summary");
-      if (reason) reason.textContent = ($("summary") ? " · " : "") + (error.message || "Airflow did not answer");
-    } finally { clearTimeout(late); }
+      forget(error.message || "Airflow did not answer");
+    } finally {
+      clearTimeout(late);
+      if ($("needs")) { $("needs").textContent = number(all("tr[data-look=true]").length); filter(); }
+    }
+  }
+  // An old verdict may be wrong by now: without a newer one, none is shown.
+  function forget(why) {
+    const reason = $("reason") || $("summary");
+    if (reason) reason.textContent = ($("summary") ? " · " : "") + why;
+    for (const badge of all("#verdict .badge, [data-now-cell=verdict] .badge")) {
+      Object.assign(badge, { className: "badge plain", textContent: "NOT KNOWN", title: why });
+    }
+    for (const told of all("#card-lag, #card-headroom, [data-now-cell=lag], [data-now-cell=headroom]")) told.innerHTML = "<b>?</b><small>not known</small>";
+    for (const behind of all(".strip .behind")) Object.assign(behind, { className: "behind", textContent: "—", title: "" });
+    for (const row of all("tr[data-group]")) row.dataset.look = true;
   }
   if (asker) { now(); setInterval(now, all("tr[data-group]").length > 200 ? 60000 : 15000); document.addEventListener("visibilitychange", now); }
 
