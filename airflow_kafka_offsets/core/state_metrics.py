@@ -11,7 +11,7 @@ from datetime import datetime
 from math import inf, isfinite, isnan, nan
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
+from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag, longest_wait
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import Lane
 
@@ -287,8 +287,8 @@ def _lag(found: Sequence[PartitionLag]) -> float:
 
 
 def _lag_seconds(found: Sequence[PartitionLag]) -> float:
-    known = [one.lag_seconds for one in found if one.lag_seconds is not None]
-    return max(known) if known else nan
+    waits = longest_wait(found)
+    return nan if waits is None else waits
 
 
 def _headroom_seconds(found: Sequence[PartitionLag]) -> float:

@@ -65,6 +65,8 @@ def test_a_topic_has_the_sum_of_its_lag_and_the_worst_of_the_rest() -> None:
 def test_what_is_not_known_is_no_number() -> None:
     blind = partition(lag_seconds=None, headroom_seconds=None, retention=None)
     assert isnan(one("lag_seconds", blind))
+    read = partition(lag=0, lag_seconds=0.0)
+    assert isnan(one("lag_seconds", blind, read)), "that others are read says nothing of this one"
     assert isnan(one("headroom_seconds", blind))
     assert isnan(one("headroom_seconds", blind, partition(lag=0)))
     assert one("headroom_seconds", blind, partition(headroom_seconds=9.0)) == 9

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -61,6 +61,13 @@ class PartitionLag:
         return max(0, -self.headroom_offsets) if self.headroom_offsets is not None else 0
 
 
+def longest_wait(partitions: Collection[PartitionLag]) -> float | None:
+    """Return the largest `lag_seconds` of partitions; None: it is not known of one that has lag."""
+    if any(p.lag_seconds is None for p in partitions if p.lag):
+        return None
+    return max((p.lag_seconds for p in partitions if p.lag_seconds is not None), default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class GroupLag:
     """How far behind a group is.
@@ -102,9 +109,7 @@ class GroupLag:
     @property
     def lag_seconds(self) -> float | None:
         """The largest of all partitions; None: it is not known of one that has lag."""
-        if any(p.lag_seconds is None for p in self.partitions.values() if p.lag):
-            return None
-        return max((p.lag_seconds for p in self.partitions.values() if p.lag_seconds is not None), default=None)
+        return longest_wait(self.partitions.values())
 
     @property
     def headroom_seconds(self) -> float | None:
