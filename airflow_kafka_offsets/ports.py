@@ -468,7 +468,7 @@ class Ledger(Protocol):
             The number of the act.
 
         Raises:
-            ConcurrentChangeError: another process changed or pruned one of them.
+            ConcurrentChangeError: another process changed or pruned one of them, or a reset has made one of them the last commit.
         """
         ...
 

@@ -17,10 +17,10 @@ with DAG("example_orders_verdict", schedule=[changed], max_active_runs=1) as dag
 
     @task
     def tell(triggering_asset_events=None) -> str:
-        """Say what changed last, or fail with it."""
-        seen = triggering_asset_events[changed][-1].extra["payload"]
-        said = seen.get("error") or f"{seen['group']} is {seen['verdict']}: {seen['reason']}"
-        if seen.get("verdict") == "OK":
+        """Say what changed, or fail with it: several changes may start one run."""
+        seen = [event.extra["payload"] for event in triggering_asset_events[changed]]
+        said = "; ".join(one.get("error") or f"{one['group']} is {one['verdict']}: {one['reason']}" for one in seen)
+        if all(one.get("verdict") == "OK" for one in seen):
             return said
         raise AirflowFailException(said)
 

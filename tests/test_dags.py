@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 DAGS = Path(__file__).parents[1] / "dags"
 DEMO = DAGS / "demo_orders.py"
 """Not in the wheel."""
+
+OK = {"group": "lake", "verdict": "OK", "reason": "all is read"}
+LOST = {"group": "lake", "verdict": "LOST", "reason": "5 offsets are gone"}
+REFUSED = {"group": "lake", "error": "wrong password"}
 
 
 @pytest.mark.parametrize("path", sorted(DAGS.glob("*.py")), ids=lambda path: path.name)
@@ -48,3 +53,26 @@ def test_airflow_does_not_start_the_spark_of_a_job_to_look_for_dags_in_it(folder
     read = {Path(path).relative_to(folder) for path in list_py_file_paths(folder, safe_mode=True)}
     assert Path("orders.py") in read or Path("examples", "orders.py") in read
     assert [path for path in read if {"jobs", "launchers"} & set(path.parts)] == []
+
+
+@pytest.mark.parametrize(
+    ("payloads", "said"),
+    [
+        ([LOST, OK], "lake is LOST: 5 offsets are gone; lake is OK: all is read"),
+        ([REFUSED, OK], "wrong password; lake is OK: all is read"),
+        ([OK, REFUSED], "lake is OK: all is read; wrong password"),
+        ([OK, OK], None),
+    ],
+)
+def test_the_verdict_example_fails_with_all_that_was_told_since_its_last_run(
+    payloads: list[dict[str, str]], said: str | None
+) -> None:
+    """Several events may start one run."""
+    made = runpy.run_path(str(DAGS / "orders_verdict.py"))
+    tell = made["dag"].get_task("tell").python_callable
+    events = {made["changed"]: [SimpleNamespace(extra={"payload": payload}) for payload in payloads]}
+    if said is None:
+        assert tell(triggering_asset_events=events).startswith("lake is OK: all is read")
+        return
+    with pytest.raises(made["AirflowFailException"], match=f"^{said}$"):
+        tell(triggering_asset_events=events)

@@ -28,8 +28,8 @@ class KafkaOffsetsTrigger(BaseEventTrigger):
 
     It looks at offsets only: it joins no consumer group and reads no record. After it has fired, the same records do not count
     again until a run has planned, or 15 minutes have passed without one. If the triggerer restarts in between, it may fire once
-    more, and that run finds less, or nothing. It also fires once for an error that keeps a run from planning (records are gone, a login
-    is refused), because people notice only a run that fails.
+    more, and that run finds less, or nothing. It also fires for an error that keeps a run from planning (records are gone, a login
+    is refused), because people notice only a run that fails: once until it is mended, and again if it comes back.
 
     :param group: the group.
     :param min_span: offsets that no window owns yet, summed over all partitions.
@@ -69,15 +69,18 @@ class KafkaOffsetsTrigger(BaseEventTrigger):
         told: type[KafkaOffsetsError] | None = None
         while True:
             try:
-                answer = await answered(Arrived(self.enough, last), self.poll_interval)
+                # After an error, any answer will do: it ends the incident, so the same error is told again if it comes back.
+                answer = await answered(Arrived(self.enough, last), self.poll_interval, met_or_not=told is not None)
             except KafkaOffsetsError as exc:
                 self.log.warning("Group %s: %s", self.enough.group.name, exc)
                 if not may_pass(exc) and type(exc) is not told:
                     told = type(exc)
                     yield self._event({"error": str(exc)})
                 continue
-            last, told = answer.event, None
-            yield self._event(answer.facts)
+            told = None
+            if answer.is_met:
+                last = answer.event
+                yield self._event(answer.facts)
 
     def _event(self, seen: Mapping[str, Any]) -> TriggerEvent:
         return TriggerEvent({"group": self.enough.group.name, "time": datetime.now(UTC).isoformat(), **seen})
@@ -87,7 +90,7 @@ class KafkaVerdictTrigger(BaseEventTrigger):
     """Fires each time that the verdict on a group changes, for a DAG that tells people.
 
     The first look fires only if the verdict is not OK. So if the triggerer restarts meanwhile, it may fire once more for a verdict that
-    was told before. An error that does not pass (a login is refused) fires once, too.
+    was told before. An error that does not pass (a login is refused) fires, too: once until it is mended, and again if it comes back.
 
     The event has ``verdict``, ``before`` (null: the first look), ``reason`` in one sentence, lag, headroom and the worst partitions.
 
@@ -133,14 +136,18 @@ class KafkaVerdictTrigger(BaseEventTrigger):
         while True:
             change = VerdictIn(group, self._others(last), horizon)
             try:
-                answer = await answered(change, self.poll_interval)
+                # After an error, any answer will do, as in the other trigger.
+                answer = await answered(change, self.poll_interval, met_or_not=told is not None)
             except KafkaOffsetsError as exc:
                 self.log.warning("Group %s: %s", group.name, exc)
                 if not may_pass(exc) and type(exc) is not told:
                     told = type(exc)
                     yield self._event({"error": str(exc)}, last)
                 continue
-            before, last, told = last, self._counted(answer.facts["verdict"]), None
+            told = None
+            if not answer.is_met:
+                continue
+            before, last = last, self._counted(answer.facts["verdict"])
             if self._is_told(before, last):
                 yield self._event({**answer.facts, "verdict": last}, before)
 

@@ -44,7 +44,9 @@ def shortest_deferral() -> float:
     return float(conf.getint("workers", "min_heartbeat_interval")) + MIN_POLL
 
 
-async def answered(condition: Condition, poll_interval: float, first_look: float = 0.0) -> Decision:
+async def answered(
+    condition: Condition, poll_interval: float, first_look: float = 0.0, *, met_or_not: bool = False
+) -> Decision:
     """Wait until a condition is met.
 
     Args:
@@ -52,12 +54,13 @@ async def answered(condition: Condition, poll_interval: float, first_look: float
         poll_interval: seconds between two looks, at least 5. All who wait with the same interval are served at the same
             moments.
         first_look: seconds from now before which there is no look, at least 5.
+        met_or_not: return the answer of the first look, also if the condition is not met.
 
     Raises:
         Exception: the error that came instead of an answer. The caller decides whether to keep waiting.
     """
     loop = asyncio.get_running_loop()
-    waiting = _Waiting(condition, max(poll_interval, MIN_POLL), loop, loop.create_future(), first_look)
+    waiting = _Waiting(condition, max(poll_interval, MIN_POLL), loop, loop.create_future(), met_or_not, first_look)
     poller = _join(waiting)
     try:
         return await waiting.future
@@ -73,6 +76,7 @@ class _Waiting:
     interval: float
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Decision]
+    met_or_not: bool = False
     first_look: InitVar[float] = 0.0
     due: float = field(init=False)
 
@@ -149,7 +153,7 @@ class _Poller:
     def _run(self) -> None:
         while due := self._next_due():
             for waiting, answer in zip(due, self._ask([w.condition for w in due]), strict=True):
-                if isinstance(answer, Exception) or answer.is_met:
+                if isinstance(answer, Exception) or answer.is_met or waiting.met_or_not:
                     self.leave(waiting)
                     waiting.settle(answer)
                 else:

@@ -13,6 +13,7 @@ from airflow_kafka_offsets.adapters.ledger.tables import attempts, claim_windows
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError, PrunedWindowError, UnknownWindowError
 from airflow_kafka_offsets.core.history import KEPT_FROM, Act, OldWindow
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Held, State
@@ -133,6 +134,28 @@ class PruneContract:
         assert ledger.pruned(name) == NOTHING_PRUNED
         assert len(ledger.windows(name)) == 4
         assert ledger.acts(name) == []
+
+    def test_the_window_that_a_reset_has_made_the_last_commit_stays(self, ledger: SqlLedger, name: str) -> None:
+        filled(ledger, name)
+        found = ledger.old_windows(name, since=1, limit=2)
+        version = ledger.load(name).version
+        ledger.reset(name, version, Position({TopicPartition("orders", 0): 20}, {}), [3, 4], act("reset"))
+        with pytest.raises(ConcurrentChangeError, match="-000002 is the last one that is committed now"):
+            ledger.prune(found, pruning(2))
+        assert ledger.pruned(name) == NOTHING_PRUNED
+        assert len(ledger.windows(name)) == 4
+        assert [one.kind for one in ledger.acts(name)] == ["reset"]
+        prune(ledger, name, 1)
+        last = ledger.overviews([name])[name].last_committed
+        assert last is not None
+        assert last.seq == 2
+
+    def test_windows_of_a_group_without_any_commit_leave(self, ledger: SqlLedger, name: str) -> None:
+        filled(ledger, name)
+        version = ledger.load(name).version
+        ledger.reset(name, version, Position({TopicPartition("orders", 0): 0}, {}), [1, 2, 3, 4], act("reset"))
+        prune(ledger, name, 4)
+        assert ledger.windows(name) == []
 
     def test_who_works_on_a_window_that_is_gone_is_told_so(self, ledger: SqlLedger, name: str) -> None:
         held = filled(ledger, name)

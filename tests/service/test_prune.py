@@ -215,6 +215,28 @@ def test_who_was_faster_is_no_error(world: World) -> None:
     assert len(world.ledger.acts("lake")) == 1
 
 
+def test_the_last_commit_stays_although_a_reset_comes_between_two_pages(world: World) -> None:
+    real = world.ledger.prune
+    pages = 0
+
+    def reset_after_the_first_page(*args: object) -> int:
+        nonlocal pages
+        pages += 1
+        if pages == 2:
+            world.service.reset(world.group, '{"orders": {"0": 30, "1": 30}}', "ada", "bad rows", supersede=True)
+        return real(*args)  # type: ignore[arg-type]
+
+    with patch.object(prune, "FIRST_PAGE", 2), patch.object(world.ledger, "prune", reset_after_the_first_page):
+        found = _pruning(world).prune(world.group, DAY, "ada", "why")
+    assert (found.windows, found.kept) == (2, 3)
+    assert found.why == "the group's watermark or its last commit is known from it"
+    assert _left(world) == [3, 4, 5]
+    assert [act.kind for act in world.ledger.acts("lake")] == ["prune", "reset"]
+    last = world.ledger.overviews(["lake"])["lake"].last_committed
+    assert last is not None
+    assert last.seq == 3
+
+
 # What is said of what is gone.
 
 

@@ -153,6 +153,24 @@ def test_what_only_a_person_can_mend_calls_one_run_which_then_fails(places: Plac
     run(scene())
 
 
+def test_what_has_to_be_mended_again_calls_again_although_too_little_arrived_in_between(places: Places) -> None:
+    kafka = moody(places)
+
+    async def scene() -> None:
+        calls = Calls(trigger().run())
+        for number, message in enumerate(("wrong password", "another one"), start=1):
+            kafka.fails = {"orders": KafkaRefusedError(message)}
+            await calls.wait_for(number)
+            kafka.fails = {}
+            await looks(places)
+        kafka.produce(tp(0), 5)
+        await calls.wait_for(3)
+        await calls.stop()
+        assert [payload.get("error") for payload in calls.payloads] == ["wrong password", "another one", None]
+
+    run(scene())
+
+
 def test_kafka_that_is_away_calls_nobody(places: Places) -> None:
     kafka = moody(places)
     kafka.fails = {"orders": KafkaUnavailableError("away")}

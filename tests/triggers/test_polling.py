@@ -63,6 +63,12 @@ def test_whoever_waits_is_woken_when_it_is_there(places: Places) -> None:
     assert run(scene()).facts["span"] == 5
 
 
+def test_whoever_takes_any_answer_has_that_of_the_first_look(places: Places) -> None:
+    found = run(answered(enough(), EVERY, met_or_not=True))
+    assert (found.is_met, found.facts["span"]) == (False, 0)
+    assert places.world.kafka.calls == ["snapshot"]
+
+
 def test_a_thousand_who_wait_share_one_thread_and_one_snapshot(places: Places) -> None:
     kafka = places.world.kafka
 

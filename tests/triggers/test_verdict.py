@@ -152,6 +152,28 @@ def test_an_error_that_stays_fires_once_and_one_that_passes_does_not(places: Pla
     run(scene())
 
 
+def test_an_error_that_comes_again_after_an_answer_without_a_change_fires_again(places: Places) -> None:
+    kafka = moody(places)
+
+    async def scene() -> None:
+        calls = Calls(trigger().run())
+        await looks(places)
+        for number, message in enumerate(("wrong password", "another one"), start=1):
+            kafka.fails = {"orders": KafkaRefusedError(message)}
+            await calls.wait_for(number)
+            kafka.fails = {"orders": KafkaUnavailableError("no answer ends nothing")}
+            await looks(places)
+            kafka.fails = {"orders": KafkaRefusedError(message)}
+            await looks(places)
+            kafka.fails = {}
+            await looks(places)
+        await calls.stop()
+        told = [(payload["error"], payload["before"]) for payload in calls.payloads]
+        assert told == [("wrong password", "OK"), ("another one", "OK")]
+
+    run(scene())
+
+
 def test_an_answer_without_times_is_no_change_back_to_ok(places: Places) -> None:
     behind(places.world, places, 6 * DAY + 20 * HOUR)
     kafka = places.world.kafka

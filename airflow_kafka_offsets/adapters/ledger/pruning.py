@@ -25,7 +25,8 @@ from airflow_kafka_offsets.adapters.ledger.tables import (
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError
 from airflow_kafka_offsets.core.history import KEPT_FROM, Act, OldWindow
 from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED, Pruned, without
-from airflow_kafka_offsets.core.window import Claim
+from airflow_kafka_offsets.core.window import Claim, Lane, State
+from airflow_kafka_offsets.core.window_id import name_window
 
 _AT_ONCE = 500
 """How many values one statement has."""
@@ -84,7 +85,8 @@ def take_out(connection: Connection, group: str, group_id: int, old: Sequence[Ol
     """Delete windows that follow one another, with all that belongs to them only. What has to stay known is written.
 
     Raises:
-        ConcurrentChangeError: they are no longer as they were when someone decided that they may leave.
+        ConcurrentChangeError: they are no longer as they were when someone decided that they may leave, or a reset has made one of them
+            the last commit.
     """
     first, last = old[0].held.window.seq, old[-1].held.window.seq
 
@@ -92,6 +94,7 @@ def take_out(connection: Connection, group: str, group_id: int, old: Sequence[Ol
         return and_(group_column == group_id, seq.between(first, last))
 
     _check_same(connection, are_old(windows.c.group_id, windows.c.seq), old)
+    _check_last_commit_stays(connection, group, group_id, last)
     at_windows = are_old(attempts.c.group_id, attempts.c.seq)
     of_claims = are_old(claim_windows.c.group_id, claim_windows.c.seq)
     query = union(select(claim_windows.c.claim_id).where(of_claims), select(attempts.c.claim_id).where(at_windows))
@@ -111,6 +114,15 @@ def _check_same(connection: Connection, which: ColumnElement[bool], old: Sequenc
     there = [tuple(row) for row in connection.execute(query.with_for_update())]
     if there != [(one.held.window.seq, one.held.window.state.value, one.held.holds) for one in old]:
         raise ConcurrentChangeError("Another process changed or pruned the same windows just now; nothing was written")
+
+
+def _check_last_commit_stays(connection: Connection, group: str, group_id: int, last: int) -> None:
+    # What was decided rests on a later commit, and a reset may have superseded that one since. It leaves these windows as they were.
+    live = and_(windows.c.group_id == group_id, windows.c.lane == Lane.LIVE, windows.c.state == State.COMMITTED)
+    newest = connection.execute(select(windows.c.seq).where(live).order_by(windows.c.seq.desc()).limit(1)).scalar()
+    if newest is not None and newest <= last:
+        window_id = name_window(group, newest)
+        raise ConcurrentChangeError(f"Window {window_id} is the last one that is committed now; nothing was written")
 
 
 def _note_claims(connection: Connection, group: str, claim_ids: Sequence[int]) -> None:
