@@ -297,6 +297,8 @@ class _Look:
             )
         except KafkaAnswerError as exc:
             logger.warning("Lag in time is not known: %s", exc)
+            # The bounds of a search that was not ended may be days apart.
+            searches = {of: search for of, search in searches.items() if search.is_done}
             self.notes.append(f"lag in time and headroom are not known: {exc}")
             of_groups = {name: [unread_from(p) for p in found.values()] for name, found in lags.items()}
             self.failed |= {name: exc for name, starts in of_groups.items() if any(s is not None for s in starts)}

@@ -334,6 +334,25 @@ def test_without_an_answer_about_time_the_lag_is_known_and_the_verdict_is_not(ha
     assert found.reason.startswith("Not known: no answer about times. By offsets alone: STALLED: 3 offsets unread")
 
 
+def test_of_half_an_answer_about_time_no_number_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.configure(max_offsets=1_500)
+    for minutes in range(0, 8_000, 4):
+        world.kafka.produce(tp(0), 1, world.now - 6 * DAY + timedelta(minutes=minutes))
+    world.run(claim("some of them"))
+    assert one(world).lag_seconds == pytest.approx(6 * 86_400 - 6_000 * 60, rel=0.02)
+    answers = [world.kafka.first_records]
+
+    def answer_once(wanted: Any) -> Any:
+        if not answers:
+            raise KafkaUnavailableError("no answer about times")
+        return answers.pop()(wanted)
+
+    monkeypatch.setattr(world.kafka, "first_records", answer_once)
+    found = one(world)
+    assert not answers
+    assert (found.lag, found.lag_seconds, found.headroom_seconds, found.verdict) == (500, None, None, None)
+
+
 def test_what_needs_no_answer_about_time_is_known_without_one(half: World) -> None:
     half.run(claim("reads all"))
     assert (one(half).verdict, one(half).error) == ("OK", None)
