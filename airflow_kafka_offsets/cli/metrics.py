@@ -12,7 +12,7 @@ from typing import NoReturn
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.cli.running import Answer, until_asked_to_stop
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, may_pass, short
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, LedgerError, may_pass, short
 from airflow_kafka_offsets.core.state_metrics import with_earlier
 from airflow_kafka_offsets.service.metrics import Collector
 from airflow_kafka_offsets.wiring import metrics as prometheus
@@ -74,6 +74,8 @@ def _collected(collector: Collector) -> list[str]:
     try:
         return collector.collect()
     except KafkaOffsetsError as exc:
-        if not may_pass(exc):
+        # Or all series would vanish at the first damaged row, or while the ledger is upgraded.
+        is_kept = isinstance(exc, LedgerError) and collector.has_collected
+        if not is_kept and not may_pass(exc):
             raise
         return [str(exc)]

@@ -44,11 +44,16 @@ class Collector:
         self._collected_at: datetime | None = None
         self._is_ledger_up = False
 
+    @property
+    def has_collected(self) -> bool:
+        """Whether the ledger has answered once."""
+        return self._collected_at is not None
+
     def collect(self) -> list[str]:
         """Ask, and return why there is no answer of a Kafka: it refused, did not answer, or was not asked; nothing: all answered.
 
         Raises:
-            LedgerError: the ledger did not answer. What it said before stays.
+            LedgerError: the ledger did not answer, or can't be read. What it said before stays.
         """
         try:
             errors = self._ask(self._open_ledger())

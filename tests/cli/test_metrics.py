@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from contextlib import suppress
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from airflow_kafka_offsets.adapters.ledger.schema import VERSION_TABLE
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from tests.cli.conftest import Cli, Lake, at_each_pause, ctrl_c_is
 from tests.lab.processes import LOOPBACK
@@ -134,6 +136,35 @@ def test_memory_is_collected_while_it_serves(cli: Cli, monkeypatch: pytest.Monke
     at_each_pause(monkeypatch, "metrics", stop)
     done = cli("metrics", "--listen", f"{LOOPBACK}:0")
     assert seen == [True], done.err
+
+
+@pytest.mark.parametrize(
+    "damage", ["UPDATE kafka_offsets_windows SET ranges = 'x'", f"UPDATE {VERSION_TABLE} SET version_num = '9999'"]
+)
+def test_a_ledger_that_can_not_be_read_any_more_is_told_and_asked_again(
+    cli: Cli, lake: Lake, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    pauses: list[float] = []
+
+    def break_it(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+        with sqlite3.connect(lake.path) as connection:
+            connection.execute(damage)
+
+    at_each_pause(monkeypatch, "metrics", break_it)
+    done = cli("metrics", "--listen", f"{LOOPBACK}:0")
+    assert len(pauses) == 3, done.err
+    assert done.code == 130
+    assert len(done.err.splitlines()) == 2, "the address, and what is wrong, once"
+
+
+def test_a_ledger_that_could_never_be_read_ends_it(cli: Cli, lake: Lake) -> None:
+    with sqlite3.connect(lake.path) as connection:
+        connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    done = cli("metrics", "--listen", f"{LOOPBACK}:0")
+    assert "newer than this package's" in done.err
 
 
 def test_ctrl_c_ends_it_also_if_a_library_swallows_it_in_its_clean_up(
