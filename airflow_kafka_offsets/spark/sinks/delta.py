@@ -23,6 +23,9 @@ _FIXED = ("replaceWhere", "partitionOverwriteMode", "overwriteSchema", "txnAppId
 _LOOK_BACK = 1000
 """In how many commits to look for an earlier run of the window. Delta itself finds an older one, after the read."""
 
+_JUST_NOW = 10
+"""In how many commits to look first for one that was just made: Delta reads a file for each."""
+
 
 class DeltaTable:
     """A table, by its name or its path.
@@ -72,7 +75,8 @@ class DeltaTable:
         application = f"{self._label.window_id} {self._label.old_digest}"
         writer = writer.option("txnAppId", application).option("txnVersion", 0)
         self._save(self._labelled(writer, APPEND, this_try))
-        return any(note.get("try") == this_try for note in self._notes())
+        # If it is not among the newest, others may have made more since, or Delta has skipped it.
+        return any(note.get("try") == this_try for most in (_JUST_NOW, _LOOK_BACK) for note in self._notes(most))
 
     def refuse_replaced(self) -> None:
         """Refuse to append to the existing table if its windows are replaced: an append could write this one twice.
@@ -153,8 +157,8 @@ class DeltaTable:
         note = {**self._label.note, "mode": mode, **({"try": this_try} if this_try else {})}
         return writer.option("userMetadata", json.dumps(note))
 
-    def _notes(self) -> list[dict[str, Any]]:
-        rows = self._spark.sql(f"DESCRIBE HISTORY {self.name} LIMIT {_LOOK_BACK}").select("userMetadata").collect()
+    def _notes(self, most: int = _LOOK_BACK) -> list[dict[str, Any]]:
+        rows = self._spark.sql(f"DESCRIBE HISTORY {self.name} LIMIT {most}").select("userMetadata").collect()
         return [note for row in rows for note in [read_note(row[0])] if note is not None]
 
     def _notes_of_window(self) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,7 +16,7 @@ from airflow_kafka_offsets.spark.sinks.delta import DeltaTable
 from tests.spark.sinks.contract import KeptFiles, TableContract, rows_of, window_id
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
     from airflow_kafka_offsets.spark import KafkaWindow
     from tests.spark.conftest import MakeWindow, Ranges
@@ -89,6 +89,37 @@ def test_an_append_that_only_delta_remembers_is_told_apart_too(
         assert json.loads(report.read_text())["written"] is written
         assert window.records == 10
     assert spark.read.format("delta").load(f"{tmp_path}/t").count() == 10
+
+
+@pytest.mark.parametrize(("others", "looks"), [(0, [1_000, 10]), (10, [1_000, 10, 1_000])])
+def test_an_append_is_found_among_the_newest_commits_or_below_those_of_others(
+    spark: SparkSession,
+    make_window: MakeWindow,
+    ranges: Ranges,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    others: int,
+    looks: list[int],
+) -> None:
+    path = f"{tmp_path}/t"
+    window = make_window(ranges)
+    window.write_delta(values(window), path, mode="append")
+    save, notes, looked = DeltaTable._save, DeltaTable._notes, []
+
+    def save_before_others(table: DeltaTable, writer: DataFrameWriter) -> None:
+        save(table, writer)
+        for _ in range(others):
+            spark.range(1).selectExpr("-1 AS n").write.format("delta").mode("append").save(path)
+
+    def count_looks(table: DeltaTable, *most: int) -> list[dict[str, Any]]:
+        looked.append(most[0] if most else 1_000)
+        return notes(table, *most)
+
+    monkeypatch.setattr(DeltaTable, "_save", save_before_others)
+    monkeypatch.setattr(DeltaTable, "_notes", count_looks)
+    second = make_window(ranges, window_id=window_id(2), seq=2)
+    assert second.write_delta(values(second), path, mode="append")
+    assert looked == looks
 
 
 def test_windows_may_be_appended_in_any_order(
