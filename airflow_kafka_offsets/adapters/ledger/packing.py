@@ -16,10 +16,10 @@ the epochs. Side by side, the high bytes of all numbers are nearly equal, so the
 from __future__ import annotations
 
 import json
+import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import groupby
-from struct import unpack as words_of
 from typing import Any
 
 _WORD = 8
@@ -131,7 +131,7 @@ def _numbers(planes: bytes, many: int, places: Sequence[int] | None) -> list[int
     together = bytearray(many * _WORD)
     for byte in range(len(planes) // max(1, many)):
         together[byte::_WORD] = planes[byte * many : (byte + 1) * many]
-    return list(words_of(f"<{many}Q", together))
+    return list(struct.unpack(f"<{many}Q", together))
 
 
 def _fold(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
