@@ -177,14 +177,16 @@ class _Look:
     rounds: int = MAX_ROUNDS
 
     def __post_init__(self) -> None:
-        known = ((g, self.states.get(g.name, GroupState()), self.commits.get(g.name, ())) for g in self.groups)
-        self._paces = {group.name: pace_of(group, state, commits) for group, state, commits in known}
         self._by_name = {group.name: group for group in self.groups}
+        self._states = {name: self.states.get(name, GroupState()) for name in self._by_name}
+        self._paces = {
+            name: pace_of(group, self._states[name], self.commits.get(name, ()))
+            for name, group in self._by_name.items()
+        }
 
     def answer(self, open_log: Callable[[], LogOffsets]) -> dict[str, GroupLag]:
         open_log = cache(open_log)
-        states = {group.name: self.states.get(group.name, GroupState()) for group in self.groups}
-        seen = watch.look(self.groups, states, open_log)
+        seen = watch.look(self.groups, self._states, open_log)
         lags = {name: lag_of(self._by_name[name], one) for name, one in seen.items() if isinstance(one, Seen)}
         hidden_to = self._hidden_to(open_log, {name: partitions for name, (partitions, _) in lags.items()})
         lags = {
@@ -230,7 +232,7 @@ class _Look:
             return partitions
         # Its ranges are read only now: hardly ever is a record dated before the last plan that did not see it.
         rows = self.ledger.windows(name, seqs=[pace.caught_up_by])
-        position = watermark(self.states[name])
+        position = watermark(self._states[name])
         read = [
             tp for row in rows for tp in read_to_the_end(row.held.window, older, position.topic_ids if position else {})
         ]
