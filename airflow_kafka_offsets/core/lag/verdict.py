@@ -11,7 +11,7 @@ What is usual comes from the group's own last commits, so the rules fit one comm
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -24,6 +24,12 @@ from airflow_kafka_offsets.core.plan.planning import Verdict
 
 GONE = frozenset({Verdict.DATA_LOSS, Verdict.TRUNCATED, Verdict.RECREATED, Verdict.MISSING})
 """What planning says of a partition whose next records Kafka no longer holds."""
+
+_NOT_COMPARED = {
+    Verdict.RECREATED: "a topic was recreated",
+    Verdict.MISSING: "a partition is gone",
+    Verdict.TRUNCATED: "a log was cut back",
+}
 
 UNUSUAL = 2
 """Records wait for too long after this many times the usual wait."""
@@ -46,6 +52,19 @@ RESERVE = 0.1
 class _Finding:
     verdict: GroupVerdict
     reason: str
+
+
+def why_unread_unknown(verdicts: Iterable[Verdict | None]) -> str | None:
+    """Return why it is not known how much of some partitions is unread, by what planning says of them; None: that is no reason.
+
+    The offsets that such a partition has now, if any, are not those of the records that the group has read. So no lag, and no lag of 0
+    either, tells what there is to read.
+
+    >>> why_unread_unknown([Verdict.CONTINUE, Verdict.MISSING]), why_unread_unknown([Verdict.DATA_LOSS, None])
+    ('a partition is gone', None)
+    """
+    found = set(verdicts)
+    return next((why for verdict, why in _NOT_COMPARED.items() if verdict in found), None)
 
 
 def usual_wait(pace: Pace) -> float:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 
 from airflow_kafka_offsets.core import errors
-from airflow_kafka_offsets.core.plan.planning import Verdict
 
 
 class GroupVerdict(StrEnum):
@@ -55,26 +53,6 @@ def why_unknown(kind: str | None) -> str:
             # Of its connection, or of a client that is not installed: the question never left.
             return NOT_ASKED
     return "not known"
-
-
-_NOT_COMPARED = {
-    Verdict.RECREATED: "a topic was recreated",
-    Verdict.MISSING: "a partition is gone",
-    Verdict.TRUNCATED: "a log was cut back",
-}
-
-
-def why_unread_unknown(verdicts: Iterable[Verdict | None]) -> str | None:
-    """Return why it is not known how much of some partitions is unread, by what planning says of them; None: that is no reason.
-
-    The offsets that such a partition has now, if any, are not those of the records that the group has read. So no lag, and no lag of 0
-    either, tells what there is to read.
-
-    >>> why_unread_unknown([Verdict.CONTINUE, Verdict.MISSING]), why_unread_unknown([Verdict.DATA_LOSS, None])
-    ('a partition is gone', None)
-    """
-    found = set(verdicts)
-    return next((why for verdict, why in _NOT_COMPARED.items() if verdict in found), None)
 
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))

@@ -28,6 +28,7 @@ from airflow_kafka_offsets.adapters.machine.archives import (
     name_now,
     start_options,
 )
+from airflow_kafka_offsets.adapters.machine.cache import took_lock
 from airflow_kafka_offsets.adapters.machine.programs import Spark, find_java, spark_at
 from airflow_kafka_offsets.core.errors import StartArchiveError
 from airflow_kafka_offsets.core.launch.start import compiler_options, options_to_check, options_to_use, with_options
@@ -357,6 +358,10 @@ def test_a_maker_that_is_killed_leaves_nothing_that_is_used_nor_in_the_way(spark
     maker.send_signal(signal.SIGKILL)
     maker.wait()
     wait_until(lambda: not psutil.wait_procs(children, timeout=0)[1], timeout=60, what="Spark ends with its maker")
+    # spark-submit's helpers, which may have started since, hold the lock until they end.
+    wait_until(
+        lambda: _is_free(draft.parent / f".lock-{name_now(spark).place}"), timeout=60, what="no process holds the lock"
+    )
     assert find_archive(spark, tmp_path) is None
     with pytest.raises(StartArchiveError, match="took longer than"):
         make_archive(spark, tmp_path, ours(), time_limit=0.1)
@@ -415,6 +420,11 @@ def test_one_that_is_there_is_made_again_only_if_the_command_is_told_to(spark: S
         )
     assert there.startswith(f"Already there: {copy}")
     assert again.startswith("Another process is making the archive now")
+
+
+def _is_free(lock: Path) -> bool:
+    with lock.open() as file:
+        return took_lock(file.fileno())
 
 
 def _nothing(**added: str) -> Mapping[str, str]:
