@@ -250,7 +250,16 @@ class KafkaAnswerError(KafkaOffsetsError):
     """Kafka gave no useful answer: none at all, or a refusal.
 
     Raise one of its subclasses; catch this one where all of them matter.
+
+    Attributes:
+        topics: without an answer for these; there may be one for others. Empty: that is not known.
     """
+
+    topics: Collection[str] = ()
+
+    def __init__(self, message: str = "", *, topics: Collection[str] = ()) -> None:
+        super().__init__(message)
+        self.topics = frozenset(topics)
 
 
 class KafkaUnavailableError(KafkaAnswerError):

@@ -14,7 +14,7 @@ transactions. The ledger gets a few statements for a hundred groups. A Kafka tha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TypeVar
 
-from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaOffsetsError
+from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaOffsetsError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
 from airflow_kafka_offsets.core.lag.measure import (
@@ -40,9 +40,9 @@ from airflow_kafka_offsets.core.lag.measure import (
     unread_to,
     with_hidden,
 )
-from airflow_kafka_offsets.core.lag.pace import Commit, Pace, commits_wanted, pace_of
+from airflow_kafka_offsets.core.lag.pace import Commit, commits_wanted, pace_of
 from airflow_kafka_offsets.core.lag.retention import Retention, hidden_note
-from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, Hits, Search
+from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, Hit, Probe, Search
 from airflow_kafka_offsets.core.lag.verdict import in_part, judged, unknown
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -172,7 +172,7 @@ class _Look:
     now: datetime
     horizon: timedelta | None
     ledger: Ledger
-    notes: list[str] = field(default_factory=list)
+    notes: dict[str, list[str]] = field(default_factory=dict)
     failed: dict[str, KafkaAnswerError] = field(default_factory=dict)
     rounds: int = MAX_ROUNDS
 
@@ -213,9 +213,10 @@ class _Look:
         hidden = sorted(unread - times.retentions.keys())
         times = replace(times, retentions=_with_assumed(times.retentions, group, hidden))
         timed_all = self._since_it_arrived(name, {tp: timed(tp, p, times) for tp, p in partitions.items()})
+        said = self.notes.get(name, ())
         notes = (
-            *self.notes,
-            *((hidden_note(hidden),) if hidden and not self.notes and group.retention is None else ()),
+            *said,
+            *((hidden_note(hidden),) if hidden and not said and group.retention is None else ()),
             *notes_on(timed_all, times),
         )
         return judged(name, self.now, timed_all, pace, horizon=self.horizon, trouble=trouble, notes=notes)
@@ -242,69 +243,91 @@ class _Look:
         self, open_log: Callable[[], LogOffsets], lags: Mapping[str, Mapping[TopicPartition, PartitionLag]]
     ) -> Mapping[TopicPartition, int]:
         """Return the high watermarks of the partitions in which an open transaction hides records, of those where nothing else is unread."""
-        seen_to = {
-            tp: unread_to(partitions[tp])
-            for name, partitions in lags.items()
-            for tp in may_hide(self._by_name[name], partitions)
-        }
-        if not seen_to:
-            return {}
-        kafka = open_log()
-        try:
-            self.rounds -= 1
+        hiding = {name: may_hide(self._by_name[name], partitions) for name, partitions in lags.items()}
+
+        def ask(names: Collection[str]) -> Mapping[TopicPartition, int]:
+            seen_to = {tp: unread_to(lags[name][tp]) for name in names for tp in hiding[name]}
+            kafka = open_log()
             high = kafka.bounds(sorted(seen_to), IsolationLevel.READ_UNCOMMITTED)
             more = [tp for tp, bounds in high.items() if bounds.end > seen_to[tp]]
-            self.rounds -= 1 if more else 0
             # Others may have written in between: what is still hidden now belongs to a transaction.
             now = kafka.bounds(more, IsolationLevel.READ_COMMITTED) if more else {}
-        except KafkaAnswerError as exc:
-            logger.warning("Whether transactions are open is not known: %s", exc)
-            self.notes.append(f"whether open transactions hide records is not known: {exc}")
-            self.failed |= {name: exc for name, found in lags.items() if may_hide(self._by_name[name], found)}
-            return {}
-        return {tp: high[tp].end for tp in more if now[tp].end < high[tp].end}
+            self.rounds -= 2 if more else 1
+            return {tp: high[tp].end for tp in more if now[tp].end < high[tp].end}
+
+        return self._asked(hiding, ask, "whether open transactions hide records is not known") or {}
 
     def _times(
         self, open_log: Callable[[], LogOffsets], lags: Mapping[str, Mapping[TopicPartition, PartitionLag]]
     ) -> Times:
         """Ask about the time of what is unread."""
-        unread: dict[tuple[TopicPartition, int], Pace] = {}
-        for name, partitions in lags.items():
-            for tp, partition in partitions.items():
-                if (start := unread_from(partition)) is not None:
-                    unread.setdefault((tp, start), self._paces[name])
-        now_ms = to_ms(self.now)
-        if not unread:
-            return Times(now_ms)
+        unread = {
+            name: [(tp, start) for tp, found in partitions.items() if (start := unread_from(found)) is not None]
+            for name, partitions in lags.items()
+        }
         ends: dict[TopicPartition, int] = {}
         for partitions in lags.values():
             for tp, partition in partitions.items():
                 ends[tp] = max(unread_to(partition), ends.get(tp, 0))
-        kafka = open_log()
-        retentions: Mapping[str, Retention] = {}
+        now_ms = to_ms(self.now)
+        retentions: dict[str, Retention] = {}
         searches: dict[tuple[TopicPartition, int], Search] = {}
-        hits: Hits = {}
-        try:
-            retentions = kafka.retentions(sorted({tp.topic for tp, _ in unread}))
-            searches = {
+        hits: dict[Probe, Hit | None] = {}
+
+        def ask(names: Collection[str]) -> None:
+            wanted = {of: self._paces[name] for name in names for of in unread[name]}
+            kafka = open_log()
+            retentions.update(kafka.retentions(sorted({tp.topic for tp, _ in wanted})))
+            asked = {
                 (tp, start): Search(
                     tp, start, max(ends[tp], start + 1), now_ms, _expires_ms(retentions.get(tp.topic), now_ms)
                 )
-                for tp, start in unread
+                for tp, start in wanted
             }
-            guesses = {tp: to_ms(p.caught_up_at) for (tp, _), p in unread.items() if p.caught_up_at is not None}
-            limited = [tp for tp, _ in unread if (r := retentions.get(tp.topic)) is not None and r.size is not None]
-            hits = find(
-                kafka, list(searches.values()), guesses, [rate_probe(tp, now_ms) for tp in limited], self.rounds
-            )
-        except KafkaAnswerError as exc:
-            logger.warning("Lag in time is not known: %s", exc)
-            # The bounds of a search that was not ended may be days apart.
-            searches = {of: search for of, search in searches.items() if search.is_done}
-            self.notes.append(f"lag in time and headroom are not known: {exc}")
-            of_groups = {name: [unread_from(p) for p in found.values()] for name, found in lags.items()}
-            self.failed |= {name: exc for name, starts in of_groups.items() if any(s is not None for s in starts)}
+            guesses = {tp: to_ms(p.caught_up_at) for (tp, _), p in wanted.items() if p.caught_up_at is not None}
+            limited = [tp for tp, _ in wanted if (r := retentions.get(tp.topic)) is not None and r.size is not None]
+            try:
+                hits.update(
+                    find(kafka, list(asked.values()), guesses, [rate_probe(tp, now_ms) for tp in limited], self.rounds)
+                )
+            except KafkaAnswerError:
+                # The bounds of a search that was not ended may be days apart.
+                searches.update({of: search for of, search in asked.items() if search.is_done})
+                raise
+            searches.update(asked)
+
+        self._asked(
+            {name: [tp for tp, _ in some] for name, some in unread.items()},
+            ask,
+            "lag in time and headroom are not known",
+        )
         return Times(now_ms, searches, hits, retentions)
+
+    def _asked(
+        self, wanted: Mapping[str, Sequence[TopicPartition]], ask: Callable[[Collection[str]], _Said], not_known: str
+    ) -> _Said | None:
+        """Ask Kafka about all groups at once; without an answer about some topics, about the groups that do not need these; None: it told nothing.
+
+        Args:
+            wanted: the partitions that each group needs an answer about.
+            ask: asks about groups, by name.
+            not_known: what is not known of the others.
+        """
+        topics = {name: {tp.topic for tp in partitions} for name, partitions in wanted.items() if partitions}
+        names = list(topics)
+        while names:
+            try:
+                return ask(names)
+            except KafkaAnswerError as exc:
+                failed = {name: exc for name in names if not topics[name].isdisjoint(exc.topics)} or dict.fromkeys(
+                    names, exc
+                )
+                logger.warning("Of %s, %s: %s", name_some(failed, ", "), not_known, exc)
+                self.failed |= failed
+                for name in failed:
+                    self.notes.setdefault(name, []).append(f"{not_known}: {exc}")
+                names = [name for name in names if name not in failed]
+        return None
 
 
 def _expires_ms(retention: Retention | None, now_ms: int) -> int | None:

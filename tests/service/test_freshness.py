@@ -7,6 +7,7 @@ from random import Random
 from threading import Barrier
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -351,6 +352,67 @@ def test_of_half_an_answer_about_time_no_number_is_told(world: World, monkeypatc
     found = one(world)
     assert not answers
     assert (found.lag, found.lag_seconds, found.headroom_seconds, found.verdict) == (500, None, None, None)
+
+
+def test_a_topic_without_an_answer_about_time_harms_only_the_groups_that_need_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_hourly(world, 3)
+    world.kafka.create("clicks")
+    clicks, both = group("clicks", topics=["clicks"]), group("both", topics=["clicks", "orders"])
+    for name in ("orders", "clicks"):
+        world.kafka.configure(name, retention_ms=str(7 * 86_400_000))
+        world.kafka.produce(tp(0, name), 5, world.now)
+    for one_group in (clicks, both):
+        world.service.plan(one_group, claim(one_group.name), Live())
+    world.now += timedelta(minutes=10)
+    answer = world.kafka.first_records
+
+    def answer_for_orders(wanted: Any) -> Any:
+        if any(probe.partition.topic == "clicks" for probe in wanted):
+            raise KafkaUnavailableError("no leader (clicks-0)", topics=["clicks"])
+        return answer(wanted)
+
+    monkeypatch.setattr(world.kafka, "first_records", answer_for_orders)
+    found = look(world, clicks, world.group, both)
+    assert (found["lake"].verdict, found["lake"].lag_seconds, found["lake"].error) == ("OK", 600, None)
+    assert found["lake"].notes == ()
+    for name, lag in (("clicks", 5), ("both", 190)):
+        assert (found[name].verdict, found[name].lag, found[name].error) == (None, lag, "no leader (clicks-0)")
+        assert found[name].notes == ("lag in time and headroom are not known: no leader (clicks-0)",)
+
+
+def test_a_topic_without_an_answer_about_transactions_harms_only_the_groups_that_need_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.kafka.create("clicks")
+    clicks = group("clicks", topics=["clicks"])
+    world.service.plan(clicks, claim("first"), Live())
+    run_hourly(world, 3)
+    world.kafka.open_transaction(tp(0))
+    world.kafka.produce(tp(0), 10, world.now)
+    world.now += 6 * DAY + 20 * HOUR
+    run_hourly(world, 3, number=0)
+    bounds = world.kafka.bounds
+
+    def answer_for_orders(partitions: Any, level: Any) -> Any:
+        if any(partition.topic == "clicks" for partition in partitions):
+            raise KafkaUnavailableError("no leader (clicks-0)", topics=["clicks"])
+        return bounds(partitions, level)
+
+    monkeypatch.setattr(world.kafka, "bounds", answer_for_orders)
+    found = look(world, clicks, world.group)
+    assert (found["lake"].verdict, found["lake"].error) == ("AT RISK", None)
+    assert (found["clicks"].verdict, found["clicks"].error) == (None, "no leader (clicks-0)")
+
+
+def test_a_kafka_that_is_away_is_asked_once_for_all_its_groups(half: World) -> None:
+    other = group("other")
+    half.service.plan(other, claim("other"), Live())
+    half.kafka.first_records = Mock(side_effect=KafkaUnavailableError("no answer (orders-0)", topics=["orders"]))  # type: ignore[method-assign]
+    found = look(half, half.group, other)
+    assert [lag.error for lag in found.values()] == ["no answer (orders-0)"] * 2
+    assert half.kafka.first_records.call_count == 1
 
 
 def test_what_needs_no_answer_about_time_is_known_without_one(half: World) -> None:

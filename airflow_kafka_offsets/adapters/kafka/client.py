@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_kafka_offsets.adapters.kafka.messages import REFUSALS, by_reason, hint, last_cause, masked, refusal
 from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaRefusedError, KafkaUnavailableError, name_some
+from airflow_kafka_offsets.core.offsets import TopicPartition
 
 _T = TypeVar("_T")
 
@@ -120,23 +121,30 @@ class KafkaRequests:
         if names:
             raise KafkaRefusedError(
                 f"Kafka at {self._servers} does not let this user look at {kind.lower()} {name_some(names, ', ')}: "
-                f"grant the ACL Describe on {kind} (Read includes it)"
+                f"grant the ACL Describe on {kind} (Read includes it)",
+                topics=names if kind == "Topic" else (),
             )
 
-    def fail_for(self, defects: Mapping[Any, str]) -> None:
-        """Raise the error of `unavailable` if there is anything without an answer."""
+    def fail_for(self, defects: Mapping[TopicPartition, str] | Mapping[str, str]) -> None:
+        """Raise the error of `unavailable` if there are partitions, or topics, without an answer."""
         if defects:
-            raise self.unavailable(defects)
+            raise self.unavailable(defects, {what if isinstance(what, str) else what.topic for what in defects})
 
-    def unavailable(self, defects: Mapping[Any, str]) -> KafkaAnswerError:
-        """Return the error for what has no answer: a KafkaRefusedError if librdkafka last reported a refusal."""
+    def unavailable(self, defects: Mapping[Any, str], topics: Collection[str] = ()) -> KafkaAnswerError:
+        """Return the error for what has no answer: a KafkaRefusedError if librdkafka last reported a refusal.
+
+        Args:
+            defects: why there is no answer, for each thing that was asked for.
+            topics: those that it is about.
+        """
         cause = last_cause(self.reports)
         if cause and cause.code() in REFUSALS:
             return self._refused(cause)
         seconds = time.monotonic() - self._started
         return KafkaUnavailableError(
             f"Kafka at {self._servers} did not answer within {seconds:.1f} s: {by_reason(defects)}. "
-            + self.masked(hint(self.reports))
+            + self.masked(hint(self.reports)),
+            topics=topics,
         )
 
     def _refused(self, cause: KafkaError) -> KafkaRefusedError:

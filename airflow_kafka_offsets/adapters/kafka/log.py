@@ -159,7 +159,8 @@ class _Lookup:
 
     def topics(self) -> frozenset[str]:
         [listed] = self._kafka.ask(lambda admin, seconds: {"": _listing(admin, seconds)}).values()
-        self._kafka.fail_for({"the list of topics": reason_of(listed)} if isinstance(listed, KafkaError) else {})
+        if isinstance(listed, KafkaError):
+            raise self._kafka.unavailable({"the list of topics": reason_of(listed)})
         return frozenset(listed.topics)
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:

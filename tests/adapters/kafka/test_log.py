@@ -581,8 +581,9 @@ def test_a_topic_without_acl_is_refused_with_what_it_needs(kafka_sasl: SecureKaf
         partial(log.offsets_at, partitions_of(topic), BASE, COMMITTED),
     ]
     for look in lookups:
-        with at_most(5), pytest.raises(KafkaRefusedError, match=f"topic {topic}: .* ACL Describe on Topic"):
+        with at_most(5), pytest.raises(KafkaRefusedError, match=f"topic {topic}: .* ACL Describe on Topic") as caught:
             look()
+        assert caught.value.topics == {topic}
 
 
 def test_committed_offsets_need_rights_on_group_and_topic(kafka_sasl: SecureKafkaBroker, topic: str) -> None:
@@ -724,8 +725,10 @@ def test_one_wrong_address_among_good_ones_does_no_harm(kafka: KafkaBroker, topi
 
 def test_a_partition_that_does_not_exist_is_named(kafka: KafkaBroker, topic: str) -> None:
     create_topic(kafka, topic)
-    with at_most(1 + REPORTED_LATE), pytest.raises(KafkaUnavailableError, match=rf"no such partition \({topic}-7\)"):
+    expected = pytest.raises(KafkaUnavailableError, match=rf"no such partition \({topic}-7\)")
+    with at_most(1 + REPORTED_LATE), expected as caught:
         log_of(kafka, timeout=1).bounds(partitions_of(topic, 0, 7), COMMITTED)
+    assert caught.value.topics == {topic}
 
 
 @pytest.mark.kafka
