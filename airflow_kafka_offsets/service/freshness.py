@@ -23,7 +23,13 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TypeVar
 
-from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaOffsetsError, name_some
+from airflow_kafka_offsets.core.errors import (
+    KafkaAnswerError,
+    KafkaOffsetsError,
+    LedgerError,
+    LedgerUnavailableError,
+    name_some,
+)
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
 from airflow_kafka_offsets.core.lag.measure import (
@@ -40,7 +46,7 @@ from airflow_kafka_offsets.core.lag.measure import (
     unread_to,
     with_hidden,
 )
-from airflow_kafka_offsets.core.lag.pace import Commit, commits_wanted, pace_of
+from airflow_kafka_offsets.core.lag.pace import Commit, Pace, commits_wanted, pace_of
 from airflow_kafka_offsets.core.lag.retention import Retention, hidden_note
 from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, Hit, Probe, Search
 from airflow_kafka_offsets.core.lag.verdict import in_part, judged, unknown
@@ -83,7 +89,7 @@ def look(
         at_once: how many Kafkas are asked at one moment, each in a thread of its own; 1: one after the other, in this thread.
 
     Raises:
-        LedgerError: the ledger did not answer, or a row of it is damaged.
+        LedgerError: the ledger did not answer, or the rows of all these groups are damaged.
     """
     answers = each(
         groups, ledger, open_log, now, states=states, is_one_kafka=is_one_kafka, horizon=horizon, at_once=at_once
@@ -106,15 +112,15 @@ def each(
     """Yield how far behind groups are, the groups of each Kafka as soon as it has answered. `look` has the arguments.
 
     Raises:
-        LedgerError: the ledger did not answer, or a row of it is damaged.
+        LedgerError: the ledger did not answer, or the rows of all these groups are damaged.
     """
-    now, names = now or utc_now(), [group.name for group in groups]
+    now = now or utc_now()
     # The ledger first: a commit in between must not look like a log that ends before the watermark.
-    with ledger.one_connection():
-        known = ledger.load_all(names) if states is None else states
-        commits = ledger.recent_commits({group.name: commits_wanted(group) for group in groups})
+    known, commits, damaged = _read(groups, ledger, states)
+    if damaged:
+        yield {name: unknown(name, now, why, Pace()) for name, why in damaged.items()}
     of_kafka: dict[tuple[str, float], list[KafkaGroup]] = {}
-    for group in groups:
+    for group in (group for group in groups if group.name not in damaged):
         where = "" if is_one_kafka else group.kafka_conn_id
         of_kafka.setdefault((where, group.kafka_timeout), []).append(group)
 
@@ -122,6 +128,32 @@ def each(
         return _Look(same, known, commits, now, horizon, ledger).answer(lambda: open_log(same[0]))
 
     yield from _as_they_come(ask, list(of_kafka.values()), at_once)
+
+
+def _read(
+    groups: Sequence[KafkaGroup], ledger: Ledger, states: Mapping[str, GroupState] | None
+) -> tuple[dict[str, GroupState], dict[str, Sequence[Commit]], dict[str, Exception]]:
+    """Return the states and the newest commits of groups, and why they can't be read: the row of a group harms no other.
+
+    Raises:
+        LedgerError: no group can be read.
+    """
+    names = [group.name for group in groups]
+    wanted = {group.name: commits_wanted(group) for group in groups}
+    with ledger.one_connection():
+        known = watch.together(names, ledger.load_all, lambda _: GroupState()) if states is None else states
+        commits = watch.together(
+            names, lambda some: ledger.recent_commits({name: wanted[name] for name in some}), lambda _: ()
+        )
+    found = [(name, one) for read in (known, commits) for name, one in read.items()]
+    damaged = {name: one for name, one in found if isinstance(one, Exception)}
+    if names and damaged.keys() >= set(names):
+        raise damaged[names[0]]
+    return (
+        {name: one for name, one in known.items() if not isinstance(one, Exception)},
+        {name: one for name, one in commits.items() if not isinstance(one, Exception)},
+        damaged,
+    )
 
 
 _Asked = TypeVar("_Asked")
@@ -201,9 +233,19 @@ class _Look:
             elif isinstance(one, Exception):
                 raise one
             elif times is not None:
-                judged_one = self._judged(name, *lags[name], times)
-                found[name] = in_part(judged_one, self.failed[name]) if name in self.failed else judged_one
+                found[name] = self._said_of(name, *lags[name], times)
         return found
+
+    def _said_of(
+        self, name: str, partitions: Mapping[TopicPartition, PartitionLag], trouble: str | None, times: Times
+    ) -> GroupLag:
+        try:
+            judged_one = self._judged(name, partitions, trouble, times)
+        except LedgerUnavailableError:
+            raise
+        except LedgerError as exc:  # a window of this group is damaged
+            return unknown(name, self.now, exc, self._paces[name])
+        return in_part(judged_one, self.failed[name]) if name in self.failed else judged_one
 
     def _judged(
         self, name: str, partitions: Mapping[TopicPartition, PartitionLag], trouble: str | None, times: Times

@@ -22,6 +22,7 @@ from airflow_kafka_offsets.core.conditions import (
 from airflow_kafka_offsets.core.errors import (
     KafkaRefusedError,
     KafkaUnavailableError,
+    LedgerSchemaError,
     LedgerUnavailableError,
     counted,
 )
@@ -77,6 +78,30 @@ def ask(
     look.load_groups(conditions)
     look.look_at_kafka([c for c in conditions if isinstance(c, LogCondition)])
     return [_attempt(partial(look.answer, c)) for c in conditions]
+
+
+def together(
+    keys: Sequence[str], read: Callable[[Sequence[str]], Mapping[str, _T]], absent: Callable[[str], _T]
+) -> dict[str, _T | Exception]:
+    """Read all keys at once, or one by one if that fails: a row that is damaged harms no other.
+
+    Args:
+        keys: names of groups, or ids of windows.
+        read: reads some of them.
+        absent: what stands for one that is not there.
+
+    Raises:
+        LedgerUnavailableError, LedgerSchemaError: the ledger does not answer, or is of another version.
+    """
+    found = _attempt(partial(read, keys)) if keys else {}
+    if isinstance(found, LedgerUnavailableError | LedgerSchemaError):
+        raise found
+    if isinstance(found, Exception):
+        if len(keys) == 1:
+            return {keys[0]: found}
+        return {key: value for one in keys for key, value in together([one], read, absent).items()}
+    there = found
+    return {key: there[key] if key in there else _attempt(partial(absent, key)) for key in keys}
 
 
 def look(
@@ -147,9 +172,9 @@ class _Look:
     def _ask_ledger(self, names: Sequence[str], until: Sequence[str], ids: Sequence[str]) -> None:
         ledger = self._ledger
         with ledger.one_connection():
-            self.states = _together(names, ledger.load_all, lambda _: GroupState())
-            self._frontiers = _together(until, ledger.frontiers, lambda _: Frontier())
-            self._windows = _together(ids, ledger.standings, partial(_unknown, ledger)) if ids else {}
+            self.states = together(names, ledger.load_all, lambda _: GroupState())
+            self._frontiers = together(until, ledger.frontiers, lambda _: Frontier())
+            self._windows = together(ids, ledger.standings, partial(_unknown, ledger)) if ids else {}
 
     def look_at_kafka(self, conditions: Sequence[LogCondition]) -> None:
         """Ask Kafka what the conditions need."""
@@ -265,25 +290,6 @@ def _by_topic(snapshot: LogSnapshot, topics: Sequence[str]) -> dict[str, LogSnap
         bounds[tp.topic][tp] = found
     ids = snapshot.topic_ids
     return {topic: LogSnapshot({topic: ids[topic]} if topic in ids else {}, bounds[topic]) for topic in topics}
-
-
-def _together(
-    keys: Sequence[str], read: Callable[[Sequence[str]], Mapping[str, _T]], absent: Callable[[str], _T]
-) -> dict[str, _T | Exception]:
-    """Read all keys at once, or one by one if that fails: a row that is damaged harms no other.
-
-    Raises:
-        LedgerUnavailableError: the ledger does not answer.
-    """
-    found = _attempt(partial(read, keys)) if keys else {}
-    if isinstance(found, LedgerUnavailableError):
-        raise found
-    if isinstance(found, Exception):
-        if len(keys) == 1:
-            return {keys[0]: found}
-        return {key: value for one in keys for key, value in _together([one], read, absent).items()}
-    there = found
-    return {key: there[key] if key in there else _attempt(partial(absent, key)) for key in keys}
 
 
 def _unknown(ledger: Ledger, window_id: str) -> Standing:

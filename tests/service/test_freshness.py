@@ -11,7 +11,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from airflow_kafka_offsets.core.errors import KafkaUnavailableError, NoConnectionError
+from airflow_kafka_offsets.core.errors import (
+    KafkaUnavailableError,
+    LedgerError,
+    LedgerUnavailableError,
+    NoConnectionError,
+)
 from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss, Until
 from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, MOST_LOOKUPS
@@ -421,6 +426,55 @@ def test_what_needs_no_answer_about_time_is_known_without_one(half: World) -> No
     half.kafka.produce(tp(0), 9, half.now)
     half.kafka.expire(tp(0), 190)
     assert (one(half).verdict, one(half).error) == ("LOST", None)
+
+
+DAMAGES = {
+    "its open window": "UPDATE kafka_offsets_windows SET ranges = 'x' WHERE state = 'planned'",
+    "the times of a commit": "UPDATE kafka_offsets_windows SET planned_at = 'x' WHERE state = 'committed'",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_row_harms_only_its_own_group(world: World, damage: str) -> None:
+    other = group("other")
+    world.kafka.produce(tp(0), 60, world.now)
+    world.group, lake = other, world.group
+    world.run(claim("other"))
+    world.service.plan(other, claim("other open"), Live())
+    with world.ledger._engine.begin() as connection:
+        connection.exec_driver_sql(damage)
+    world.group = lake
+    run_hourly(world, 3)
+    found = look(world, lake, other)
+    assert (found["lake"].verdict, found["lake"].error) == ("OK", None)
+    assert (found["other"].verdict, found["other"].error_kind) == (None, "LedgerError")
+    assert "its row is damaged" in found["other"].reason
+    with pytest.raises(LedgerError, match="its row is damaged"):
+        look(world, other)
+
+
+def test_a_damaged_window_that_only_the_lag_in_time_needs_harms_only_its_own_group(world: World) -> None:
+    other = group("other")
+    world.kafka.produce(tp(0), 60, world.now - 3 * DAY)
+    world.run(claim("lake"))
+    world.group, lake = other, world.group
+    world.run(claim("other"))
+    with world.ledger._engine.begin() as connection:
+        connection.exec_driver_sql(
+            "UPDATE kafka_offsets_windows SET ranges = 'x' WHERE group_id = (SELECT id FROM kafka_offsets_groups WHERE name = 'other')"
+        )
+    world.kafka.produce(tp(0), 10, world.now - DAY)
+    found = look(world, lake, other)
+    assert (found["lake"].lag, found["lake"].error) == (10, None)
+    assert (found["other"].verdict, found["other"].error_kind) == (None, "LedgerError")
+
+
+def test_a_ledger_that_is_away_is_asked_once_and_raises(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Mock(side_effect=LedgerUnavailableError("the database did not answer"))
+    monkeypatch.setattr(world.ledger, "load_all", asked)
+    with pytest.raises(LedgerUnavailableError):
+        look(world, group("lake"), group("other"))
+    assert asked.call_count == 1
 
 
 def test_a_kafka_that_is_away_harms_no_group_of_another(world: World) -> None:

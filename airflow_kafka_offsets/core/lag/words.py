@@ -36,13 +36,15 @@ NOT_ASKED = "Kafka was not asked"
 
 
 def why_unknown(kind: str | None) -> str:
-    """Return what happened to a question about Kafka that has no answer.
+    """Return what happened to a question about a group that has no answer.
 
     Args:
         kind: the name of the error's class in `core.errors`; None: none is known.
 
     >>> [why_unknown(kind) for kind in ("KafkaRefusedError", "KafkaUnavailableError", "NoConnectionError", "MissingPartitionError")]
     ['Kafka refused', 'Kafka did not answer', 'Kafka was not asked', 'not known']
+    >>> why_unknown("LedgerError")
+    "the ledger can't be read"
     """
     match getattr(errors, kind or "", None):
         case errors.KafkaRefusedError:
@@ -52,6 +54,8 @@ def why_unknown(kind: str | None) -> str:
         case type() as other if issubclass(other, errors.BadInputError):
             # Of its connection, or of a client that is not installed: the question never left.
             return NOT_ASKED
+        case type() as other if issubclass(other, errors.LedgerError):
+            return "the ledger can't be read"
     return "not known"
 
 
