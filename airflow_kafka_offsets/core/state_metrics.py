@@ -12,6 +12,8 @@ from math import inf, isfinite, isnan, nan
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag, longest_wait
+from airflow_kafka_offsets.core.lag.pace import Pace
+from airflow_kafka_offsets.core.lag.verdict import needed_seconds
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import Lane
 
@@ -117,6 +119,12 @@ def families(
             _of(groups, keys, _headroom_seconds),
         ),
         Family(
+            "kafka_offsets_needed_headroom_seconds",
+            "With less headroom than this, the verdict is AT RISK; 0: nothing unread has a limit.",
+            where,
+            {key: _needed(now.lag.pace, found) for now in groups for key, found in keys(now).items()},
+        ),
+        Family(
             "kafka_offsets_headroom_offsets",
             "Watermark minus beginning offset; below 0: so many unread offsets are gone. +Inf without lag.",
             where,
@@ -185,12 +193,6 @@ def _kept(family: Family, earlier: Sequence[tuple[Mapping[str, str], float]], gr
 
 def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
     group = ("group",)
-    yield Family(
-        "kafka_offsets_needed_headroom_seconds",
-        "With less headroom than this, the verdict is AT RISK; 0: nothing unread has a limit.",
-        group,
-        {(s.group.name,): s.lag.needed_seconds or 0.0 for s in groups},
-    )
     yield Family(
         "kafka_offsets_last_commit_timestamp_seconds",
         "When a live window was committed last; 0: never.",
@@ -293,6 +295,10 @@ def _lag_seconds(found: Sequence[PartitionLag]) -> float:
 
 def _headroom_seconds(found: Sequence[PartitionLag]) -> float:
     return _smallest(_headroom_of(one) for one in found)
+
+
+def _needed(pace: Pace, found: Sequence[PartitionLag]) -> float:
+    return max((needed_seconds(one, pace) for one in found if one.headroom_seconds is not None), default=0.0)
 
 
 def _headroom_of(one: PartitionLag) -> float:

@@ -219,7 +219,8 @@ def test_what_is_not_known_of_one_topic_hides_no_other_in_a_panel(tmp_path: Path
                     series(name, values, group="g", topic=topic)
                     for name in sorted(set(shown.values()))
                     for topic, values in seen.items()
-                ],
+                ]
+                + [series("needed_headroom_seconds", "0x2", group="g", topic=topic) for topic in seen],
                 "promql_expr_test": [
                     {"expr": expression, "eval_time": "1m", "exp_samples": [{"labels": '{group="g"}', "value": 5}]}
                     for expression in shown

@@ -22,6 +22,7 @@ from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, MOST_LOOKUPS
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.plan.request import Live
+from airflow_kafka_offsets.core.state_metrics import GroupNow, families
 from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import freshness
@@ -426,6 +427,24 @@ def test_what_needs_no_answer_about_time_is_known_without_one(half: World) -> No
     half.kafka.produce(tp(0), 9, half.now)
     half.kafka.expire(tp(0), 190)
     assert (one(half).verdict, one(half).error) == ("LOST", None)
+
+
+def test_of_topics_with_different_retention_headroom_and_need_are_those_of_one_partition(world: World) -> None:
+    world.kafka.create("clicks")
+    world.kafka.configure("clicks", retention_ms="3600000")
+    world.configure(topics=["clicks", "orders"])
+    for name in ("clicks", "orders"):
+        world.kafka.produce(tp(0, name), 5, world.now)
+    world.run(claim("first"))
+    for name in ("clicks", "orders"):
+        world.kafka.produce(tp(0, name), 5, world.now)
+    world.now += timedelta(minutes=20)
+    found = one(world)
+    assert (found.headroom_seconds, found.needed_seconds) == (40 * 60, 360)
+    [needed] = [
+        family for family in families([GroupNow(world.group, found, True)], world.now) if "needed" in family.name
+    ]
+    assert needed.values == {("lake", "clicks"): 360, ("lake", "orders"): 60480}
 
 
 DAMAGES = {

@@ -80,7 +80,8 @@ class GroupLag:
         partitions: each topic-partition that the group reads or has read; empty if Kafka refused, did not answer, or was not asked. If it
             answered in part, times are missing.
         pace: how fast it commits.
-        needed_seconds: with less headroom than this, the group is at risk; None: no partition has headroom in seconds.
+        needed_seconds: with less headroom than this, the partition that has the smallest one puts the group at risk; None: none has any in
+            seconds.
         error: why there is no answer of Kafka, or only a part of one: it refused, did not answer, or was not asked, e.g. because a row of the
             group in the ledger is damaged; None: it told all that the verdict needs.
         error_kind: the name of the error's class in `core.errors`.

@@ -149,9 +149,13 @@ def judged(
         trouble: what planning would refuse; None: nothing.
         notes: what is not known.
     """
-    needed = (needed_seconds(p, pace, horizon) for p in partitions.values() if p.headroom_seconds is not None)
-    most = max(needed, default=None)
-    found = GroupLag(group, at, None, "", partitions, pace, needed_seconds=most, trouble=trouble, notes=notes)
+    found = GroupLag(group, at, None, "", partitions, pace, trouble=trouble, notes=notes)
+    first = [
+        p
+        for p in partitions.values()
+        if p.headroom_seconds is not None and p.headroom_seconds == found.headroom_seconds
+    ]
+    found = replace(found, needed_seconds=max((needed_seconds(p, pace, horizon) for p in first), default=None))
     finding = _lost(found) or _at_risk(found, horizon) or _late(found) or _fine(found)
     return replace(found, verdict=finding.verdict, reason=finding.reason)
 
