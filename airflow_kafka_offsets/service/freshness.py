@@ -28,6 +28,7 @@ from airflow_kafka_offsets.core.errors import (
     KafkaOffsetsError,
     LedgerError,
     LedgerUnavailableError,
+    LogError,
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -222,8 +223,8 @@ class _Look:
         lags = {name: lag_of(self._by_name[name], one) for name, one in seen.items() if isinstance(one, Seen)}
         hidden_to = self._hidden_to(open_log, {name: partitions for name, (partitions, _) in lags.items()})
         lags = {
-            name: (with_hidden(self._by_name[name], partitions, hidden_to), trouble)
-            for name, (partitions, trouble) in lags.items()
+            name: (with_hidden(self._by_name[name], partitions, hidden_to), refused)
+            for name, (partitions, refused) in lags.items()
         }
         times = self._times(open_log, {name: partitions for name, (partitions, _) in lags.items()}) if lags else None
         found: dict[str, GroupLag] = {}
@@ -237,19 +238,18 @@ class _Look:
         return found
 
     def _said_of(
-        self, name: str, partitions: Mapping[TopicPartition, PartitionLag], trouble: str | None, times: Times
+        self, name: str, partitions: Mapping[TopicPartition, PartitionLag], refused: LogError | None, times: Times
     ) -> GroupLag:
         try:
-            judged_one = self._judged(name, partitions, trouble, times)
+            found = self._judged(name, partitions, times)
         except LedgerUnavailableError:
             raise
         except LedgerError as exc:  # a window of this group is damaged
             return unknown(name, self.now, exc, self._paces[name])
-        return in_part(judged_one, self.failed[name]) if name in self.failed else judged_one
+        why = refused or self.failed.get(name)
+        return in_part(found, why) if why else found
 
-    def _judged(
-        self, name: str, partitions: Mapping[TopicPartition, PartitionLag], trouble: str | None, times: Times
-    ) -> GroupLag:
+    def _judged(self, name: str, partitions: Mapping[TopicPartition, PartitionLag], times: Times) -> GroupLag:
         group, pace = self._by_name[name], self._paces[name]
         unread = {tp.topic for tp, p in partitions.items() if unread_from(p) is not None}
         hidden = sorted(unread - times.retentions.keys())
@@ -261,7 +261,7 @@ class _Look:
             *((hidden_note(hidden),) if hidden and not said and group.retention is None else ()),
             *notes_on(timed_all, times),
         )
-        return judged(name, self.now, timed_all, pace, horizon=self.horizon, trouble=trouble, notes=notes)
+        return judged(name, self.now, timed_all, pace, horizon=self.horizon, notes=notes)
 
     def _since_it_arrived(
         self, name: str, partitions: dict[TopicPartition, PartitionLag]

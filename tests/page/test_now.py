@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets.core.errors import (
+    DataLossError,
     KafkaRefusedError,
     KafkaUnavailableError,
+    LedgerError,
     MissingPartitionError,
     NotYetError,
 )
@@ -132,7 +134,9 @@ def test_without_an_answer_nothing_is_claimed() -> None:
         (KafkaUnavailableError("no leader"), "Kafka did not answer", "Kafka did not answer"),
         (KafkaRefusedError("wrong password"), "Kafka refused", "Kafka refused"),
         (NotYetError("there is no connection"), "Kafka was not asked", "Kafka was not asked"),
-        (MissingPartitionError("no topic matches"), "not known", "Not known"),
+        (MissingPartitionError("no topic matches"), "Kafka has no such topic", "Kafka has no such topic"),
+        (LedgerError("its row is damaged"), "the ledger can't be read", "The ledger can't be read"),
+        (DataLossError("of another kind"), "not known", "Not known"),
     ],
 )
 def test_what_happened_is_said_as_it_was(error: Exception, small: str, beside: str) -> None:

@@ -447,6 +447,26 @@ def test_of_topics_with_different_retention_headroom_and_need_are_those_of_one_p
     assert needed.values == {("lake", "clicks"): 360, ("lake", "orders"): 60480}
 
 
+def test_of_a_topic_that_never_was_nothing_is_lost_and_nothing_is_known(world: World) -> None:
+    typo = group("typo", topics=["ordres"])
+    [found] = look(world, typo).values()
+    why = "Kafka has no topic ordres: create it, or correct the group's topics"
+    assert (found.verdict, found.lost, found.error, found.error_kind) == (None, 0, why, "MissingPartitionError")
+    assert found.trouble == why
+    run_hourly(world, 3)
+    world.configure(topics=["orders", "ordres"])
+    found = one(world)
+    assert (found.verdict, found.lag, found.trouble) == (None, 0, why)
+    assert found.reason == f"Not known: {why}. By offsets alone: OK: Nothing is unread"
+
+
+def test_a_topic_that_is_gone_is_lost_also_beside_one_that_never_was(world: World) -> None:
+    run_hourly(world, 3)
+    world.kafka.delete("orders")
+    assert one(world).verdict == "LOST"
+    assert one(world).trouble == "orders-0 missing, orders-1 missing"
+
+
 DAMAGES = {
     "its open window": "UPDATE kafka_offsets_windows SET ranges = 'x' WHERE state = 'planned'",
     "the times of a commit": "UPDATE kafka_offsets_windows SET planned_at = 'x' WHERE state = 'committed'",

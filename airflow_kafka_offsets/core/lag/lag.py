@@ -82,8 +82,8 @@ class GroupLag:
         pace: how fast it commits.
         needed_seconds: with less headroom than this, the partition that has the smallest one puts the group at risk; None: none has any in
             seconds.
-        error: why there is no answer of Kafka, or only a part of one: it refused, did not answer, or was not asked, e.g. because a row of the
-            group in the ledger is damaged; None: it told all that the verdict needs.
+        error: why there is no answer of Kafka, or only a part of one: it refused, did not answer, was not asked, e.g. because a row of the
+            group in the ledger is damaged, or does not have a topic; None: it told all that the verdict needs.
         error_kind: the name of the error's class in `core.errors`.
         trouble: what planning would refuse, in one sentence; None: nothing.
         notes: sentences on what is not known, e.g. that the topic's configuration may not be read.

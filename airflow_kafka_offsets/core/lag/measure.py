@@ -52,20 +52,19 @@ def to_ms(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
-def lag_of(group: KafkaGroup, seen: Seen) -> tuple[dict[TopicPartition, PartitionLag], str | None]:
-    """Return the lag in offsets of each partition, and what planning would refuse; None: nothing."""
+def lag_of(group: KafkaGroup, seen: Seen) -> tuple[dict[TopicPartition, PartitionLag], LogError | None]:
+    """Return the lag in offsets of each partition, and why planning can judge none; None: it can."""
     position = watermark(seen.state)
     known = position.offsets if position else {}
     verdicts: Mapping[TopicPartition, Verdict] = {}
-    trouble = None
+    refused = None
     try:
         verdicts = judge_all(group, position, seen.log, seen.recovered)
     except LogError as exc:
-        trouble = str(exc)
+        refused = exc
     bounds = seen.log.bounds
     found = {tp: _lag(known.get(tp), bounds.get(tp), verdicts.get(tp)) for tp in sorted({**known, **bounds})}
-    gone = [f"{tp} {verdict}" for tp, verdict in verdicts.items() if verdict in GONE]
-    return found, trouble or name_some(gone, ", ") or None
+    return found, refused
 
 
 def _lag(watermark: int | None, bounds: Bounds | None, verdict: Verdict | None) -> PartitionLag:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from airflow_kafka_offsets.core.errors import counted, name_some
+from airflow_kafka_offsets.core.errors import LogError, counted, name_some
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.words import NOT_ASKED, length, why_unknown
@@ -135,7 +135,6 @@ def judged(
     pace: Pace,
     *,
     horizon: timedelta | None = None,
-    trouble: str | None = None,
     notes: tuple[str, ...] = (),
 ) -> GroupLag:
     """Return the lag of a group with its verdict.
@@ -146,10 +145,9 @@ def judged(
         partitions: the lag of each partition.
         pace: how fast it commits.
         horizon: how much headroom it needs at least; None: a tenth of the retention.
-        trouble: what planning would refuse; None: nothing.
         notes: what is not known.
     """
-    found = GroupLag(group, at, None, "", partitions, pace, trouble=trouble, notes=notes)
+    found = GroupLag(group, at, None, "", partitions, pace, trouble=_trouble(partitions), notes=notes)
     first = [
         p
         for p in partitions.values()
@@ -171,16 +169,17 @@ def unknown(group: str, at: datetime, why: Exception, pace: Pace) -> GroupLag:
 def in_part(found: GroupLag, why: Exception) -> GroupLag:
     """Return the lag of a group whose Kafka told offsets, and then not the time of what is unread, or not the open transactions.
 
-    Only a loss is certain then: without headroom, no group would ever be at risk.
+    Only a loss is certain then: without headroom, no group would ever be at risk. So it is if planning can't judge any partition.
 
     Args:
         found: what the offsets alone say.
-        why: what it said to the other questions, or that it did not answer them.
+        why: what it said to the other questions, or that it did not answer them; or what planning would refuse.
     """
     if found.verdict is GroupVerdict.LOST:
         return found
     reason = f"Not known: {why}. By offsets alone: {found.verdict}: {found.reason}"
-    return replace(found, verdict=None, reason=reason, error=str(why), error_kind=type(why).__name__)
+    trouble = str(why) if isinstance(why, LogError) else found.trouble
+    return replace(found, verdict=None, reason=reason, error=str(why), error_kind=type(why).__name__, trouble=trouble)
 
 
 def _lost(found: GroupLag) -> _Finding | None:
@@ -194,10 +193,13 @@ def _lost(found: GroupLag) -> _Finding | None:
             GroupVerdict.LOST,
             f"{counted(found.lost, 'offset')} expired before they were read: {name_some(expired, ', ')}",
         )
-    if gone or found.trouble:
-        names = name_some([f"{tp} {p.verdict}" for tp, p in gone.items()], ", ")
-        return _Finding(GroupVerdict.LOST, f"Kafka no longer holds what the group reads next: {found.trouble or names}")
+    if gone:
+        return _Finding(GroupVerdict.LOST, f"Kafka no longer holds what the group reads next: {found.trouble}")
     return None
+
+
+def _trouble(partitions: Mapping[TopicPartition, PartitionLag]) -> str | None:
+    return name_some([f"{tp} {p.verdict}" for tp, p in partitions.items() if p.verdict in GONE], ", ") or None
 
 
 def _at_risk(found: GroupLag, horizon: timedelta | None) -> _Finding | None:

@@ -41,16 +41,18 @@ def why_unknown(kind: str | None) -> str:
     Args:
         kind: the name of the error's class in `core.errors`; None: none is known.
 
-    >>> [why_unknown(kind) for kind in ("KafkaRefusedError", "KafkaUnavailableError", "NoConnectionError", "MissingPartitionError")]
+    >>> [why_unknown(kind) for kind in ("KafkaRefusedError", "KafkaUnavailableError", "NoConnectionError", "KafkaOffsetsError")]
     ['Kafka refused', 'Kafka did not answer', 'Kafka was not asked', 'not known']
-    >>> why_unknown("LedgerError")
-    "the ledger can't be read"
+    >>> [why_unknown(kind) for kind in ("MissingPartitionError", "LedgerError")]
+    ['Kafka has no such topic', "the ledger can't be read"]
     """
     match getattr(errors, kind or "", None):
         case errors.KafkaRefusedError:
             return "Kafka refused"
         case errors.KafkaUnavailableError:
             return "Kafka did not answer"
+        case errors.MissingPartitionError:
+            return "Kafka has no such topic"
         case type() as other if issubclass(other, errors.BadInputError):
             # Of its connection, or of a client that is not installed: the question never left.
             return NOT_ASKED

@@ -31,9 +31,9 @@ def partition(lag: int, lag_seconds: float = 0.0, headroom: float | None = None,
     return replace(PartitionLag(100, 0, 100 + lag, Verdict.CONTINUE), **values)  # type: ignore[arg-type]
 
 
-def look(*partitions: PartitionLag, pace: Pace = HOURLY, trouble: str | None = None) -> GroupLag:
+def look(*partitions: PartitionLag, pace: Pace = HOURLY) -> GroupLag:
     """Judge a group of these partitions."""
-    return judged("lake", NOON, {tp(i): p for i, p in enumerate(partitions)}, pace, trouble=trouble)
+    return judged("lake", NOON, {tp(i): p for i, p in enumerate(partitions)}, pace)
 
 
 def silent(seconds: float) -> Pace:
@@ -123,12 +123,6 @@ def test_what_stops_the_next_plan_is_lost(verdict: Verdict) -> None:
         "LOST",
         f"Kafka no longer holds what the group reads next: orders-0 {verdict}",
     )
-
-
-def test_a_topic_that_never_was_is_told_as_planning_tells_it() -> None:
-    found = look(trouble="Kafka has no topic orders")
-    assert (found.verdict, found.lag) == ("LOST", None)
-    assert found.reason.endswith("Kafka has no topic orders")
 
 
 def test_sums_and_extremes() -> None:
