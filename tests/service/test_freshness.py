@@ -651,6 +651,26 @@ def test_a_record_dated_in_the_future_makes_no_group_on_time(world: World) -> No
     assert one(world).verdict == "STALLED"
 
 
+def test_a_group_whose_first_job_never_succeeds_is_stalled_also_where_the_lag_in_time_is_not_known(
+    world: World,
+) -> None:
+    world.kafka.produce(tp(0), 1, world.now + 30 * DAY)
+    world.configure(starting_offsets="latest")
+    window = world.plan(claim("first")).window
+    world.kafka.produce(tp(0), 10, world.now)
+    for _ in range(47):
+        world.work(window, claim("first"), Outcome.FAILED)
+        world.now += HOUR
+    found = one(world)
+    assert (found.verdict, found.lag, found.lag_seconds) == ("OK", 10, None)
+    world.now += 2 * HOUR
+    found = one(world)
+    assert found.verdict == "STALLED"
+    assert found.reason == (
+        "10 offsets unread, for how long is not known (no usual pace is known yet), and nothing was ever committed"
+    )
+
+
 def test_a_clock_that_runs_ahead_by_seconds_is_no_future(world: World) -> None:
     run_hourly(world, 4)
     world.kafka.produce(tp(0), 10, world.now + timedelta(seconds=50))

@@ -735,7 +735,11 @@ def _states(connection: Connection, found: Sequence[Row[Any]], find_open: _FindO
     is_open = find_open(connection, [row.id for row in found if row.planned or row.committing])
     return {
         row.name: GroupState(
-            version=row.version, position=positions[row.id], open=tuple(is_open.get(row.id, ())), owner=_owner(row)
+            version=row.version,
+            position=positions[row.id],
+            open=tuple(is_open.get(row.id, ())),
+            owner=_owner(row),
+            created_at=row.created_at,
         )
         for row in found
     }

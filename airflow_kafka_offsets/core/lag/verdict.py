@@ -218,11 +218,12 @@ def _at_risk(found: GroupLag, horizon: timedelta | None) -> _Finding | None:
 
 
 def _late(found: GroupLag) -> _Finding | None:
-    limit, silent = UNUSUAL * usual_wait(found.pace), _silence(found)
+    limit, silent = UNUSUAL * usual_wait(found.pace), _since(found, found.pace.last_commit_at)
+    lasts = _since(found, found.pace.began_at) if silent is None else silent
     is_silent = silent is None or silent > limit
     waits = max((p.lag_seconds for p in found.partitions.values() if p.lag and p.lag_seconds is not None), default=0.0)
-    # Where it is not known how long records wait, only the silence after a commit tells.
-    is_late = waits > limit or (found.lag_seconds is None and silent is not None and is_silent)
+    # Where it is not known how long records wait, only the silence tells: after a commit, or since the group began.
+    is_late = waits > limit or (found.lag_seconds is None and lasts is not None and lasts > limit)
     if not found.lag or not is_late:
         return None
     known = found.pace.interval_seconds is not None
@@ -238,10 +239,8 @@ def _late(found: GroupLag) -> _Finding | None:
     return _Finding(GroupVerdict.BEHIND, f"{lag}, although {last}")
 
 
-def _silence(found: GroupLag) -> float | None:
-    """Return the seconds since the last commit; None: there is none."""
-    last = found.pace.last_commit_at
-    return (found.at - last).total_seconds() if last else None
+def _since(found: GroupLag, moment: datetime | None) -> float | None:
+    return (found.at - moment).total_seconds() if moment else None
 
 
 def _fine(found: GroupLag) -> _Finding:
