@@ -8,7 +8,8 @@ How to call it, for many groups at once::
 
 Each Kafka is asked once for all groups that read it: one snapshot for each isolation level, one look for open transactions, one at the
 configuration of the topics that have lag, and at most `core.lag.search.MAX_ROUNDS` lookups in the timestamp index, less those for
-transactions. The ledger gets a few statements for a hundred groups. A Kafka that does not answer, or only in part, makes `GroupLag.error` of its groups: nothing is raised for it.
+transactions. The ledger gets a few statements for a hundred groups. A group that seems to have lost records is looked at again if its
+watermark has moved meanwhile. A Kafka that does not answer, or only in part, makes `GroupLag.error` of its groups: nothing is raised for it.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from airflow_kafka_offsets.core.lag.verdict import in_part, judged, unknown
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState, watermark
+from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.plan.waiting import Seen
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service import watch
@@ -220,7 +222,11 @@ class _Look:
     def answer(self, open_log: Callable[[], LogOffsets]) -> dict[str, GroupLag]:
         open_log = cache(open_log)
         seen = watch.look(self.groups, self._states, open_log)
-        lags = {name: lag_of(self._by_name[name], one) for name, one in seen.items() if isinstance(one, Seen)}
+        lags = self._lags(seen)
+        if moved := self._moved([name for name, (partitions, _) in lags.items() if _seems_expired(partitions)]):
+            self._states |= moved
+            again = watch.look([self._by_name[name] for name in moved], moved, open_log)
+            seen, lags = {**seen, **again}, {**lags, **self._lags(again)}
         hidden_to = self._hidden_to(open_log, {name: partitions for name, (partitions, _) in lags.items()})
         lags = {
             name: (with_hidden(self._by_name[name], partitions, hidden_to), refused)
@@ -236,6 +242,22 @@ class _Look:
             elif times is not None:
                 found[name] = self._said_of(name, *lags[name], times)
         return found
+
+    def _lags(
+        self, seen: Mapping[str, Seen | Exception]
+    ) -> dict[str, tuple[dict[TopicPartition, PartitionLag], LogError | None]]:
+        return {name: lag_of(self._by_name[name], one) for name, one in seen.items() if isinstance(one, Seen)}
+
+    def _moved(self, names: Sequence[str]) -> dict[str, GroupState]:
+        """Return the states of groups that have moved since the ledger was read: what seems to have expired unread was committed, perhaps."""
+        if not names:
+            return {}
+        now = watch.together(names, self.ledger.load_all, self._states.__getitem__)
+        return {
+            name: state
+            for name, state in now.items()
+            if not isinstance(state, Exception) and watermark(state) != watermark(self._states[name])
+        }
 
     def _said_of(
         self, name: str, partitions: Mapping[TopicPartition, PartitionLag], refused: LogError | None, times: Times
@@ -370,6 +392,10 @@ class _Look:
                     self.notes.setdefault(name, []).append(f"{not_known}: {exc}")
                 names = [name for name in names if name not in failed]
         return None
+
+
+def _seems_expired(partitions: Mapping[TopicPartition, PartitionLag]) -> bool:
+    return any(found.verdict is Verdict.DATA_LOSS for found in partitions.values())
 
 
 def _expires_ms(retention: Retention | None, now_ms: int) -> int | None:

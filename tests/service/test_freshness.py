@@ -467,6 +467,24 @@ def test_a_topic_that_is_gone_is_lost_also_beside_one_that_never_was(world: Worl
     assert one(world).trouble == "orders-0 missing, orders-1 missing"
 
 
+def test_a_commit_and_retention_between_ledger_and_kafka_are_no_loss(world: World) -> None:
+    run_hourly(world, 3)
+    other = group("other")
+    world.service.plan(other, claim("other"), Live())
+    world.kafka.produce(tp(0), 60, world.now)
+
+    def open_log(_: KafkaGroup) -> LogOffsets:
+        world.run(claim("meanwhile"))
+        world.kafka.produce(tp(0), 5, world.now)
+        world.kafka.expire(tp(0), 240)
+        return world.kafka
+
+    found = freshness.look([world.group, other], world.ledger, open_log, world.now)
+    assert (found["lake"].verdict, found["lake"].lag, found["lake"].lost) == ("OK", 5, 0)
+    assert (found["other"].verdict, found["other"].lost) == ("LOST", 240)
+    assert world.kafka.calls.count("snapshot") == 5 + 2, "five plans, and two looks"
+
+
 DAMAGES = {
     "its open window": "UPDATE kafka_offsets_windows SET ranges = 'x' WHERE state = 'planned'",
     "the times of a commit": "UPDATE kafka_offsets_windows SET planned_at = 'x' WHERE state = 'committed'",
