@@ -134,7 +134,9 @@ def test_a_log_that_was_truncated_below_an_open_transaction_is_one_still(cli: Cl
     read_past_an_open_transaction(lake)
     lake.log.truncate(CLICKS_0, 93)
     [group] = cli("status", "lake.clicks", "-o", "json").json["groups"]
-    assert (group["trouble"], group["partitions"][0]["verdict"]) == ("clicks-0 log truncated", "log truncated")
+    [partition] = group["partitions"]
+    assert (group["trouble"], partition["verdict"]) == ("clicks-0 log truncated", "log truncated")
+    assert (group["lag"], partition["lag"]) == (None, None)
 
 
 def test_a_group_that_keeps_up_has_lag_in_time_and_headroom(cli: Cli, quiet: Lake) -> None:

@@ -71,8 +71,8 @@ def _lag(watermark: int | None, bounds: Bounds | None, verdict: Verdict | None) 
     if bounds is None:
         return PartitionLag(watermark, None, None, verdict)
     start = bounds.beginning if watermark is None and verdict is Verdict.NEW_PARTITION else watermark
-    # Offsets of another topic of the same name can't be compared.
-    if start is None or verdict in (Verdict.RECREATED, Verdict.LEFT_GROUP):
+    # Offsets of another topic of the same name can't be compared, nor those that were given again after a log was cut back.
+    if start is None or verdict in (Verdict.RECREATED, Verdict.TRUNCATED, Verdict.LEFT_GROUP):
         return PartitionLag(watermark, bounds.beginning, bounds.end, verdict)
     return PartitionLag(
         watermark,
