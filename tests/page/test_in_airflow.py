@@ -461,6 +461,32 @@ def test_without_a_newer_answer_a_group_keeps_no_old_verdict(
     assert first_text(browser, "[data-tp='page-orders-1'] .behind") == "—"
 
 
+ASK_TWICE = """
+const real = window.fetch, ask = () => document.dispatchEvent(new Event("visibilitychange"));
+window.fetch = () => new Promise(answer => { window.first = answer; });
+ask();
+document.querySelector("#verdict .badge").textContent = "old";
+window.fetch = real;
+ask();
+"""
+ANSWER_THE_FIRST = """
+window.first(new Response(JSON.stringify({error: "It is away."}), {status: 503}));
+setTimeout(arguments[0], 100);
+"""
+
+
+def test_an_answer_that_comes_after_that_to_a_later_question_changes_nothing(
+    server: PageServer, browser: WebDriver
+) -> None:
+    server.log_in(browser)
+    browser.get(f"{server.url}/kafka-offsets/groups/lake.orders")
+    first_text(browser, "#verdict .badge", lambda text: text not in ("", "…"))
+    browser.execute_script(ASK_TWICE)
+    known = first_text(browser, "#verdict .badge", lambda text: text != "old")
+    browser.execute_async_script(ANSWER_THE_FIRST)
+    assert first_text(browser, "#verdict .badge") == known != "NOT KNOWN"
+
+
 def test_without_a_newer_answer_the_list_keeps_no_old_verdict(server: PageServer, browser: WebDriver) -> None:
     server.log_in(browser)
     browser.get(f"{server.url}/kafka-offsets/groups")

@@ -45,8 +45,16 @@ document.addEventListener("DOMContentLoaded", () => {
 
   // What Kafka says comes after the page, and again every 15 seconds while someone looks.
   const asker = document.querySelector("[data-now]");
+  let lastAsked = 0, lastShown = 0;
+  // Answers may change places on their way: none is shown after that to a later question.
+  function isLate(question) {
+    if (question < lastShown) return true;
+    lastShown = question;
+    return false;
+  }
   async function now() {
     if (document.hidden) return;
+    const mine = ++lastAsked;
     const late = setTimeout(() => {
       for (const one of all(".cards small")) if (one.textContent === "asking Kafka") one.textContent = "Kafka has not answered yet";
       if ($("summary") && !$("summary").textContent) $("summary").textContent = " · Kafka has not answered yet";
@@ -57,6 +65,7 @@ document.addEventListener("DOMContentLoaded", () => {
       if (answer.status === 401) throw new Error("Your session has ended. Reload Airflow.");
       const said = await answer.json();
       if (!answer.ok) throw new Error(said.error);
+      if (isLate(mine)) return;
       for (const [id, html] of Object.entries(said.parts)) if ($(id)) $(id).innerHTML = html;
       for (const [group, cells] of Object.entries(said.groups || {})) {
         const row = document.querySelector(`tr[data-group="${CSS.escape(group)}"]`);
@@ -75,7 +84,7 @@ document.addEventListener("DOMContentLoaded", () => {
         $("folded").querySelector("b").textContent = number(many);
       }
     } catch (error) {
-      forget(error.message || "Airflow did not answer");
+      if (!isLate(mine)) forget(error.message || "Airflow did not answer");
     } finally {
       clearTimeout(late);
       if ($("needs")) { $("needs").textContent = number(all("tr[data-look=true]").length); filter(); }
