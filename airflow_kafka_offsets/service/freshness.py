@@ -8,7 +8,7 @@ How to call it, for many groups at once::
 
 Each Kafka is asked once for all groups that read it: one snapshot for each isolation level, one look for open transactions, one at the
 configuration of the topics that have lag, and at most `core.lag.search.MAX_ROUNDS` lookups in the timestamp index, less those for
-transactions. The ledger gets a few statements for a hundred groups. A group that seems to have lost records is looked at again if its
+transactions. If some topics have no answer to these questions, the other groups are asked about once more. The ledger gets a few statements for a hundred groups. A group that seems to have lost records is looked at again if its
 watermark has moved meanwhile. A Kafka that does not answer, or only in part, makes `GroupLag.error` of its groups: nothing is raised for it.
 """
 
@@ -51,7 +51,7 @@ from airflow_kafka_offsets.core.lag.measure import (
 from airflow_kafka_offsets.core.lag.pace import Commit, Pace, commits_wanted, pace_of
 from airflow_kafka_offsets.core.lag.retention import Retention, hidden_note
 from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, Hit, Probe, Search
-from airflow_kafka_offsets.core.lag.verdict import in_part, judged, unknown
+from airflow_kafka_offsets.core.lag.verdict import beside_missing, in_part, judged, unknown
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState, watermark
@@ -229,8 +229,8 @@ class _Look:
             seen, lags = {**seen, **again}, {**lags, **self._lags(again)}
         hidden_to = self._hidden_to(open_log, {name: partitions for name, (partitions, _) in lags.items()})
         lags = {
-            name: (with_hidden(self._by_name[name], partitions, hidden_to), refused)
-            for name, (partitions, refused) in lags.items()
+            name: (with_hidden(self._by_name[name], partitions, hidden_to), never_was)
+            for name, (partitions, never_was) in lags.items()
         }
         times = self._times(open_log, {name: partitions for name, (partitions, _) in lags.items()}) if lags else None
         found: dict[str, GroupLag] = {}
@@ -260,7 +260,7 @@ class _Look:
         }
 
     def _said_of(
-        self, name: str, partitions: Mapping[TopicPartition, PartitionLag], refused: LogError | None, times: Times
+        self, name: str, partitions: Mapping[TopicPartition, PartitionLag], never_was: LogError | None, times: Times
     ) -> GroupLag:
         try:
             found = self._judged(name, partitions, times)
@@ -268,8 +268,9 @@ class _Look:
             raise
         except LedgerError as exc:  # a window of this group is damaged
             return unknown(name, self.now, exc, self._paces[name])
-        why = refused or self.failed.get(name)
-        return in_part(found, why) if why else found
+        if name in self.failed:
+            found = in_part(found, self.failed[name])
+        return beside_missing(found, never_was) if never_was else found
 
     def _judged(self, name: str, partitions: Mapping[TopicPartition, PartitionLag], times: Times) -> GroupLag:
         group, pace = self._by_name[name], self._paces[name]
@@ -370,7 +371,9 @@ class _Look:
     def _asked(
         self, wanted: Mapping[str, Sequence[TopicPartition]], ask: Callable[[Collection[str]], _Said], not_known: str
     ) -> _Said | None:
-        """Ask Kafka about all groups at once; without an answer about some topics, about the groups that do not need these; None: it told nothing.
+        """Ask Kafka about all groups at once; without an answer about some topics, once more about the groups that do not need these.
+
+        None: it told nothing. If it fails again, no group is asked about: each attempt may take as long as a lookup may.
 
         Args:
             wanted: the partitions that each group needs an answer about.
@@ -379,13 +382,14 @@ class _Look:
         """
         topics = {name: {tp.topic for tp in partitions} for name, partitions in wanted.items() if partitions}
         names = list(topics)
-        while names:
+        for is_last in (False, True):
+            if not names:
+                return None
             try:
                 return ask(names)
             except KafkaAnswerError as exc:
-                failed = {name: exc for name in names if not topics[name].isdisjoint(exc.topics)} or dict.fromkeys(
-                    names, exc
-                )
+                concerned = [] if is_last else [name for name in names if not topics[name].isdisjoint(exc.topics)]
+                failed = dict.fromkeys(concerned or names, exc)
                 logger.warning("Of %s, %s: %s", name_some(failed, ", "), not_known, exc)
                 self.failed |= failed
                 for name in failed:

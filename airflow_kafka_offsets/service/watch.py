@@ -207,7 +207,7 @@ class _Look:
     def _is_about_some(self, error: Exception, topics: Sequence[str]) -> bool:
         """Whether the error may be about some topics only: one is refused, or has a partition without a leader."""
         if isinstance(error, KafkaRefusedError):
-            return True
+            return bool(error.topics)
         if not isinstance(error, KafkaUnavailableError):
             return False
         return not isinstance(_attempt(lambda: self._kafka.topic_ids(topics)), Exception)

@@ -217,7 +217,7 @@ def test_when_kafka_tells_offsets_and_no_times_there_is_no_verdict_and_the_exit_
     done = cli("status", "lake.orders")
     assert (done.code, done.err) == (3, "no answer about times\n")
     assert (
-        "\nverdict:        unknown: Not known: no answer about times. By offsets alone: STALLED: 4700 off" in done.out
+        "\nverdict:        unknown: Not known: no answer about times. By what is known: STALLED: 4700 off" in done.out
     )
     assert "\nlag:            4700 offsets\nheadroom:       unknown\n" in done.out
 

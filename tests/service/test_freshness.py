@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from itertools import count
 from random import Random
 from threading import Barrier
 from types import SimpleNamespace
@@ -338,7 +340,7 @@ def test_without_an_answer_about_time_the_lag_is_known_and_the_verdict_is_not(ha
     found = one(half)
     # The silence alone would be STALLED, but the group may be AT RISK.
     assert found.verdict is None
-    assert found.reason.startswith("Not known: no answer about times. By offsets alone: STALLED: 3 offsets unread")
+    assert found.reason.startswith("Not known: no answer about times. By what is known: STALLED: 3 offsets unread")
 
 
 def test_of_half_an_answer_about_time_no_number_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -421,6 +423,70 @@ def test_a_kafka_that_is_away_is_asked_once_for_all_its_groups(half: World) -> N
     assert half.kafka.first_records.call_count == 1
 
 
+def test_of_half_an_answer_about_two_partitions_no_headroom_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.configure(max_offsets=1_500)
+    for minutes in range(0, 9_000, 4):
+        world.kafka.produce(tp(1), 1, world.now - 6 * DAY - 20 * HOUR + timedelta(minutes=minutes))
+    world.run(claim("some of them"))
+    world.kafka.produce(tp(0), 5, world.now - 12 * HOUR)
+    assert one(world).headroom_seconds == pytest.approx(372_180, rel=0.02)
+    answers = [world.kafka.first_records]
+
+    def answer_once(wanted: Any) -> Any:
+        if not answers:
+            raise KafkaUnavailableError("no answer about times", topics=["orders"])
+        return answers.pop()(wanted)
+
+    monkeypatch.setattr(world.kafka, "first_records", answer_once)
+    found = one(world)
+    assert not answers
+    assert (found.lag_seconds, found.headroom_seconds, found.needed_seconds, found.verdict) == (None, None, None, None)
+    assert {p.headroom_seconds for p in found.partitions.values()} == {None}
+
+
+def test_without_an_answer_about_transactions_no_headroom_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_hourly(world, 3)
+    world.kafka.open_transaction(tp(1))
+    world.kafka.produce(tp(1), 10, world.now)
+    world.now += 6 * DAY + 20 * HOUR
+    world.kafka.produce(tp(0), 10, world.now)
+    assert one(world).verdict == "AT RISK"
+    monkeypatch.setattr(world.kafka, "bounds", Mock(side_effect=KafkaUnavailableError("no answer about ends")))
+    found = one(world)
+    assert (found.lag, found.lag_seconds, found.headroom_seconds, found.verdict) == (10, 0, None, None)
+
+
+def test_topics_that_fail_one_after_another_cost_no_more_than_two_searches(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"topic-{number}" for number in range(10)]
+    groups = [group(name, topics=[name], max_offsets=300) for name in names]
+    random = Random(3)
+    for of in groups:
+        world.kafka.create(of.name)
+        world.kafka.configure(of.name, retention_ms=str(7 * 86_400_000))
+        for age in sorted((random.randrange(86_400, 6 * 86_400) for _ in range(400)), reverse=True):
+            world.kafka.produce(tp(0, of.name), 1, world.now - timedelta(seconds=age))
+        world.group = of
+        world.run(claim(of.name))
+    answer, asked = world.kafka.first_records, count(1)
+
+    def fail_at_each_fourth(wanted: Any) -> Any:
+        if (number := next(asked)) % 4 == 0:
+            topic = sorted(probe.partition.topic for probe in wanted)[0]
+            raise KafkaUnavailableError(f"no leader ({topic}), {number}", topics=[topic])
+        return answer(wanted)
+
+    monkeypatch.setattr(world.kafka, "first_records", fail_at_each_fourth)
+    found = look(world, *groups)
+    assert next(asked) - 1 <= 2 * MAX_ROUNDS
+    assert len({lag.error for lag in found.values()} - {None}) == 2
+
+
 def test_what_needs_no_answer_about_time_is_known_without_one(half: World) -> None:
     half.run(claim("reads all"))
     assert (one(half).verdict, one(half).error) == ("OK", None)
@@ -457,14 +523,40 @@ def test_of_a_topic_that_never_was_nothing_is_lost_and_nothing_is_known(world: W
     world.configure(topics=["orders", "ordres"])
     found = one(world)
     assert (found.verdict, found.lag, found.trouble) == (None, 0, why)
-    assert found.reason == f"Not known: {why}. By offsets alone: OK: Nothing is unread"
+    assert found.reason == f"Not known: {why}. By what is known: OK: Nothing is unread"
 
 
-def test_a_topic_that_is_gone_is_lost_also_beside_one_that_never_was(world: World) -> None:
+def expire_unread(world: World) -> None:
+    world.kafka.produce(tp(0), 100, world.now)
+    world.kafka.expire(tp(0), 200)
+
+
+def come_near_retention(world: World) -> None:
+    world.kafka.produce(tp(0), 100, world.now)
+    world.now += 6 * DAY + 20 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("happens", "verdict"),
+    [
+        (expire_unread, "LOST"),
+        (lambda world: world.kafka.recreate("orders", 2), "LOST"),
+        (lambda world: world.kafka.delete("orders"), "LOST"),
+        (come_near_retention, "AT RISK"),
+    ],
+)
+def test_a_topic_that_never_was_hides_nothing_that_is_known_of_another(
+    world: World, happens: Callable[[World], None], verdict: str
+) -> None:
     run_hourly(world, 3)
-    world.kafka.delete("orders")
-    assert one(world).verdict == "LOST"
-    assert one(world).trouble == "orders-0 missing, orders-1 missing"
+    happens(world)
+    without = one(world)
+    world.configure(topics=["orders", "ordres"])
+    found = one(world)
+    assert (found.verdict, found.lag, found.lost, found.error) == (verdict, without.lag, without.lost, None)
+    assert found.trouble == "Kafka has no topic ordres: create it, or correct the group's topics"
+    assert found.reason.startswith(without.reason)
+    assert found.reason.endswith(found.trouble)
 
 
 def test_a_commit_and_retention_between_ledger_and_kafka_are_no_loss(world: World) -> None:

@@ -282,13 +282,21 @@ def moody(world: World) -> World:
     return world
 
 
-@pytest.mark.parametrize("error", [KafkaRefusedError("no ACL"), KafkaUnavailableError("no leader")])
+@pytest.mark.parametrize("error", [KafkaRefusedError("no ACL", topics=["secret"]), KafkaUnavailableError("no leader")])
 def test_a_topic_that_gives_no_answer_holds_only_its_own_sensors_back(moody: World, error: KafkaAnswerError) -> None:
     moody.kafka.fails["secret"] = error  # type: ignore[attr-defined]
     secret, orders = ask(moody, UnreadAtLeast(group("s", topics=["secret"]), 1), UnreadAtLeast(group(), 1))
     assert secret is error
     assert isinstance(orders, Decision)
     assert orders.is_met
+
+
+def test_a_login_that_is_refused_is_tried_once_not_once_per_topic(moody: World) -> None:
+    refused = KafkaRefusedError("wrong password")
+    moody.kafka.fails = dict.fromkeys(["secret", "orders"], refused)  # type: ignore[attr-defined]
+    asked = ask(moody, UnreadAtLeast(group("s", topics=["secret"]), 1), UnreadAtLeast(group(), 1))
+    assert asked == [refused, refused]
+    assert moody.kafka.calls == ["snapshot"]
 
 
 def test_a_cluster_that_is_down_is_asked_twice_not_once_per_topic(moody: World) -> None:

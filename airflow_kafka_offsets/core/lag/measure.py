@@ -14,8 +14,9 @@ from airflow_kafka_offsets.core.lag.search import Hit, Hits, Probe, Search
 from airflow_kafka_offsets.core.lag.verdict import GONE
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.ownership import watermark
-from airflow_kafka_offsets.core.plan.planning import Verdict, judge_all
+from airflow_kafka_offsets.core.plan.matching import check_there
+from airflow_kafka_offsets.core.plan.ownership import NOWHERE, watermark
+from airflow_kafka_offsets.core.plan.planning import Verdict, judge_each
 from airflow_kafka_offsets.core.plan.waiting import Seen
 from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window import Window
@@ -53,13 +54,13 @@ def to_ms(moment: datetime) -> int:
 
 
 def lag_of(group: KafkaGroup, seen: Seen) -> tuple[dict[TopicPartition, PartitionLag], LogError | None]:
-    """Return the lag in offsets of each partition, and why planning can judge none; None: it can."""
+    """Return the lag in offsets of each partition, and why planning would refuse the group whatever they hold; None: it would not."""
     position = watermark(seen.state)
     known = position.offsets if position else {}
-    verdicts: Mapping[TopicPartition, Verdict] = {}
+    verdicts = judge_each(group, position, seen.log, seen.recovered)
     refused = None
     try:
-        verdicts = judge_all(group, position, seen.log, seen.recovered)
+        check_there(group, position or NOWHERE, seen.log)
     except LogError as exc:
         refused = exc
     bounds = seen.log.bounds

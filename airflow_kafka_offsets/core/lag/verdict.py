@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from airflow_kafka_offsets.core.errors import LogError, counted, name_some
+from airflow_kafka_offsets.core.errors import KafkaAnswerError, LogError, counted, name_some
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.words import NOT_ASKED, length, why_unknown
@@ -166,20 +166,35 @@ def unknown(group: str, at: datetime, why: Exception, pace: Pace) -> GroupLag:
     return GroupLag(group, at, None, f"Not known: {asked}{why}", pace=pace, error=str(why), error_kind=kind)
 
 
-def in_part(found: GroupLag, why: Exception) -> GroupLag:
+def in_part(found: GroupLag, why: KafkaAnswerError) -> GroupLag:
     """Return the lag of a group whose Kafka told offsets, and then not the time of what is unread, or not the open transactions.
 
-    Only a loss is certain then: without headroom, no group would ever be at risk. So it is if planning can't judge any partition.
+    Only a loss is certain then: without headroom, no group would ever be at risk. So no headroom is told.
 
     Args:
-        found: what the offsets alone say.
-        why: what it said to the other questions, or that it did not answer them; or what planning would refuse.
+        found: what is known.
+        why: what it said to the other questions, or that it did not answer them.
     """
-    if found.verdict is GroupVerdict.LOST:
-        return found
-    reason = f"Not known: {why}. By offsets alone: {found.verdict}: {found.reason}"
-    trouble = str(why) if isinstance(why, LogError) else found.trouble
-    return replace(found, verdict=None, reason=reason, error=str(why), error_kind=type(why).__name__, trouble=trouble)
+    partitions = {tp: replace(p, headroom_seconds=None, estimate=None) for tp, p in found.partitions.items()}
+    known = replace(found, partitions=partitions, needed_seconds=None)
+    return known if found.verdict is GroupVerdict.LOST else _not_known(known, why)
+
+
+def beside_missing(found: GroupLag, why: LogError) -> GroupLag:
+    """Return the lag of a group that planning refuses whatever its partitions hold: a topic of it never was.
+
+    Args:
+        found: what is known of the others.
+        why: what planning says.
+    """
+    if found.verdict is GroupVerdict.OK:
+        return replace(_not_known(found, why), trouble=str(why))
+    return replace(found, reason=f"{found.reason}; {why}", trouble=str(why))
+
+
+def _not_known(found: GroupLag, why: Exception) -> GroupLag:
+    reason = f"Not known: {why}. By what is known: {found.verdict}: {found.reason}"
+    return replace(found, verdict=None, reason=reason, error=str(why), error_kind=type(why).__name__)
 
 
 def _lost(found: GroupLag) -> _Finding | None:

@@ -101,8 +101,18 @@ def judge_all(
         MissingPartitionError: a topic of the group does not exist, and the group never had a watermark for it; or no topic at all
             matches its pattern.
     """
+    check_there(group, position or NOWHERE, log)
+    return judge_each(group, position, log, recovered)
+
+
+def judge_each(
+    group: KafkaGroup,
+    position: Position | None,
+    log: LogSnapshot,
+    recovered: Mapping[TopicPartition, Bounds] | None = None,
+) -> dict[TopicPartition, Verdict]:
+    """Judge what is there as `judge_all` does, also beside a topic that never was."""
     known, again = position or NOWHERE, recovered or {}
-    check_there(group, known, log)
     partitions = sorted({**known.offsets, **log.bounds})  # almost sorted already: a set would lose that
     reads = group.reads
     read = {topic for topic in topics_of(partitions) if topic in reads}
