@@ -15,7 +15,7 @@ watermark has moved meanwhile. A Kafka that does not answer, or only in part, ma
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -27,7 +27,6 @@ from typing import TypeVar
 from airflow_kafka_offsets.core.errors import (
     KafkaAnswerError,
     KafkaOffsetsError,
-    LedgerError,
     LedgerUnavailableError,
     LogError,
     name_some,
@@ -57,6 +56,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState, watermark
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.plan.waiting import Seen
+from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.times import find
@@ -232,16 +232,29 @@ class _Look:
             name: (with_hidden(self._by_name[name], partitions, hidden_to), never_was)
             for name, (partitions, never_was) in lags.items()
         }
-        times = self._times(open_log, {name: partitions for name, (partitions, _) in lags.items()}) if lags else None
+        times = self._times(open_log, {name: partitions for name, (partitions, _) in lags.items()})
+        times_of = {name: self._with_assumed(name, partitions, times) for name, (partitions, _) in lags.items()}
+        timed_of = {
+            name: {tp: timed(tp, p, times_of[name]) for tp, p in partitions.items()}
+            for name, (partitions, _) in lags.items()
+        }
+        last_of = self._last_windows(timed_of)
         found: dict[str, GroupLag] = {}
         for name, one in seen.items():
-            if isinstance(one, KafkaOffsetsError):
-                found[name] = unknown(name, self.now, one, self._paces[name])
-            elif isinstance(one, Exception):
-                raise one
-            elif times is not None:
-                found[name] = self._said_of(name, *lags[name], times)
+            last = last_of.get(name, ())
+            if isinstance(one, Exception):
+                found[name] = self._unknown(name, one)
+            elif isinstance(last, Exception):
+                found[name] = self._unknown(name, last)
+            else:
+                partitions = self._since_it_arrived(name, timed_of[name], last)
+                found[name] = self._judged(name, partitions, times_of[name], lags[name][1])
         return found
+
+    def _unknown(self, name: str, why: Exception) -> GroupLag:
+        if not isinstance(why, KafkaOffsetsError):
+            raise why
+        return unknown(name, self.now, why, self._paces[name])
 
     def _lags(
         self, seen: Mapping[str, Seen | Exception]
@@ -259,49 +272,62 @@ class _Look:
             if not isinstance(state, Exception) and watermark(state) != watermark(self._states[name])
         }
 
-    def _said_of(
-        self, name: str, partitions: Mapping[TopicPartition, PartitionLag], never_was: LogError | None, times: Times
+    def _with_assumed(self, name: str, partitions: Mapping[TopicPartition, PartitionLag], times: Times) -> Times:
+        """Return what is known of times, with what the group's definition says where this user may not read it."""
+        assumed = self._by_name[name].retention
+        if assumed is None:
+            return times
+        hidden = dict.fromkeys(_hidden(partitions, times), Retention(assumed, is_assumed=True))
+        return replace(times, retentions={**times.retentions, **hidden})
+
+    def _judged(
+        self, name: str, partitions: Mapping[TopicPartition, PartitionLag], times: Times, never_was: LogError | None
     ) -> GroupLag:
-        try:
-            found = self._judged(name, partitions, times)
-        except LedgerUnavailableError:
-            raise
-        except LedgerError as exc:  # a window of this group is damaged
-            return unknown(name, self.now, exc, self._paces[name])
+        said, hidden = self.notes.get(name, ()), _hidden(partitions, times)
+        notes = (*said, *((hidden_note(hidden),) if hidden and not said else ()), *notes_on(partitions, times))
+        found = judged(name, self.now, partitions, self._paces[name], horizon=self.horizon, notes=notes)
         if name in self.failed:
             found = in_part(found, self.failed[name])
         return beside_missing(found, never_was) if never_was else found
 
-    def _judged(self, name: str, partitions: Mapping[TopicPartition, PartitionLag], times: Times) -> GroupLag:
-        group, pace = self._by_name[name], self._paces[name]
-        unread = {tp.topic for tp, p in partitions.items() if unread_from(p) is not None}
-        hidden = sorted(unread - times.retentions.keys())
-        times = replace(times, retentions=_with_assumed(times.retentions, group, hidden))
-        timed_all = self._since_it_arrived(name, {tp: timed(tp, p, times) for tp, p in partitions.items()})
-        said = self.notes.get(name, ())
-        notes = (
-            *said,
-            *((hidden_note(hidden),) if hidden and not said and group.retention is None else ()),
-            *notes_on(timed_all, times),
-        )
-        return judged(name, self.now, timed_all, pace, horizon=self.horizon, notes=notes)
+    def _last_windows(
+        self, timed_of: Mapping[str, Mapping[TopicPartition, PartitionLag]]
+    ) -> Mapping[str, Sequence[Window] | Exception]:
+        """Read the last windows of groups with a record that is dated before these were planned, and that they did not see. Hardly ever is there one."""
+        wanted = {
+            name: pace.caught_up_by
+            for name, partitions in timed_of.items()
+            if (pace := self._paces[name]).caught_up_by is not None
+            and older_than(partitions, self._caught_up_for(name))
+        }
+        if not wanted:
+            return {}
+
+        def read(names: Sequence[str]) -> Mapping[str, Sequence[Window]]:
+            return {name: [row.held.window for row in self.ledger.windows(name, seqs=[wanted[name]])] for name in names}
+
+        try:
+            with self.ledger.one_connection():
+                return watch.together(list(wanted), read, lambda _: ())
+        except LedgerUnavailableError as exc:
+            logger.warning("Whether records with an old time came late is not known: %s", exc)
+            return {}
+
+    def _caught_up_for(self, name: str) -> float:
+        """Return for how many seconds all that had arrived before may have been read."""
+        caught_up_at = self._paces[name].caught_up_at
+        assert caught_up_at is not None
+        return max(0.0, (self.now - caught_up_at).total_seconds())
 
     def _since_it_arrived(
-        self, name: str, partitions: dict[TopicPartition, PartitionLag]
+        self, name: str, partitions: dict[TopicPartition, PartitionLag], last: Sequence[Window]
     ) -> dict[TopicPartition, PartitionLag]:
         """Return the lag of partitions, in which records that are dated long before they arrived wait only since they may have arrived."""
-        pace = self._paces[name]
-        if pace.caught_up_at is None or pace.caught_up_by is None:
+        if not last:
             return partitions
-        since = max(0.0, (self.now - pace.caught_up_at).total_seconds())
-        if not (older := older_than(partitions, since)):
-            return partitions
-        # Its ranges are read only now: hardly ever is a record dated before the last plan that did not see it.
-        rows = self.ledger.windows(name, seqs=[pace.caught_up_by])
-        position = watermark(self._states[name])
-        read = [
-            tp for row in rows for tp in read_to_the_end(row.held.window, older, position.topic_ids if position else {})
-        ]
+        since, position = self._caught_up_for(name), watermark(self._states[name])
+        older, ids = older_than(partitions, since), position.topic_ids if position else {}
+        read = [tp for window in last for tp in read_to_the_end(window, older, ids)]
         return {**partitions, **{tp: replace(partitions[tp], lag_seconds=since) for tp in read}}
 
     def _hidden_to(
@@ -408,7 +434,6 @@ def _expires_ms(retention: Retention | None, now_ms: int) -> int | None:
     return now_ms - retention.time // timedelta(milliseconds=1)
 
 
-def _with_assumed(known: Mapping[str, Retention], group: KafkaGroup, hidden: Iterable[str]) -> Mapping[str, Retention]:
-    if group.retention is None:
-        return known
-    return {**known, **dict.fromkeys(hidden, Retention(group.retention, is_assumed=True))}
+def _hidden(partitions: Mapping[TopicPartition, PartitionLag], times: Times) -> list[str]:
+    """Return the topics with something unread whose configuration this user may not read."""
+    return sorted({tp.topic for tp, p in partitions.items() if unread_from(p) is not None} - times.retentions.keys())

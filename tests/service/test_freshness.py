@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import count
 from random import Random
@@ -616,6 +616,36 @@ def test_a_damaged_window_that_only_the_lag_in_time_needs_harms_only_its_own_gro
     found = look(world, lake, other)
     assert (found["lake"].lag, found["lake"].error) == (10, None)
     assert (found["other"].verdict, found["other"].error_kind) == (None, "LedgerError")
+
+
+def late_records_in(world: World, groups: Sequence[KafkaGroup]) -> None:
+    """Let groups read all there is, and then a record come that is dated long before that."""
+    world.kafka.produce(tp(0), 60, world.now - 3 * DAY)
+    for world.group in groups:
+        world.run(claim(world.group.name))
+    world.kafka.produce(tp(0), 10, world.now - DAY)
+
+
+def test_the_windows_that_records_with_an_old_time_need_are_read_in_one_connection(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [group(f"group-{number}") for number in range(5)]
+    late_records_in(world, groups)
+    opened = count()
+    begin = world.ledger.one_connection
+    monkeypatch.setattr(world.ledger, "one_connection", lambda: (next(opened), begin())[1])
+    found = look(world, *groups)
+    assert all(lag.lag_seconds < DAY.total_seconds() for lag in found.values())  # type: ignore[operator]
+    assert next(opened) == 2, "what is there, and after Kafka those windows"
+
+
+def test_without_the_ledger_after_kafka_the_time_of_a_record_counts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late_records_in(world, [world.group])
+    monkeypatch.setattr(world.ledger, "windows", Mock(side_effect=LedgerUnavailableError("away")))
+    found = one(world)
+    assert (found.lag, found.lag_seconds, found.error) == (10, pytest.approx(DAY.total_seconds(), abs=120), None)
 
 
 def test_a_ledger_that_is_away_is_asked_once_and_raises(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
