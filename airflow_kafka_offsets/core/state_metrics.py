@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf, isfinite, isnan, nan
 
+from airflow_kafka_offsets.core.errors import LedgerError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag, longest_wait
 from airflow_kafka_offsets.core.lag.pace import Pace
@@ -80,6 +81,8 @@ def group_now(group: KafkaGroup, lag: GroupLag, open_: Mapping[Lane, OpenWindows
     """
     if lag.error is None:
         return GroupNow(group, lag, True, lag.at, open_)
+    if before is not None and lag.error_kind == LedgerError.__name__:
+        lag = replace(lag, pace=before.lag.pace)  # its commits may be what can't be read
     if before is None or before.answered_at is None:
         return GroupNow(group, lag, False, None, open_)
     return GroupNow(group, replace(before.lag, pace=lag.pace), False, before.answered_at, open_)

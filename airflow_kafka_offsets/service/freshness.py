@@ -27,6 +27,7 @@ from typing import TypeVar
 from airflow_kafka_offsets.core.errors import (
     KafkaAnswerError,
     KafkaOffsetsError,
+    KafkaUnavailableError,
     LedgerUnavailableError,
     LogError,
     name_some,
@@ -121,7 +122,11 @@ def each(
     # The ledger first: a commit in between must not look like a log that ends before the watermark.
     known, commits, damaged = _read(groups, ledger, states)
     if damaged:
-        yield {name: unknown(name, now, why, Pace()) for name, why in damaged.items()}
+        yield {
+            group.name: unknown(group.name, now, damaged[group.name], _pace(group, known, commits))
+            for group in groups
+            if group.name in damaged
+        }
     of_kafka: dict[tuple[str, float], list[KafkaGroup]] = {}
     for group in (group for group in groups if group.name not in damaged):
         where = "" if is_one_kafka else group.kafka_conn_id
@@ -131,6 +136,24 @@ def each(
         return _Look(same, known, commits, now, horizon, ledger).answer(lambda: open_log(same[0]))
 
     yield from _as_they_come(ask, list(of_kafka.values()), at_once)
+
+
+def before_kafka(groups: Sequence[KafkaGroup], ledger: Ledger, now: datetime) -> dict[str, GroupLag]:
+    """Return what the ledger alone says of groups, until Kafka has answered.
+
+    Raises:
+        LedgerError: as `each`.
+    """
+    known, commits, damaged = _read(groups, ledger, None)
+    why = KafkaUnavailableError("Kafka has not answered yet")
+    return {
+        group.name: unknown(group.name, now, damaged.get(group.name, why), _pace(group, known, commits))
+        for group in groups
+    }
+
+
+def _pace(group: KafkaGroup, states: Mapping[str, GroupState], commits: Mapping[str, Sequence[Commit]]) -> Pace:
+    return pace_of(group, states.get(group.name, GroupState()), commits.get(group.name, ()))
 
 
 def _read(
@@ -214,10 +237,7 @@ class _Look:
     def __post_init__(self) -> None:
         self._by_name = {group.name: group for group in self.groups}
         self._states = {name: self.states.get(name, GroupState()) for name in self._by_name}
-        self._paces = {
-            name: pace_of(group, self._states[name], self.commits.get(name, ()))
-            for name, group in self._by_name.items()
-        }
+        self._paces = {group.name: _pace(group, self._states, self.commits) for group in self.groups}
 
     def answer(self, open_log: Callable[[], LogOffsets]) -> dict[str, GroupLag]:
         open_log = cache(open_log)

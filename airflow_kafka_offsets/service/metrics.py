@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from airflow_kafka_offsets.core.errors import LedgerError
@@ -11,7 +11,8 @@ from airflow_kafka_offsets.core.plan.overview import Outline
 from airflow_kafka_offsets.core.state_metrics import Family, GroupNow, OpenWindows, families, group_now
 from airflow_kafka_offsets.core.window import Lane
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
-from airflow_kafka_offsets.service.freshness import each
+from airflow_kafka_offsets.service import watch
+from airflow_kafka_offsets.service.freshness import before_kafka, each
 from airflow_kafka_offsets.service.windows import utc_now
 
 
@@ -65,19 +66,24 @@ class Collector:
 
     def _ask(self, ledger: Ledger) -> list[str]:
         groups = ledger.groups()
-        outlines = ledger.outlines([group.name for group in groups])
+        by_name = {group.name: group for group in groups}
+        outlines = watch.together(list(by_name), ledger.outlines, lambda _: None)
         known = {one.group.name: one for one in self._groups}
-        errors: dict[str, str | None] = {}
+        if new := [group for group in groups if group.name not in known]:
+            # So that a group has its series also while a silent Kafka is waited for.
+            for name, alone in before_kafka(new, ledger, self._clock()).items():
+                known[name] = group_now(by_name[name], alone, _open_windows(outlines[name], None), None)
+            self._groups = [known[name] for name in by_name]
+        errors = {name: str(said) for name, said in outlines.items() if isinstance(said, Exception)}
         for answer in each(groups, ledger, self._open_log, self._clock(), is_one_kafka=self._is_one_kafka):
-            for group in groups:
-                if (lag := answer.get(group.name)) is not None:
-                    open_ = _open_windows(outlines[group.name])
-                    known[group.name] = group_now(group, lag, open_, known.get(group.name))
-                    errors[group.name] = lag.error
+            for name, lag in answer.items():
+                before = known[name]
+                known[name] = group_now(by_name[name], lag, _open_windows(outlines[name], before), before)
+                if lag.error is not None:
+                    errors[name] = lag.error
             # At once, for a scrape meanwhile: a Kafka that is silent holds up no other one.
-            self._groups = [known[group.name] for group in groups if group.name in known]
-        self._groups = [known[group.name] for group in groups]
-        return list(dict.fromkeys(said for group in groups if (said := errors[group.name])))
+            self._groups = [known[name] for name in by_name]
+        return list(dict.fromkeys(errors[name] for name in by_name if name in errors))
 
     def families(self) -> list[Family]:
         """Return the metrics as of the last collection; the ages of open windows are those of now."""
@@ -90,5 +96,10 @@ class Collector:
         )
 
 
-def _open_windows(outline: Outline) -> dict[Lane, OpenWindows]:
+def _open_windows(outline: Outline | Exception | None, before: GroupNow | None) -> Mapping[Lane, OpenWindows]:
+    """Return the open windows of a group; of one whose rows are damaged those that were there before."""
+    if isinstance(outline, Exception):
+        return before.open if before else {}
+    if outline is None:
+        return {}
     return {lane: OpenWindows(outline.open[lane], oldest.planned_at) for lane, oldest in outline.oldest.items()}

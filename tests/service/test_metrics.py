@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from math import inf
+from math import inf, isnan
 from threading import Event
 
 import pytest
@@ -139,6 +139,39 @@ def test_what_is_committed_leaves_no_lag_and_no_open_window(servers: Servers) ->
     assert servers.values("open_windows")[("lake", "live")] == 0
 
 
+DAMAGES = {
+    "its watermark": (
+        "UPDATE kafka_offsets_windows SET ranges = 'x' WHERE state = 'planned'",
+        "last_commit_timestamp_seconds",
+    ),
+    "a time": (
+        "UPDATE kafka_offsets_windows SET planned_at = 'x' WHERE state = 'committed'",
+        "last_commit_timestamp_seconds",
+    ),
+    "the time of an open one": (
+        "UPDATE kafka_offsets_windows SET planned_at = 'x' WHERE state = 'planned'",
+        "open_windows",
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "kept"), DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_row_of_one_group_leaves_the_others_and_what_was_known_of_it(
+    servers: Servers, damage: str, kept: str
+) -> None:
+    world = servers.world
+    servers.collector.collect()
+    before = servers.values(kept)
+    with world.ledger._engine.begin() as connection:
+        connection.exec_driver_sql(damage)
+    world.group = group("new")
+    world.run(claim("new"))
+    [said] = servers.collector.collect()
+    assert "its row is damaged" in said
+    assert servers.values("up")["new", "kafka_default"] == 1
+    assert {key: servers.values(kept)[key] for key in before} == before
+
+
 def test_while_a_silent_kafka_is_waited_for_the_others_are_there(world: World) -> None:
     world.kafka.produce(tp(0), 10, at=world.now)
     world.run(claim("run-1"))
@@ -154,14 +187,22 @@ def test_while_a_silent_kafka_is_waited_for_the_others_are_there(world: World) -
 
     collector = Collector(lambda: world.ledger, open_log, clock=lambda: world.now)
 
+    def values(name: str) -> Values:
+        return {family.name: family.values for family in collector.families()}[f"kafka_offsets_{name}"]
+
     def up() -> Values:
-        return {family.name: family.values for family in collector.families()}["kafka_offsets_up"]
+        return values("up")
 
     with ThreadPoolExecutor(1) as pool:
         collected = pool.submit(collector.collect)
         try:
             wait_until(lambda: bool(up()), timeout=LONGEST, what="the other group is there")
-            assert up() == {("lake", "kafka_default"): 1}
+            wait_until(
+                lambda: up()["lake", "kafka_default"] == 1, timeout=LONGEST, what="the other group has an answer"
+            )
+            assert up() == {("lake", "kafka_default"): 1, ("silent", "kafka_silent"): 0}
+            assert values("open_windows")["silent", "live"] == 1
+            assert isnan(values("lag")["silent", "orders"])
             assert not collected.done()
         finally:
             gives_up.set()
