@@ -16,8 +16,7 @@ from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import KEPT_FROM, acted_on
 from airflow_kafka_offsets.core.lag.advice import advice
-from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict
-from airflow_kafka_offsets.core.lag.verdict import why_unread_unknown
+from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, why_unread_unknown
 from airflow_kafka_offsets.core.lag.words import length, place
 from airflow_kafka_offsets.core.plan.overview import Overview
 from airflow_kafka_offsets.core.plan.planning import Verdict

@@ -12,7 +12,7 @@ from math import inf, isfinite, isnan, nan
 
 from airflow_kafka_offsets.core.errors import LedgerError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag, longest_wait
+from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag, longest_wait, sum_of_lags
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.verdict import needed_seconds
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -287,8 +287,7 @@ def _partitions(now: GroupNow) -> Mapping[TopicPartition, PartitionLag]:
 
 
 def _lag(found: Sequence[PartitionLag]) -> float:
-    known = [one.lag for one in found if one.lag is not None]
-    return sum(known) if known else nan
+    return _known(sum_of_lags(found))
 
 
 def _lag_seconds(found: Sequence[PartitionLag]) -> float:

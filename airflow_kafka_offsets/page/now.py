@@ -10,8 +10,8 @@ from typing import Any
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.advice import Advice, advice
-from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
-from airflow_kafka_offsets.core.lag.verdict import urgency, why_unread_unknown
+from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag, why_unread_unknown
+from airflow_kafka_offsets.core.lag.verdict import urgency
 from airflow_kafka_offsets.core.lag.words import length, place, why_unknown
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.page import heat
@@ -157,13 +157,10 @@ def _without_lag(found: GroupLag) -> tuple[str, str]:
 def _headroom(found: GroupLag) -> tuple[str, str, float | None]:
     if found.lost:
         return "lost", f"{_offsets(found.lost)} expired unread", 0.0
-    seconds = found.headroom_seconds
-    if seconds is None:
+    tp, seconds = found.tightest, found.headroom_seconds
+    if tp is None or seconds is None:
         return *_headroom_without_time(found), None
-    tp, first = min(
-        ((tp, p) for tp, p in found.partitions.items() if p.headroom_seconds is not None),
-        key=lambda item: (item[1].headroom_seconds, item[0]),
-    )
+    first = found.partitions[tp]
     retention = first.retention.time if first.retention else None
     about = f"{tp} first" if len(found.partitions) > 1 else ""
     if retention:

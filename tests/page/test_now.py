@@ -44,7 +44,8 @@ BEHIND = PartitionLag(
 def lag(*partitions: PartitionLag, verdict: GroupVerdict | None = GroupVerdict.OK, **more: object) -> GroupLag:
     """Look at a group of these partitions."""
     found = GroupLag("lake", NOON, verdict, "Because", {tp(i): p for i, p in enumerate(partitions)})
-    return replace(found, **more)  # type: ignore[arg-type]
+    known = {tp: p.headroom_seconds for tp, p in found.partitions.items() if p.headroom_seconds is not None}
+    return replace(found, tightest=min(known, key=known.__getitem__, default=None), **more)  # type: ignore[arg-type]
 
 
 def test_lag_in_time_leads() -> None:

@@ -506,7 +506,7 @@ def test_of_topics_with_different_retention_headroom_and_need_are_those_of_one_p
         world.kafka.produce(tp(0, name), 5, world.now)
     world.now += timedelta(minutes=20)
     found = one(world)
-    assert (found.headroom_seconds, found.needed_seconds) == (40 * 60, 360)
+    assert (found.headroom_seconds, found.needed_seconds) == (40 * 60, 360), "those of clicks: orders has days"
     [needed] = [
         family for family in families([GroupNow(world.group, found, True)], world.now) if "needed" in family.name
     ]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -61,9 +61,40 @@ class PartitionLag:
         return max(0, -self.headroom_offsets) if self.headroom_offsets is not None else 0
 
 
+_NOT_COMPARED = {
+    Verdict.RECREATED: "a topic was recreated",
+    Verdict.MISSING: "a partition is gone",
+    Verdict.TRUNCATED: "a log was cut back",
+}
+
+
+def why_unread_unknown(verdicts: Iterable[Verdict | None]) -> str | None:
+    """Return why it is not known how much of some partitions is unread, by what planning says of them; None: that is no reason.
+
+    The offsets that such a partition has now, if any, are not those of the records that the group has read. So no lag, and no lag of 0
+    either, tells what there is to read.
+
+    >>> why_unread_unknown([Verdict.CONTINUE, Verdict.MISSING]), why_unread_unknown([Verdict.DATA_LOSS, None])
+    ('a partition is gone', None)
+    """
+    found = set(verdicts)
+    return next((why for verdict, why in _NOT_COMPARED.items() if verdict in found), None)
+
+
+def sum_of_lags(partitions: Collection[PartitionLag]) -> int | None:
+    """Return the lag of partitions together; None: it is not known of any, or only of those that have none (`why_unread_unknown`)."""
+    known = [p.lag for p in partitions if p.lag is not None]
+    total = sum(known)
+    return total if total or (known and _all_compared(partitions)) else None
+
+
+def _all_compared(partitions: Collection[PartitionLag]) -> bool:
+    return why_unread_unknown(p.verdict for p in partitions) is None
+
+
 def longest_wait(partitions: Collection[PartitionLag]) -> float | None:
-    """Return the largest `lag_seconds` of partitions; None: it is not known of one that has lag."""
-    if any(p.lag_seconds is None for p in partitions if p.lag):
+    """Return the largest `lag_seconds` of partitions; None: it is not known of one that has lag, or may have it."""
+    if any(p.lag_seconds is None for p in partitions if p.lag) or sum_of_lags(partitions) is None:
         return None
     return max((p.lag_seconds for p in partitions if p.lag_seconds is not None), default=None)
 
@@ -80,8 +111,9 @@ class GroupLag:
         partitions: each topic-partition that the group reads or has read; empty if Kafka refused, did not answer, or was not asked. If it
             answered in part, times are missing.
         pace: how fast it commits.
-        needed_seconds: with less headroom than this, the partition that has the smallest one puts the group at risk; None: none has any in
-            seconds.
+        tightest: the partition whose headroom is told for the group: of those at risk the first one that retention reaches, else the one that
+            may be at risk soonest; None: none has headroom in seconds.
+        needed_seconds: with less headroom than this, that partition puts the group at risk; None: there is none.
         error: why there is no answer of Kafka, or only a part of one: it refused, did not answer, was not asked, e.g. because a row of the
             group in the ledger is damaged, or does not have a topic; None: it told all that the verdict needs.
         error_kind: the name of the error's class in `core.errors`.
@@ -95,6 +127,7 @@ class GroupLag:
     reason: str
     partitions: Mapping[TopicPartition, PartitionLag] = field(default_factory=dict)
     pace: Pace = field(default_factory=Pace)
+    tightest: TopicPartition | None = None
     needed_seconds: float | None = None
     error: str | None = None
     error_kind: str | None = None
@@ -103,9 +136,8 @@ class GroupLag:
 
     @property
     def lag(self) -> int | None:
-        """The sum over all partitions, in offsets; None: it is not known of any."""
-        known = [p.lag for p in self.partitions.values() if p.lag is not None]
-        return sum(known) if known else None
+        """The sum over all partitions, in offsets; None: it is not known of any, or only of those that have none."""
+        return sum_of_lags(self.partitions.values())
 
     @property
     def lag_seconds(self) -> float | None:
@@ -114,10 +146,8 @@ class GroupLag:
 
     @property
     def headroom_seconds(self) -> float | None:
-        """The smallest of all partitions; None: nothing is unread, retention never removes it, or it is not known."""
-        return min(
-            (p.headroom_seconds for p in self.partitions.values() if p.headroom_seconds is not None), default=None
-        )
+        """That of `tightest`; None: nothing is unread, retention never removes it, or it is not known."""
+        return self.partitions[self.tightest].headroom_seconds if self.tightest is not None else None
 
     @property
     def headroom_offsets(self) -> int | None:
@@ -128,8 +158,7 @@ class GroupLag:
     @property
     def is_estimate(self) -> bool:
         """Whether `headroom_seconds` is an estimate."""
-        smallest = self.headroom_seconds
-        return any(p.estimate and p.headroom_seconds == smallest for p in self.partitions.values())
+        return self.tightest is not None and self.partitions[self.tightest].estimate is not None
 
     @property
     def is_unlimited(self) -> bool:

@@ -11,7 +11,7 @@ What is usual comes from the group's own last commits, so the rules fit one comm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -24,12 +24,6 @@ from airflow_kafka_offsets.core.plan.planning import Verdict
 
 GONE = frozenset({Verdict.DATA_LOSS, Verdict.TRUNCATED, Verdict.RECREATED, Verdict.MISSING})
 """What planning says of a partition whose next records Kafka no longer holds."""
-
-_NOT_COMPARED = {
-    Verdict.RECREATED: "a topic was recreated",
-    Verdict.MISSING: "a partition is gone",
-    Verdict.TRUNCATED: "a log was cut back",
-}
 
 UNUSUAL = 2
 """Records wait for too long after this many times the usual wait."""
@@ -52,19 +46,6 @@ RESERVE = 0.1
 class _Finding:
     verdict: GroupVerdict
     reason: str
-
-
-def why_unread_unknown(verdicts: Iterable[Verdict | None]) -> str | None:
-    """Return why it is not known how much of some partitions is unread, by what planning says of them; None: that is no reason.
-
-    The offsets that such a partition has now, if any, are not those of the records that the group has read. So no lag, and no lag of 0
-    either, tells what there is to read.
-
-    >>> why_unread_unknown([Verdict.CONTINUE, Verdict.MISSING]), why_unread_unknown([Verdict.DATA_LOSS, None])
-    ('a partition is gone', None)
-    """
-    found = set(verdicts)
-    return next((why for verdict, why in _NOT_COMPARED.items() if verdict in found), None)
 
 
 def usual_wait(pace: Pace) -> float:
@@ -147,14 +128,18 @@ def judged(
         horizon: how much headroom it needs at least; None: a tenth of the retention.
         notes: what is not known.
     """
-    found = GroupLag(group, at, None, "", partitions, pace, trouble=_trouble(partitions), notes=notes)
-    first = [
-        p
-        for p in partitions.values()
-        if p.headroom_seconds is not None and p.headroom_seconds == found.headroom_seconds
-    ]
-    found = replace(found, needed_seconds=max((needed_seconds(p, pace, horizon) for p in first), default=None))
-    finding = _lost(found) or _at_risk(found, horizon) or _late(found) or _fine(found)
+    needs = {tp: needed_seconds(p, pace, horizon) for tp, p in partitions.items() if p.headroom_seconds is not None}
+    tightest = min(needs, key=lambda tp: _tightness(tp, _headroom(partitions[tp]), needs[tp]), default=None)
+    needed = needs[tightest] if tightest is not None else None
+    found = GroupLag(
+        *(group, at, None, "", partitions, pace),
+        tightest=tightest,
+        needed_seconds=needed,
+        trouble=_trouble(partitions),
+        notes=notes,
+    )
+    risky = sum(_headroom(partitions[tp]) < need for tp, need in needs.items())
+    finding = _lost(found) or _at_risk(found, risky) or _late(found) or _fine(found)
     return replace(found, verdict=finding.verdict, reason=finding.reason)
 
 
@@ -176,7 +161,7 @@ def in_part(found: GroupLag, why: KafkaAnswerError) -> GroupLag:
         why: what it said to the other questions, or that it did not answer them.
     """
     partitions = {tp: replace(p, headroom_seconds=None, estimate=None) for tp, p in found.partitions.items()}
-    known = replace(found, partitions=partitions, needed_seconds=None)
+    known = replace(found, partitions=partitions, tightest=None, needed_seconds=None)
     return known if found.verdict is GroupVerdict.LOST else _not_known(known, why)
 
 
@@ -217,18 +202,23 @@ def _trouble(partitions: Mapping[TopicPartition, PartitionLag]) -> str | None:
     return name_some([f"{tp} {p.verdict}" for tp, p in partitions.items() if p.verdict in GONE], ", ") or None
 
 
-def _at_risk(found: GroupLag, horizon: timedelta | None) -> _Finding | None:
-    risky = {tp: p for tp, p in found.partitions.items() if danger(p, found.pace, horizon) is GroupVerdict.AT_RISK}
-    if not risky:
+def _tightness(tp: TopicPartition, headroom: float, needed: float) -> tuple[bool, float, TopicPartition]:
+    """Return the order of partitions: at first those at risk, by their headroom; then all others, by how soon they may be."""
+    is_safe = headroom >= needed
+    return is_safe, headroom - needed if is_safe else headroom, tp
+
+
+def _at_risk(found: GroupLag, risky: int) -> _Finding | None:
+    if not risky or found.tightest is None:
         return None
-    first, p = min(risky.items(), key=lambda item: (_headroom(item[1]), item[0]))
+    first, p = found.tightest, found.partitions[found.tightest]
     guess = " (an estimate)" if p.estimate else ""
     when = f"in {length(_headroom(p))}" if _headroom(p) >= 1 else "at any moment"
     left = f"may remove unread records of {first} {when}{guess}"
-    others = f", and of {counted(len(risky) - 1, 'more partition')} soon" if len(risky) > 1 else ""
+    others = f", and of {counted(risky - 1, 'more partition')} soon" if risky > 1 else ""
     return _Finding(
         GroupVerdict.AT_RISK,
-        f"Retention {left}{others}; this group needs at least {length(needed_seconds(p, found.pace, horizon))}",
+        f"Retention {left}{others}; this group needs at least {length(found.needed_seconds or 0)}",
     )
 
 

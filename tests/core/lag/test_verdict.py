@@ -125,6 +125,31 @@ def test_what_stops_the_next_plan_is_lost(verdict: Verdict) -> None:
     )
 
 
+def test_headroom_and_need_are_those_of_the_partition_that_the_verdict_is_about() -> None:
+    clicks = partition(9, 1.0, 2 * HOUR, retention=Retention(timedelta(hours=10)))
+    orders = partition(9, 1.0, 5 * HOUR)
+    found = look(clicks, orders, pace=Pace())
+    assert (found.verdict, found.tightest) == ("AT RISK", tp(1))
+    assert (found.headroom_seconds, found.needed_seconds) == (5 * HOUR, 16.8 * HOUR)
+    sooner = look(replace(clicks, headroom_seconds=0.5 * HOUR), orders, pace=Pace())
+    assert (sooner.tightest, sooner.headroom_seconds, sooner.needed_seconds) == (tp(0), 0.5 * HOUR, HOUR)
+    assert "orders-0 in 30 min, and of 1 more partition soon; this group needs at least 1 h" in sooner.reason
+
+
+def test_of_what_is_not_at_risk_headroom_and_need_are_those_of_the_partition_that_comes_closest() -> None:
+    clicks = partition(9, 1.0, 5 * HOUR, retention=Retention(timedelta(hours=10)))
+    orders = partition(9, 1.0, 17 * HOUR)
+    found = look(clicks, orders, pace=Pace())
+    assert (found.verdict, found.headroom_seconds, found.needed_seconds) == ("OK", 17 * HOUR, 16.8 * HOUR)
+    assert look(partition(0)).tightest is None
+
+
+def test_what_is_gone_leaves_no_sum_of_zero() -> None:
+    gone = PartitionLag(5, None, None, Verdict.MISSING)
+    assert (look(gone, partition(0, 0.0)).lag, look(gone, partition(0, 0.0)).lag_seconds) == (None, None)
+    assert look(gone, partition(7, 30.0)).lag == 7
+
+
 def test_sums_and_extremes() -> None:
     found = look(partition(5, 10, 100.0, headroom_offsets=7), partition(0), partition(2, 30, 50.0, estimate="by size"))
     assert (found.lag, found.lag_seconds, found.headroom_seconds, found.headroom_offsets) == (7, 30, 50, 7)
