@@ -459,6 +459,30 @@ def test_without_a_newer_answer_a_group_keeps_no_old_verdict(
         assert [first_text(browser, f"{card} {part}") for part in ("b", "small")] == ["?", "not known"]
     assert first_text(browser, "#reason") == NO_LONGER_KNOWN[status]
     assert first_text(browser, "[data-tp='page-orders-1'] .behind") == "—"
+    assert browser.find_elements(By.CSS_SELECTOR, ".strip g rect") == [], "what was unread, and the edges of the log"
+
+
+COLOR = """
+document.getElementById("folded").hidden = false;
+for (const cell of document.querySelectorAll(".heat rect")) {
+  cell.setAttribute("class", "heat-lost level-3");
+  Object.assign(cell.dataset, {lag: 5, lost: 2, risk: true});
+}
+"""
+"""Color all cells as an answer does."""
+
+
+def test_without_a_newer_answer_no_partition_keeps_an_old_color(server: PageServer, browser: WebDriver) -> None:
+    server.log_in(browser)
+    browser.get(f"{server.url}/kafka-offsets/groups/lake.wide")
+    first(browser, ".heat rect")
+    browser.execute_script(COLOR)
+    browser.execute_script(FAIL, 503)
+    first(browser, ".heat rect:not([data-lag])")
+    cells = browser.find_elements(By.CSS_SELECTOR, ".heat rect")
+    assert {cell.get_attribute("data-lag") for cell in cells} == {None}
+    assert all(f"heat-{cell.get_attribute('data-shade')} level-0" == cell.get_attribute("class") for cell in cells)
+    assert not browser.find_element(By.ID, "folded").is_displayed()
 
 
 ASK_TWICE = """

@@ -16,6 +16,7 @@ import pytest
 from airflow_kafka_offsets.core.errors import (
     KafkaUnavailableError,
     LedgerError,
+    LedgerSchemaError,
     LedgerUnavailableError,
     NoConnectionError,
 )
@@ -648,10 +649,13 @@ def test_without_the_ledger_after_kafka_the_time_of_a_record_counts(
     assert (found.lag, found.lag_seconds, found.error) == (10, pytest.approx(DAY.total_seconds(), abs=120), None)
 
 
-def test_a_ledger_that_is_away_is_asked_once_and_raises(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Mock(side_effect=LedgerUnavailableError("the database did not answer"))
+@pytest.mark.parametrize("error", [LedgerUnavailableError("away"), LedgerSchemaError("of another version")])
+def test_a_ledger_that_can_not_be_asked_is_asked_once_and_raises(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: LedgerError
+) -> None:
+    asked = Mock(side_effect=error)
     monkeypatch.setattr(world.ledger, "load_all", asked)
-    with pytest.raises(LedgerUnavailableError):
+    with pytest.raises(type(error)):
         look(world, group("lake"), group("other"))
     assert asked.call_count == 1
 

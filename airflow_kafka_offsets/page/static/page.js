@@ -99,6 +99,12 @@ document.addEventListener("DOMContentLoaded", () => {
     }
     for (const told of all("#card-lag, #card-headroom, [data-now-cell=lag], [data-now-cell=headroom]")) told.innerHTML = "<b>?</b><small>not known</small>";
     for (const behind of all(".strip .behind")) Object.assign(behind, { className: "behind", textContent: "—", title: "" });
+    for (const drawn of all(".strip g")) drawn.replaceChildren();
+    for (const cell of all(".heat rect")) {
+      cell.setAttribute("class", `heat-${cell.dataset.shade} level-0`);
+      for (const fact of ["lag", "lost", "risk"]) delete cell.dataset[fact];
+    }
+    if ($("folded")) $("folded").hidden = true;
     for (const row of all("tr[data-group]")) row.dataset.look = true;
   }
   if (asker) { now(); setInterval(now, all("tr[data-group]").length > 200 ? 60000 : 15000); document.addEventListener("visibilitychange", now); }
