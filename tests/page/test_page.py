@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import json
 import re
 import time
@@ -40,6 +41,14 @@ PAGES = [
     "static/icon-dark.svg",
 ]
 
+OF_A_DAG = [
+    "now?dag_id=replays",
+    "dag?dag_id=replays",
+    "run?dag_id=replays&run_id=manual__1",
+    "task?dag_id=replays&run_id=manual__1&task_id=load&map_index={MAP_INDEX}",
+]
+"""Each route that takes a DAG, with one that has a window of a group of the DAG `orders`."""
+
 
 def test_every_route_is_tried_here_and_only_looks() -> None:
     # In a process of its own it would take seconds to import; the API server of the other tests has the same app.
@@ -50,6 +59,8 @@ def test_every_route_is_tried_here_and_only_looks() -> None:
     assert {method for route in routes for method in route.methods} == {"GET"}
     tried = {re.sub(r"\?.*", "", page) for page in PAGES}
     assert [r.path for r in routes if not any(r.path_regex.fullmatch(f"/{page}") for page in tried)] == []  # type: ignore[attr-defined]
+    take_a_dag = {r.path for r in routes if "dag_id" in inspect.signature(r.endpoint).parameters}  # type: ignore[attr-defined]
+    assert take_a_dag == {"/" + page.partition("?")[0] for page in OF_A_DAG}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -111,6 +122,18 @@ def test_a_group_is_there_for_who_may_read_a_dag_of_it(server: PageServer) -> No
     assert "salaries" not in told, "an error of the Kafka that it shares with groups that are seen names its topic"
     assert server.get("dag?dag_id=payroll", user="limited").status_code == 404
     assert server.get("run?dag_id=payroll&run_id=scheduled__2026-11-01T00", user="limited").status_code == 404
+
+
+@pytest.mark.parametrize("page", OF_A_DAG)
+@pytest.mark.parametrize("form", ["html", "json"])
+def test_a_dag_that_is_hidden_is_as_one_that_is_not_there(server: PageServer, page: str, form: str) -> None:
+    page = f"{page}&format={form}"
+    assert server.get(page).status_code == 200
+    hidden = server.get(page, user="limited")
+    unknown = server.get(page.replace("replays", "nowhere"), user="limited")
+    assert (hidden.status_code, unknown.status_code) == (404, 404)
+    assert hidden.text.replace("replays", "nowhere") == unknown.text, "the answer tells that the DAG exists"
+    assert "lake.orders" not in hidden.text
 
 
 def test_a_group_that_no_dag_has_is_there_for_who_may_read_all_dags(server: PageServer) -> None:
