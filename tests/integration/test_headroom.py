@@ -222,16 +222,23 @@ def _predict(log: KafkaLog, marks: list[tuple[str, int]], at: datetime) -> dict[
         name: GroupState(1, Position({TopicPartition(topic, 0): mark}, {topic: ids[topic]}))
         for name, (topic, mark) in named.items()
     }
-    found = freshness.look(groups, _Given(), lambda _: log, at, states=states)  # type: ignore[arg-type]
+    found = freshness.look(groups, _Given(states), lambda _: log, at, states=states)  # type: ignore[arg-type]
     return {(topic, mark): found[name].partitions[TopicPartition(topic, 0)] for name, (topic, mark) in named.items()}
 
 
+@dataclass(frozen=True)
 class _Given:
-    """A ledger that only has no commits."""
+    """A ledger of groups that never move, without commits."""
+
+    states: dict[str, GroupState]
 
     def one_connection(self) -> object:
         """Return a context that does nothing."""
         return nullcontext()
+
+    def load_all(self, names: list[str]) -> dict[str, GroupState]:
+        """Return the states."""
+        return {name: self.states[name] for name in names}
 
     def recent_commits(self, wanted: dict[str, int]) -> dict[str, object]:
         """Return none."""
