@@ -271,9 +271,14 @@ async def window(request: Request, window_id: str, user: GetUserDep) -> Response
 async def dag(request: Request, dag_id: str, user: GetUserDep) -> Response:
     """Show the groups of a DAG: those that belong to it, and those of which it has a window."""
     reader = Reader(user)
-    if not await anyio.to_thread.run_sync(reader.may_read, dag_id, limiter=_THREADS):
-        raise UnknownGroupError(f"There is no DAG {dag_id} that you may see")
+    await anyio.to_thread.run_sync(_require, reader, dag_id, limiter=_THREADS)
     return await _list(request, reader, dag_id)
+
+
+def _require(reader: Reader, dag_id: str) -> None:
+    """Refuse a DAG that the user may not read, in the words for one that is not there."""
+    if not reader.may_read(dag_id):
+        raise UnknownGroupError(f"There is no DAG {dag_id} that you may see")
 
 
 @app.get("/run")
@@ -299,8 +304,7 @@ async def _windows_of(
     reader = Reader(user)
 
     def shown(ledger: Ledger) -> Response:
-        if not reader.may_read(dag_id):
-            raise UnknownGroupError(f"There is no DAG {dag_id} that you may see")
+        _require(reader, dag_id)
         found = ledger.windows_of_run(dag_id, run_id, task_id, map_index)
         if wants_json(request):
             windows = pictures.windows_of_run(ledger, found)
@@ -317,6 +321,8 @@ async def now_of_all(request: Request, user: GetUserDep, dag_id: str | None = No
     reader = Reader(user)
 
     def asked(ledger: Ledger) -> Response:
+        if dag_id is not None:
+            _require(reader, dag_id)
         lines = pictures.groups(ledger, reader.visible, dag_id)
         # Kept under one name for everyone: so all groups are looked at, whoever asks.
         found = now.look(ledger, ledger.groups(), now.ALL)

@@ -1,4 +1,4 @@
-"""Headroom is what retention does: on a broker that removes within seconds, each prediction against what then happened."""
+"""Lag in time and headroom on real brokers. On one that removes within seconds, each prediction against what then happened."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AclOperation
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.lag.lag import PartitionLag
+from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
 from airflow_kafka_offsets.service import freshness
-from tests.lab.kafka import KafkaBroker
+from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
 from tests.lab.processes import wait_until
 from tests.lab.topics import create_topic, end_offset, produce
 
@@ -189,7 +190,7 @@ def _hang(kafka: KafkaBroker) -> Producer:
 def _write(kafka: KafkaBroker) -> dict[str, list[int]]:
     """Write records for some seconds; return the times that the producer gave them."""
     chance = random.Random(7)
-    written: dict[str, list[int]] = {"steady": [], "disorder": [], "idle": []}
+    written: dict[str, list[int]] = {"steady": [], "disorder": [], "idle": [], "kept": []}
 
     def send(topic: str, at: int, number: int = 5, **more: object) -> None:
         produce(kafka, topic, number, timestamp_ms=at, **more)  # type: ignore[arg-type]
@@ -222,16 +223,23 @@ def _predict(log: KafkaLog, marks: list[tuple[str, int]], at: datetime) -> dict[
         name: GroupState(1, Position({TopicPartition(topic, 0): mark}, {topic: ids[topic]}))
         for name, (topic, mark) in named.items()
     }
-    found = freshness.look(groups, _Given(), lambda _: log, at, states=states)  # type: ignore[arg-type]
+    found = freshness.look(groups, _Given(states), lambda _: log, at, states=states)  # type: ignore[arg-type]
     return {(topic, mark): found[name].partitions[TopicPartition(topic, 0)] for name, (topic, mark) in named.items()}
 
 
+@dataclass(frozen=True)
 class _Given:
-    """A ledger that only has no commits."""
+    """A ledger of groups that never move, without commits."""
+
+    states: dict[str, GroupState]
 
     def one_connection(self) -> object:
         """Return a context that does nothing."""
         return nullcontext()
+
+    def load_all(self, names: list[str]) -> dict[str, GroupState]:
+        """Return the states."""
+        return {name: self.states[name] for name in names}
 
     def recent_commits(self, wanted: dict[str, int]) -> dict[str, object]:
         """Return none."""
@@ -258,6 +266,19 @@ def test_headroom_is_what_the_newest_record_up_to_the_watermark_has_left(story: 
             left = max(story.written[topic][: mark + 1]) + story.retention - now_ms
             assert found.headroom_seconds == pytest.approx(max(0.0, left) / 1000, abs=1.01), mark
             assert found.headroom_seconds <= max(0.0, left) / 1000 + 0.001, mark
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("topic", ["steady", "disorder", "idle", "kept"])
+def test_lag_in_time_is_never_too_small_and_hardly_too_large(story: Story, topic: str) -> None:
+    now_ms = story.at.timestamp() * 1000
+    found = {mark: lag.lag_seconds for (name, mark), lag in story.predicted.items() if name == topic}
+    assert len(found) >= FEWEST
+    for mark, told in found.items():
+        # What is older than a record before it counts as being as young as that one.
+        waits = (now_ms - max(story.written[topic][: mark + 1])) / 1000
+        assert told is not None
+        assert waits - 0.001 <= told <= waits + max(1.0, 0.02 * waits) + 0.001, mark
 
 
 @pytest.mark.kafka
@@ -310,3 +331,32 @@ def test_what_an_open_transaction_hides_is_no_lag_and_yet_retention_removes_it(s
     assert {lag.lag for lag in found.values()} == {0}
     assert {lag.hidden_to for lag in found.values()} == {40}
     assert {("hanging", mark) for mark in found} <= story.removed_at.keys()
+
+
+def test_without_the_right_to_the_configuration_lag_in_time_is_known_and_headroom_is_not(
+    kafka_sasl: SecureKafkaBroker, topic: str
+) -> None:
+    create_topic(kafka_sasl, topic, config={"retention.ms": str(24 * 3_600_000)})
+    at = datetime.now(UTC)
+    produce(kafka_sasl, topic, 7, timestamp_ms=int(at.timestamp() * 1000) - 3_600_000)
+    log = KafkaLog(kafka_sasl.client_config("bob"), 30)
+    group, tp = KafkaGroup(topic, topics=[topic]), TopicPartition(topic, 0)
+
+    def looked() -> GroupLag:
+        states = {topic: GroupState(1, Position({tp: 3}, log.topic_ids([topic])))}
+        return freshness.look([group], _Given(states), lambda _: log, at, states=states)[topic]  # type: ignore[arg-type]
+
+    kafka_sasl.allow("bob", AclOperation.DESCRIBE, topic=topic)
+    found = looked()
+    assert (found.error, found.lag, found.headroom_seconds) == (None, 4, None)
+    assert found.lag_seconds is not None
+    assert 3_599.999 <= found.lag_seconds <= 3_672.001
+    assert found.notes == (
+        f"this user may not read the configuration of {topic}: grant the ACL DescribeConfigs on Topic, or set "
+        "KafkaGroup(retention=...)",
+    )
+    kafka_sasl.allow("bob", AclOperation.DESCRIBE_CONFIGS, topic=topic)
+    found = looked()
+    assert (found.error, found.notes) == (None, ())
+    assert found.lag_seconds is not None
+    assert found.headroom_seconds == pytest.approx(24 * 3_600 - found.lag_seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,12 +19,14 @@ from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupVerdict
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from tests.cli.conftest import Lake, in_a_process
 from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, free_port, wait_until
 from tests.lab.prometheus import Prometheus, promtool
 from tests.lab.topics import create_topic, produce
 from tests.monitoring.test_files import FOLDER, STATE, alert_rules, dashboard
+from tests.service.memory_log import MemoryLog
 
 if TYPE_CHECKING:
     from tests.lab.kafka import KafkaBroker
@@ -93,7 +96,25 @@ def test_prometheus_scrapes_every_metric_and_the_queries_of_the_dashboard_find_t
         )
 
 
-def test_a_scrape_does_not_wait_for_a_kafka_that_is_down(shore: Lake) -> None:
+@pytest.mark.server
+def test_a_scrape_does_not_wait_for_a_kafka_that_never_answers(tmp_path: Path) -> None:
+    log = MemoryLog()
+    log.create("orders")
+    log.produce(TopicPartition("orders", 0), 10)
+    lake = Lake(tmp_path / "ledger.db", log)
+    lake.plan(KafkaGroup("lake.orders", topics=["orders"], kafka_timeout=3_600), 1)
+    with socket.create_server((LOOPBACK, 0)) as silent:
+        silent.settimeout(ANSWER)
+        with serving(lake.url, f"{LOOPBACK}:{silent.getsockname()[1]}", "--interval", "1") as where:
+            asked, _ = silent.accept()
+            with asked:
+                found = scraped(where)
+    assert "kafka_offsets_scrape_timestamp_seconds 0.0\n" in found, "the first collection has ended"
+    assert 'kafka_offsets_lag{group="lake.orders",topic="orders"} NaN\n' in found
+    assert 'kafka_offsets_open_windows{group="lake.orders",lane="live"} 1.0\n' in found, "the ledger has told it"
+
+
+def test_with_a_kafka_that_is_down_a_scrape_has_what_the_ledger_knows(shore: Lake) -> None:
     with serving(shore.url, f"{LOOPBACK}:{free_port()}", "--interval", "1") as where:
         wait_until(lambda: says(where, "kafka_offsets_ledger_up 1.0"), timeout=60, what="a collection ends")
         found = scraped(where)

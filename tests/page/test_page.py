@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import json
 import re
 import time
@@ -40,6 +41,48 @@ PAGES = [
     "static/icon-dark.svg",
 ]
 
+OF_A_DAG = [
+    "now?dag_id=replays",
+    "dag?dag_id=replays",
+    "run?dag_id=replays&run_id=manual__1",
+    "task?dag_id=replays&run_id=manual__1&task_id=load&map_index={MAP_INDEX}",
+]
+"""Each route that takes a DAG, with one that has a window of a group of the DAG `orders`."""
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "frame-ancestors 'self'; base-uri 'none'; form-action 'self'"
+    ),
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
+    "referrer-policy": "same-origin",
+}
+"""Written out here once more: whoever loosens one has to do it twice."""
+
+WRONG = {
+    400: [
+        "groups/lake.orders?axis=x",
+        "groups/lake.orders?before=0",
+        "groups/lake.orders/replay",
+        "groups/lake.orders/replay?windows=x",
+        "dag",
+        "run?dag_id=orders",
+        "task?dag_id=orders&run_id=scheduled__2026-11-01T00",
+    ],
+    404: [
+        "groups/nowhere",
+        "groups/nowhere/now",
+        "groups/nowhere/replay?windows=1",
+        "windows/nowhere-000001",
+        *OF_A_DAG,
+        "static/none.css",
+        "none",
+    ],
+    410: ["windows/lake.pruned-000002", "groups/lake.pruned/replay?windows=2-3"],
+}
+"""By status, what gets it as an answer to a user who may read the DAG `orders` only."""
+
 
 def test_every_route_is_tried_here_and_only_looks() -> None:
     # In a process of its own it would take seconds to import; the API server of the other tests has the same app.
@@ -50,12 +93,20 @@ def test_every_route_is_tried_here_and_only_looks() -> None:
     assert {method for route in routes for method in route.methods} == {"GET"}
     tried = {re.sub(r"\?.*", "", page) for page in PAGES}
     assert [r.path for r in routes if not any(r.path_regex.fullmatch(f"/{page}") for page in tried)] == []  # type: ignore[attr-defined]
+    takes = {r.path: inspect.signature(r.endpoint).parameters for r in routes}  # type: ignore[attr-defined]
+    of_a_dag = {"/" + page.partition("?")[0] for page in OF_A_DAG}
+    assert {path for path, taken in takes.items() if "dag_id" in taken} == of_a_dag
+
+
+def headers_of(said: requests.Response) -> dict[str, str | None]:
+    """Return those headers of an answer that tell a browser what the page may do."""
+    return {name: said.headers.get(name) for name in HEADERS}
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_without_a_login_there_is_nothing(server: PageServer, page: str) -> None:
     said = server.get(page, user=None)
-    assert said.status_code == 401
+    assert (said.status_code, headers_of(said)) == (401, HEADERS)
     assert "lake.orders" not in said.text.replace(page, "")
 
 
@@ -69,7 +120,7 @@ def expired(server: PageServer) -> str:
 @pytest.mark.parametrize("page", PAGES)
 def test_with_an_expired_login_there_is_nothing(server: PageServer, page: str, expired: str) -> None:
     said = server.get(page, token=expired)
-    assert said.status_code == 401
+    assert (said.status_code, headers_of(said)) == (401, HEADERS)
     assert "Your session has ended. Reload Airflow to log in again." in said.text
     assert "lake.orders" not in said.text.replace(page, "")
 
@@ -78,8 +129,13 @@ def test_with_an_expired_login_there_is_nothing(server: PageServer, page: str, e
 def test_a_viewer_may_look(server: PageServer, page: str) -> None:
     said = server.get(page, user="viewer")
     assert said.status_code == 200, said.text
-    assert "default-src 'none'" in said.headers["content-security-policy"]
-    assert said.headers["x-content-type-options"] == "nosniff"
+    assert headers_of(said) == HEADERS
+
+
+@pytest.mark.parametrize(("status", "page"), [(status, page) for status, pages in WRONG.items() for page in pages])
+def test_an_error_allows_a_browser_no_more_than_a_page(server: PageServer, status: int, page: str) -> None:
+    said = server.get(page, user="limited")
+    assert (said.status_code, headers_of(said)) == (status, HEADERS)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
@@ -87,7 +143,7 @@ def test_nothing_but_looking_is_possible(server: PageServer, method: str) -> Non
     token = {"Authorization": f"Bearer {server.token('admin')}"}
     for page in PAGES:
         said = requests.request(method, f"{server.url}/kafka-offsets/{page}", headers=token, timeout=ANSWER)
-        assert said.status_code == 405, page
+        assert (said.status_code, headers_of(said)) == (405, HEADERS), page
 
 
 def test_a_group_is_there_for_who_may_read_a_dag_of_it(server: PageServer) -> None:
@@ -111,6 +167,18 @@ def test_a_group_is_there_for_who_may_read_a_dag_of_it(server: PageServer) -> No
     assert "salaries" not in told, "an error of the Kafka that it shares with groups that are seen names its topic"
     assert server.get("dag?dag_id=payroll", user="limited").status_code == 404
     assert server.get("run?dag_id=payroll&run_id=scheduled__2026-11-01T00", user="limited").status_code == 404
+
+
+@pytest.mark.parametrize("page", OF_A_DAG)
+@pytest.mark.parametrize("form", ["html", "json"])
+def test_a_dag_that_is_hidden_is_as_one_that_is_not_there(server: PageServer, page: str, form: str) -> None:
+    page = f"{page}&format={form}"
+    assert server.get(page).status_code == 200
+    hidden = server.get(page, user="limited")
+    unknown = server.get(page.replace("replays", "nowhere"), user="limited")
+    assert (hidden.status_code, unknown.status_code) == (404, 404)
+    assert hidden.text.replace("replays", "nowhere") == unknown.text, "the answer tells that the DAG exists"
+    assert "lake.orders" not in hidden.text
 
 
 def test_a_group_that_no_dag_has_is_there_for_who_may_read_all_dags(server: PageServer) -> None:

@@ -64,6 +64,16 @@ def test_what_is_committed_can_be_replayed_and_what_is_open_can_not(story: Story
     assert '<span class="badge warn">planned</span>' in opened, "also while a job reads it: that is its state"
 
 
+def test_what_a_replay_would_read_is_told_with_the_condition_that_only_kafka_knows(story: Story) -> None:
+    said = page(story, 1, "orders").partition('id="selected-what">')[2].partition("</span>")[0]
+    assert said == (
+        "Read the same 120 offsets again, under the same id, if Kafka still holds all of them. "
+        "Replay… asks Kafka, and starts nothing yet. "
+        "A sink that replaces its output by window id then has each record once."
+    )
+    assert "Kafka still holds" not in page(story, 2, "orders"), "an open window can't be replayed at all"
+
+
 def test_the_schemas_that_are_frozen_with_a_window_are_shown(story: Story) -> None:
     assert "Frozen schemas" not in page(story, 1, "orders")
     frozen = {"<orders>-value": Subject("AVRO", 7, {7: '"long"', 3: '"int"'}), "orders-key": None}
