@@ -1,5 +1,7 @@
 """`make bench`: what lag in time costs, beside one lookup in the timestamp index with its `describe`, interleaved in one run.
 
+Both the search alone, and the whole look at a group: ledger, snapshot, open transactions, retention and that search.
+
 Each partition holds records of seven days in steady order with some jitter, and a watermark somewhere in them, so that no
 answer is known beforehand: the dearest case is that every partition of every group has a backlog.
 """
@@ -21,9 +23,14 @@ from confluent_kafka import Producer
 from tabulate import tabulate
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
+from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.lag.measure import to_ms
 from airflow_kafka_offsets.core.lag.search import MOST_LOOKUPS, Search
 from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
+from airflow_kafka_offsets.service.freshness import look
 from airflow_kafka_offsets.service.times import find
 from tests.bench.plan_and_commit import PER_BROKER, PER_TOPIC, make_topics
 from tests.lab.kafka import KafkaBroker
@@ -33,6 +40,18 @@ RECORDS = 100
 """Records of a partition: more of them make no difference to a search, which sees an index."""
 WEEK = timedelta(days=7)
 LEVEL = IsolationLevel.READ_UNCOMMITTED
+
+
+HEADERS = [
+    "partitions",
+    "one lookup with describe",
+    "the search",
+    "times one lookup",
+    "its lookups",
+    "questions each",
+    "a whole look",
+    "times one lookup",
+]
 
 
 class Counted(KafkaLog):
@@ -60,9 +79,9 @@ def main(sizes: list[int]) -> None:
             topics = make_topics(kafka, size)
             now = datetime.now(UTC)
             fill(kafka, topics, size, now)
-            rows.append([f"{size:,}", *measure(Counted(kafka.client_config(), 60), topics, now)])
-    headers = ["partitions", "one lookup with describe", "lag in time", "times one lookup", "lookups", "questions each"]
-    print(tabulate(rows, headers, tablefmt="github", colalign=("right",) * 6))
+            ledger = SqlLedger(f"sqlite:///{folder / f'ledger-{size}.db'}", create=True)
+            rows.append([f"{size:,}", *measure(Counted(kafka.client_config(), 60), ledger, topics, now)])
+    print(tabulate(rows, HEADERS, tablefmt="github", colalign=("right",) * len(HEADERS)))
     print(f"ms; median (quartiles) of {ROUNDS} interleaved rounds, ratios of each round")
 
 
@@ -87,12 +106,15 @@ def fill(kafka: KafkaBroker, topics: list[str], size: int, now: datetime) -> Non
     assert not producer.flush(120)
 
 
-def measure(log: Counted, topics: list[str], now: datetime) -> list[str]:
-    """Return both times, their ratio, and how much was asked."""
-    bounds = log.snapshot(topics, LEVEL).bounds
+def measure(log: Counted, ledger: SqlLedger, topics: list[str], now: datetime) -> list[str]:
+    """Return the times, their ratios, and how much was asked."""
+    snapshot = log.snapshot(topics, LEVEL)
+    bounds = snapshot.bounds
     partitions, now_ms, chance = sorted(bounds), to_ms(now), random.Random(2)
     marks = {tp: chance.randrange(bounds[tp].end) for tp in partitions}
-    floors, times = [], []
+    group = KafkaGroup("bench", topics=topics, isolation_level=LEVEL)
+    states = {group.name: GroupState(1, Position(marks, snapshot.topic_ids))}
+    floors, times, looks = [], [], []
     for number in range(ROUNDS + 1):
         one = seconds(lambda: log.offsets_at(partitions, now - WEEK / 3, LEVEL))
         log.lookups = log.questions = 0
@@ -100,12 +122,26 @@ def measure(log: Counted, topics: list[str], now: datetime) -> list[str]:
         searched = seconds(lambda found=searches: find(log, found, {}))  # type: ignore[misc]
         assert all(search.is_done for search in searches)
         assert log.lookups <= MOST_LOOKUPS
+        lookups, questions = log.lookups, log.questions
+        found: dict[str, GroupLag] = {}
+        whole = seconds(lambda told=found: told.update(look([group], ledger, lambda _: log, now, states=states)))  # type: ignore[misc]
+        assert found[group.name].lag_seconds is not None, found[group.name].reason
         if number:  # the first round warms up
             floors.append(one)
             times.append(searched)
-    ratios = [searched / one for searched, one in zip(times, floors, strict=True)]
-    asked = f"{log.questions / len(partitions):.1f}"
-    return [spread(floors, 1000), spread(times, 1000), spread(ratios, 1, ".2f"), str(log.lookups), asked]
+            looks.append(whole)
+    asked = [str(lookups), f"{questions / len(partitions):.1f}"]
+    return [
+        spread(floors, 1000),
+        *(spread(times, 1000), spread(ratios(times, floors), 1, ".2f")),
+        *asked,
+        *(spread(looks, 1000), spread(ratios(looks, floors), 1, ".2f")),
+    ]
+
+
+def ratios(times: list[float], floors: list[float]) -> list[float]:
+    """Return how many times its floor each of these took."""
+    return [took / floor for took, floor in zip(times, floors, strict=True)]
 
 
 def seconds(step: Callable[[], object]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -317,6 +318,29 @@ def test_a_block_says_what_it_is_when_it_is_pointed_at(framed: WebDriver) -> Non
     assert first_text(framed, "#hint") == "000003 · backfill\npage-orders-1 · offsets 100 to 199\n100 offsets"
     ActionChains(framed).move_to_element(first(framed, "h1")).perform()
     first(framed, "#hint", lambda e: not e.is_displayed())
+
+
+def test_a_replay_of_a_span_of_time(server: PageServer, browser: WebDriver) -> None:
+    server.log_in(browser)
+    browser.get(f"{server.url}/kafka-offsets/groups/lake.orders?from=2026-11-01T00:30")
+    first(browser, "#all").click()
+    assert "000002 to 000004" in first_text(browser, "#selected-what")
+    first(browser, "#replay", lambda e: e.is_enabled()).click()
+    dialog = first(browser, "#dialog[open]", lambda e: "Replay 2 windows?" in e.text)
+    assert "000001" not in dialog.text, "it was cut before this time"
+    body = first(browser, "#dialog [data-confirm]").get_attribute("data-confirm")
+    assert json.loads(str(body))["conf"] == {"kafka_offsets": {"group": "lake.orders", "windows": "2,4"}}
+
+
+def test_a_viewer_may_look_and_not_replay(server: PageServer, browser: WebDriver) -> None:
+    server.log_in(browser, "viewer")
+    browser.get(f"{server.url}/kafka-offsets/groups/lake.orders")
+    first(browser, "#all").click()
+    first(browser, "#replay", lambda e: e.is_enabled()).click()
+    dialog = first(browser, "#dialog[open]", lambda e: "can run" in e.text)
+    assert "No DAG can run this for you: orders (you may look at this DAG, and not run it)" in dialog.text
+    assert dialog.find_elements(By.CSS_SELECTOR, "[data-confirm]") == []
+    assert first_text(browser, "#dialog [data-close]") == "Close"
 
 
 def test_all_that_is_shown_is_selected_at_once(framed: WebDriver) -> None:
