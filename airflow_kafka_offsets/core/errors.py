@@ -24,6 +24,7 @@ The tree:
     │   └── KafkaRefusedError       it answered no (login, TLS, authorization): correct the connection
     ├── LedgerError
     │   ├── LedgerUnavailableError  the database did not answer: try again later
+    │   ├── DamagedRowError         a row is in a form that this package never writes: restore it
     │   └── LedgerSchemaError       the tables are of another version: kafka-offsets db upgrade
     │       └── NoLedgerError       there are none yet
     ├── StoreError
@@ -280,6 +281,10 @@ class LedgerUnavailableError(LedgerError):
     """The ledger's database did not answer; what was under way may or may not be written."""
 
     may_pass = True
+
+
+class DamagedRowError(LedgerError):
+    """A row of the ledger is in a form that this package never writes. It is of one group, and harms no other."""
 
 
 class LedgerSchemaError(LedgerError):

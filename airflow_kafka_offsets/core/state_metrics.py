@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf, isfinite, isnan, nan
 
-from airflow_kafka_offsets.core.errors import LedgerError
+from airflow_kafka_offsets.core.errors import DamagedRowError, MissingPartitionError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag, longest_wait, sum_of_lags
 from airflow_kafka_offsets.core.lag.pace import Pace
@@ -79,9 +79,10 @@ def group_now(group: KafkaGroup, lag: GroupLag, open_: Mapping[Lane, OpenWindows
         open_: its open windows by lane.
         before: where it stood in the last collection; None: there was none.
     """
-    if lag.error is None:
+    # Kafka has answered in full: it has no topic of such a name.
+    if lag.error is None or lag.error_kind == MissingPartitionError.__name__:
         return GroupNow(group, lag, True, lag.at, open_)
-    if before is not None and lag.error_kind == LedgerError.__name__:
+    if before is not None and lag.error_kind == DamagedRowError.__name__:
         lag = replace(lag, pace=before.lag.pace)  # its commits may be what can't be read
     if before is None or before.answered_at is None:
         return GroupNow(group, lag, False, None, open_)
@@ -300,7 +301,10 @@ def _headroom_seconds(found: Sequence[PartitionLag]) -> float:
 
 
 def _needed(pace: Pace, found: Sequence[PartitionLag]) -> float:
-    return max((needed_seconds(one, pace) for one in found if one.headroom_seconds is not None), default=0.0)
+    needs = [needed_seconds(one, pace) for one in found if one.headroom_seconds is not None]
+    if needs:
+        return max(needs)
+    return nan if isnan(_headroom_seconds(found)) else 0.0
 
 
 def _headroom_of(one: PartitionLag) -> float:

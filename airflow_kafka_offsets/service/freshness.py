@@ -28,7 +28,7 @@ from airflow_kafka_offsets.core.errors import (
     KafkaAnswerError,
     KafkaOffsetsError,
     KafkaUnavailableError,
-    LedgerUnavailableError,
+    LedgerError,
     LogError,
     name_some,
 )
@@ -121,6 +121,8 @@ def each(
     now = now or utc_now()
     # The ledger first: a commit in between must not look like a log that ends before the watermark.
     known, commits, damaged = _read(groups, ledger, states)
+    if groups and len(damaged) == len(groups):
+        raise damaged[groups[0].name]
     if damaged:
         yield {
             group.name: unknown(group.name, now, damaged[group.name], _pace(group, known, commits))
@@ -142,7 +144,7 @@ def before_kafka(groups: Sequence[KafkaGroup], ledger: Ledger, now: datetime) ->
     """Return what the ledger alone says of groups, until Kafka has answered.
 
     Raises:
-        LedgerError: as `each`.
+        LedgerError: the ledger did not answer.
     """
     known, commits, damaged = _read(groups, ledger, None)
     why = KafkaUnavailableError("Kafka has not answered yet")
@@ -162,7 +164,7 @@ def _read(
     """Return the states and the newest commits of groups, and why they can't be read: the row of a group harms no other.
 
     Raises:
-        LedgerError: no group can be read.
+        LedgerError: the ledger did not answer.
     """
     names = [group.name for group in groups]
     wanted = {group.name: commits_wanted(group) for group in groups}
@@ -173,8 +175,6 @@ def _read(
         )
     found = [(name, one) for read in (known, commits) for name, one in read.items()]
     damaged = {name: one for name, one in found if isinstance(one, Exception)}
-    if names and damaged.keys() >= set(names):
-        raise damaged[names[0]]
     return (
         {name: one for name, one in known.items() if not isinstance(one, Exception)},
         {name: one for name, one in commits.items() if not isinstance(one, Exception)},
@@ -244,7 +244,6 @@ class _Look:
         seen = watch.look(self.groups, self._states, open_log)
         lags = self._lags(seen)
         if moved := self._moved([name for name, (partitions, _) in lags.items() if _seems_expired(partitions)]):
-            self._states |= moved
             again = watch.look([self._by_name[name] for name in moved], moved, open_log)
             seen, lags = {**seen, **again}, {**lags, **self._lags(again)}
         hidden_to = self._hidden_to(open_log, {name: partitions for name, (partitions, _) in lags.items()})
@@ -261,20 +260,14 @@ class _Look:
         last_of = self._last_windows(timed_of)
         found: dict[str, GroupLag] = {}
         for name, one in seen.items():
-            last = last_of.get(name, ())
-            if isinstance(one, Exception):
-                found[name] = self._unknown(name, one)
-            elif isinstance(last, Exception):
-                found[name] = self._unknown(name, last)
+            if isinstance(one, KafkaOffsetsError):
+                found[name] = unknown(name, self.now, one, self._paces[name])
+            elif isinstance(one, Exception):
+                raise one
             else:
-                partitions = self._since_it_arrived(name, timed_of[name], last)
+                partitions = self._since_it_arrived(name, timed_of[name], last_of.get(name, ()))
                 found[name] = self._judged(name, partitions, times_of[name], lags[name][1])
         return found
-
-    def _unknown(self, name: str, why: Exception) -> GroupLag:
-        if not isinstance(why, KafkaOffsetsError):
-            raise why
-        return unknown(name, self.now, why, self._paces[name])
 
     def _lags(
         self, seen: Mapping[str, Seen | Exception]
@@ -285,12 +278,15 @@ class _Look:
         """Return the states of groups that have moved since the ledger was read: what seems to have expired unread was committed, perhaps."""
         if not names:
             return {}
-        now = watch.together(names, self.ledger.load_all, self._states.__getitem__)
-        return {
-            name: state
-            for name, state in now.items()
-            if not isinstance(state, Exception) and watermark(state) != watermark(self._states[name])
-        }
+        try:
+            states, commits, _ = _read([self._by_name[name] for name in names], self.ledger, None)
+        except LedgerError as exc:
+            logger.warning("Whether records were committed before they expired is not known: %s", exc)
+            return {}
+        moved = {name: state for name, state in states.items() if watermark(state) != watermark(self._states[name])}
+        self._states |= moved
+        self._paces |= {name: _pace(self._by_name[name], states, commits) for name in moved}
+        return moved
 
     def _with_assumed(self, name: str, partitions: Mapping[TopicPartition, PartitionLag], times: Times) -> Times:
         """Return what is known of times, with what the group's definition says where this user may not read it."""
@@ -312,7 +308,7 @@ class _Look:
 
     def _last_windows(
         self, timed_of: Mapping[str, Mapping[TopicPartition, PartitionLag]]
-    ) -> Mapping[str, Sequence[Window] | Exception]:
+    ) -> Mapping[str, Sequence[Window]]:
         """Read the last windows of groups with a record that is dated before these were planned, and that they did not see. Hardly ever is there one."""
         wanted = {
             name: pace.caught_up_by
@@ -328,10 +324,16 @@ class _Look:
 
         try:
             with self.ledger.one_connection():
-                return watch.together(list(wanted), read, lambda _: ())
-        except LedgerUnavailableError as exc:
-            logger.warning("Whether records with an old time came late is not known: %s", exc)
-            return {}
+                found = watch.together(list(wanted), read, lambda _: ())
+        except LedgerError as exc:
+            found = dict.fromkeys(wanted, exc)
+        # Without it, the time of a record counts: it never waits for longer than that says.
+        for name, why in found.items():
+            if isinstance(why, Exception):
+                self.notes.setdefault(name, []).append(
+                    f"whether records with an old time came late is not known: {why}"
+                )
+        return {name: windows for name, windows in found.items() if not isinstance(windows, Exception)}
 
     def _caught_up_for(self, name: str) -> float:
         """Return for how many seconds all that had arrived before may have been read."""

@@ -20,10 +20,10 @@ from airflow_kafka_offsets.core.conditions import (
     WindowFree,
 )
 from airflow_kafka_offsets.core.errors import (
+    DamagedRowError,
     KafkaRefusedError,
     KafkaUnavailableError,
-    LedgerSchemaError,
-    LedgerUnavailableError,
+    LedgerError,
     counted,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -83,7 +83,7 @@ def ask(
 def together(
     keys: Sequence[str], read: Callable[[Sequence[str]], Mapping[str, _T]], absent: Callable[[str], _T]
 ) -> dict[str, _T | Exception]:
-    """Read all keys at once, or one by one if that fails: a row that is damaged harms no other.
+    """Read all keys at once, or in ever smaller parts if a row is damaged: it harms no other.
 
     Args:
         keys: names of groups, or ids of windows.
@@ -91,15 +91,16 @@ def together(
         absent: what stands for one that is not there.
 
     Raises:
-        LedgerUnavailableError, LedgerSchemaError: the ledger does not answer, or is of another version.
+        LedgerError: the ledger does not answer, refuses, or is of another version.
     """
     found = _attempt(partial(read, keys)) if keys else {}
-    if isinstance(found, LedgerUnavailableError | LedgerSchemaError):
+    if isinstance(found, LedgerError) and not isinstance(found, DamagedRowError):
         raise found
     if isinstance(found, Exception):
         if len(keys) == 1:
             return {keys[0]: found}
-        return {key: value for one in keys for key, value in together([one], read, absent).items()}
+        half = len(keys) // 2
+        return together(keys[:half], read, absent) | together(keys[half:], read, absent)
     there = found
     return {key: there[key] if key in there else _attempt(partial(absent, key)) for key in keys}
 

@@ -537,6 +537,11 @@ def come_near_retention(world: World) -> None:
     world.now += 6 * DAY + 20 * HOUR
 
 
+def leave_unread(world: World) -> None:
+    world.kafka.produce(tp(1), 1, world.now)
+    world.now += 10 * HOUR
+
+
 @pytest.mark.parametrize(
     ("happens", "verdict"),
     [
@@ -544,6 +549,7 @@ def come_near_retention(world: World) -> None:
         (lambda world: world.kafka.recreate("orders", 2), "LOST"),
         (lambda world: world.kafka.delete("orders"), "LOST"),
         (come_near_retention, "AT RISK"),
+        (leave_unread, "STALLED"),
     ],
 )
 def test_a_topic_that_never_was_hides_nothing_that_is_known_of_another(
@@ -597,26 +603,34 @@ def test_a_damaged_row_harms_only_its_own_group(world: World, damage: str) -> No
     run_hourly(world, 3)
     found = look(world, lake, other)
     assert (found["lake"].verdict, found["lake"].error) == ("OK", None)
-    assert (found["other"].verdict, found["other"].error_kind) == (None, "LedgerError")
+    assert (found["other"].verdict, found["other"].error_kind) == (None, "DamagedRowError")
     assert "its row is damaged" in found["other"].reason
     with pytest.raises(LedgerError, match="its row is damaged"):
         look(world, other)
 
 
-def test_a_damaged_window_that_only_the_lag_in_time_needs_harms_only_its_own_group(world: World) -> None:
-    other = group("other")
+def test_a_damaged_window_that_only_the_lag_in_time_needs_hides_no_loss_and_nothing_of_others(world: World) -> None:
+    lake, other = world.group, group("other")
     world.kafka.produce(tp(0), 60, world.now - 3 * DAY)
-    world.run(claim("lake"))
-    world.group, lake = other, world.group
-    world.run(claim("other"))
+    world.kafka.produce(tp(1), 60, world.now - 3 * DAY)
+    for world.group in (lake, other):
+        world.run(claim(world.group.name))
+    world.kafka.produce(tp(0), 10, world.now - DAY)
+    world.kafka.produce(tp(1), 100, world.now)
+    world.plan(claim("open, so that the watermark needs no older window"))
     with world.ledger._engine.begin() as connection:
         connection.exec_driver_sql(
-            "UPDATE kafka_offsets_windows SET ranges = 'x' WHERE group_id = (SELECT id FROM kafka_offsets_groups WHERE name = 'other')"
+            "UPDATE kafka_offsets_windows SET ranges = 'x' WHERE state = 'committed'"
+            " AND group_id = (SELECT id FROM kafka_offsets_groups WHERE name = 'other')"
         )
-    world.kafka.produce(tp(0), 10, world.now - DAY)
     found = look(world, lake, other)
-    assert (found["lake"].lag, found["lake"].error) == (10, None)
-    assert (found["other"].verdict, found["other"].error_kind) == (None, "LedgerError")
+    assert (found["lake"].lag_seconds < HOUR.total_seconds(), found["lake"].notes) == (True, ())  # type: ignore[operator]
+    assert (found["other"].lag, found["other"].error) == (110, None)
+    assert found["other"].lag_seconds == pytest.approx(DAY.total_seconds(), rel=0.02)
+    [note] = found["other"].notes
+    assert note.startswith("whether records with an old time came late is not known: The ledger has ")
+    world.kafka.expire(tp(1), 100)
+    assert (look(world, lake, other)["other"].verdict, look(world, lake, other)["other"].lost) == ("LOST", 40)
 
 
 def late_records_in(world: World, groups: Sequence[KafkaGroup]) -> None:
@@ -647,6 +661,73 @@ def test_without_the_ledger_after_kafka_the_time_of_a_record_counts(
     monkeypatch.setattr(world.ledger, "windows", Mock(side_effect=LedgerUnavailableError("away")))
     found = one(world)
     assert (found.lag, found.lag_seconds, found.error) == (10, pytest.approx(DAY.total_seconds(), abs=120), None)
+    assert found.notes == ("whether records with an old time came late is not known: away",)
+
+
+def test_a_healthy_look_asks_the_ledger_before_kafka_and_not_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_hourly(world, 3)
+    world.kafka.produce(tp(0), 10, world.now)
+    asked = Mock(wraps=world.ledger.load_all)
+    monkeypatch.setattr(world.ledger, "load_all", asked)
+    assert one(world).verdict == "OK"
+    assert asked.call_count == 1
+
+
+def test_without_the_ledger_after_kafka_a_loss_is_told_as_it_seems(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_hourly(world, 3)
+    other = group("other")
+    world.service.plan(other, claim("other"), Live())
+    world.kafka.produce(tp(0), 100, world.now)
+    world.kafka.expire(tp(0), 200)
+    answers = [world.ledger.load_all]
+
+    def answer_once(names: Sequence[str]) -> Any:
+        if not answers:
+            raise LedgerUnavailableError("away")
+        return answers.pop()(names)
+
+    monkeypatch.setattr(world.ledger, "load_all", answer_once)
+    assert look(world, world.group, other)["lake"].verdict == "LOST"
+    assert not answers
+
+
+def test_a_statement_that_the_ledger_refuses_is_not_sent_for_each_group(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Mock(side_effect=LedgerError("the ledger refused a statement"))
+    monkeypatch.setattr(world.ledger, "load_all", asked)
+    with pytest.raises(LedgerError):
+        look(world, *(group(f"group-{number}") for number in range(50)))
+    assert asked.call_count == 1
+
+
+def test_one_damaged_row_of_many_groups_costs_few_statements(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = [group(f"group-{number}") for number in range(32)]
+    world.kafka.produce(tp(0), 5, world.now)
+    for world.group in groups:
+        world.run(claim(world.group.name))
+    with world.ledger._engine.begin() as connection:
+        connection.exec_driver_sql(
+            "UPDATE kafka_offsets_windows SET ranges = 'x' WHERE group_id = (SELECT id FROM kafka_offsets_groups WHERE name = 'group-7')"
+        )
+    asked = Mock(wraps=world.ledger.load_all)
+    monkeypatch.setattr(world.ledger, "load_all", asked)
+    found = look(world, *groups)
+    assert [name for name, lag in found.items() if lag.error] == ["group-7"]
+    assert asked.call_count <= 1 + 2 * 5
+
+
+def test_after_a_reset_the_begin_of_the_group_is_no_silence(world: World) -> None:
+    run_hourly(world, 60)
+    world.kafka.produce(tp(0), 1, world.now + 30 * DAY)
+    world.run(claim("reads it"))
+    world.service.reset(world.group, '{"orders": {"0": 3600}}', "ada", "a bug", supersede=True)
+    world.kafka.produce(tp(0), 1, world.now)
+    assert "nothing was ever committed" not in one(world).reason
 
 
 @pytest.mark.parametrize("error", [LedgerUnavailableError("away"), LedgerSchemaError("of another version")])

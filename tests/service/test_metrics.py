@@ -172,6 +172,33 @@ def test_a_damaged_row_of_one_group_leaves_the_others_and_what_was_known_of_it(
     assert {key: servers.values(kept)[key] for key in before} == before
 
 
+def test_a_new_group_with_a_damaged_row_leaves_the_others(servers: Servers) -> None:
+    world = servers.world
+    servers.collector.collect()
+    world.group, lake = group("new"), world.group
+    world.plan(claim("new"))
+    with world.ledger._engine.begin() as connection:
+        connection.exec_driver_sql(
+            "UPDATE kafka_offsets_windows SET ranges = 'x' WHERE group_id = (SELECT id FROM kafka_offsets_groups WHERE name = 'new')"
+        )
+    world.kafka.produce(tp(0), 1000, at=world.now)
+    [said] = servers.collector.collect()
+    assert "its row is damaged" in said
+    assert servers.values("lag")[lake.name, "orders"] == 1015
+    assert servers.values("up") == {("lake", "kafka_default"): 1, ("new", "kafka_default"): 0}
+
+
+def test_beside_a_topic_that_never_was_the_others_stay_live(servers: Servers) -> None:
+    world = servers.world
+    servers.collector.collect()
+    world.configure(topics=["orders", "ordres"])
+    world.run(claim("run-2"))
+    world.kafka.produce(tp(0), 1000, at=world.now)
+    servers.collector.collect()
+    assert servers.values("lag")["lake", "orders"] == 1005
+    assert servers.values("up") == {("lake", "kafka_default"): 1}
+
+
 def test_while_a_silent_kafka_is_waited_for_the_others_are_there(world: World) -> None:
     world.kafka.produce(tp(0), 10, at=world.now)
     world.run(claim("run-1"))

@@ -20,7 +20,7 @@ from typing import Any
 
 from airflow_kafka_offsets.adapters.ledger import packing
 from airflow_kafka_offsets.adapters.ledger.packing import unpack
-from airflow_kafka_offsets.core.errors import MAX_VALUE, LedgerError
+from airflow_kafka_offsets.core.errors import MAX_VALUE, DamagedRowError
 from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
@@ -35,7 +35,7 @@ def intact(what: str) -> Iterator[None]:
         what: the value, for the message.
 
     Raises:
-        LedgerError: this package never writes such a value.
+        DamagedRowError: this package never writes such a value.
     """
     try:
         yield
@@ -43,10 +43,10 @@ def intact(what: str) -> Iterator[None]:
         raise damaged(what, exc) from exc
 
 
-def damaged(what: str, exc: Exception) -> LedgerError:
+def damaged(what: str, exc: Exception) -> DamagedRowError:
     """Return the error for a value that this package never writes."""
     why = str(exc)[:MAX_VALUE]
-    return LedgerError(
+    return DamagedRowError(
         f"The ledger has {what} in a form that this package never writes ({type(exc).__name__}: {why}): its row is damaged, or was "
         'changed by hand. Restore it from a copy of the ledger: "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md)'
     )

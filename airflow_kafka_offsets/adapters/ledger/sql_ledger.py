@@ -739,7 +739,7 @@ def _states(connection: Connection, found: Sequence[Row[Any]], find_open: _FindO
             position=positions[row.id],
             open=tuple(is_open.get(row.id, ())),
             owner=_owner(row),
-            created_at=row.created_at,
+            began_at=row.created_at if row.origin_seq == 1 else None,
         )
         for row in found
     }

@@ -25,8 +25,8 @@ class PartitionLag:
         beginning, end: the bounds of the log at the group's isolation level; None: Kafka has no such partition.
         verdict: what planning says of the partition; None: planning can't judge any.
         lag: end offset minus watermark, in offsets, never below 0; None: the two can't be compared.
-        lag_seconds: how long the oldest unread record has waited; 0 without lag. It is rarely more than 1 s or 2 % too large, and never
-            too small. None: not known, e.g. because a record before it is dated in the future.
+        lag_seconds: how long the oldest unread record has waited; 0 without lag. It is rarely more than 1 s or 2 % too large, and too
+            small only after an open transaction. None: not known, e.g. because a record before it is dated in the future.
         headroom_seconds: how long until retention by time reaches the watermark. It is never too large, and too small by at most one
             segment of the log and what `lag_seconds` is too large. 0: it may happen at any moment. None: nothing is unread, retention by time
             never removes records here, or it is not known.
@@ -93,7 +93,9 @@ def _all_compared(partitions: Collection[PartitionLag]) -> bool:
 
 
 def longest_wait(partitions: Collection[PartitionLag]) -> float | None:
-    """Return the largest `lag_seconds` of partitions; None: it is not known of one that has lag, or may have it."""
+    """Return the largest `lag_seconds` of partitions; None: it is not known of one that has lag, or nothing else than that
+    of partitions without lag is known (`sum_of_lags`).
+    """
     if any(p.lag_seconds is None for p in partitions if p.lag) or sum_of_lags(partitions) is None:
         return None
     return max((p.lag_seconds for p in partitions if p.lag_seconds is not None), default=None)

@@ -53,7 +53,7 @@ class Pace:
             is none.
         caught_up_at: a moment up to which all records may be committed, whatever their timestamps are; None: that is not known.
         caught_up_by: the number of the window that says so: see `core.lag.measure.read_to_the_end`.
-        began_at: when the group began; None: it is not in the ledger yet.
+        began_at: when the group began; None: it is not in the ledger yet, or was reset since.
     """
 
     last_commit_at: datetime | None = None
@@ -83,7 +83,7 @@ def pace_of(group: KafkaGroup, state: GroupState, commits: Sequence[Commit]) -> 
     gaps = sorted((later - earlier).total_seconds() for earlier, later in pairwise(planned))
     return Pace(
         last_commit_at=max((commit.committed_at for commit in commits), default=None),
-        began_at=state.created_at,
+        began_at=state.began_at,
         interval_seconds=gaps[len(gaps) // 2] if gaps else None,
         longest_seconds=_longest([_seconds(group, commit) for commit in commits[:MAX_JOBS]]),
         caught_up_at=caught_up.planned_at if caught_up else None,

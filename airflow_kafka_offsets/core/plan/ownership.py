@@ -92,7 +92,7 @@ class GroupState:
         elsewhere: if the asking claim has no window in this group: the ids of a few windows that it has in other groups.
         owner: the task that the group belongs to; None: it will belong to the first task that plans live.
         is_pruned: whether a window that the asking claim had was pruned.
-        created_at: when the group began; None: it is not there yet.
+        began_at: when the group began; None: it is not there yet, or was reset since.
     """
 
     version: int = 0
@@ -102,7 +102,7 @@ class GroupState:
     elsewhere: tuple[str, ...] = ()
     owner: Owner | None = None
     is_pruned: bool = False
-    created_at: datetime | None = None
+    began_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
