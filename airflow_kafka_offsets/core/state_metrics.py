@@ -292,8 +292,7 @@ def _lag(found: Sequence[PartitionLag]) -> float:
 
 
 def _lag_seconds(found: Sequence[PartitionLag]) -> float:
-    waits = longest_wait(found)
-    return nan if waits is None else waits
+    return _known(longest_wait(found))
 
 
 def _headroom_seconds(found: Sequence[PartitionLag]) -> float:

@@ -29,7 +29,6 @@ from airflow_kafka_offsets.core.errors import (
     KafkaOffsetsError,
     KafkaUnavailableError,
     LedgerError,
-    LogError,
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -38,6 +37,7 @@ from airflow_kafka_offsets.core.lag.measure import (
     Times,
     lag_of,
     may_hide,
+    never_was,
     notes_on,
     older_than,
     rate_probe,
@@ -243,19 +243,16 @@ class _Look:
         open_log = cache(open_log)
         seen = watch.look(self.groups, self._states, open_log)
         lags = self._lags(seen)
-        if moved := self._moved([name for name, (partitions, _) in lags.items() if _seems_expired(partitions)]):
+        if moved := self._moved([name for name, partitions in lags.items() if _seems_expired(partitions)]):
             again = watch.look([self._by_name[name] for name in moved], moved, open_log)
             seen, lags = {**seen, **again}, {**lags, **self._lags(again)}
-        hidden_to = self._hidden_to(open_log, {name: partitions for name, (partitions, _) in lags.items()})
-        lags = {
-            name: (with_hidden(self._by_name[name], partitions, hidden_to), never_was)
-            for name, (partitions, never_was) in lags.items()
-        }
-        times = self._times(open_log, {name: partitions for name, (partitions, _) in lags.items()})
-        times_of = {name: self._with_assumed(name, partitions, times) for name, (partitions, _) in lags.items()}
+        hidden_to = self._hidden_to(open_log, lags)
+        lags = {name: with_hidden(self._by_name[name], partitions, hidden_to) for name, partitions in lags.items()}
+        times = self._times(open_log, lags)
+        times_of = {name: self._with_assumed(name, partitions, times) for name, partitions in lags.items()}
         timed_of = {
             name: {tp: timed(tp, p, times_of[name]) for tp, p in partitions.items()}
-            for name, (partitions, _) in lags.items()
+            for name, partitions in lags.items()
         }
         last_of = self._last_windows(timed_of)
         found: dict[str, GroupLag] = {}
@@ -266,12 +263,12 @@ class _Look:
                 raise one
             else:
                 partitions = self._since_it_arrived(name, timed_of[name], last_of.get(name, ()))
-                found[name] = self._judged(name, partitions, times_of[name], lags[name][1])
+                judged_one = self._judged(name, partitions, times_of[name])
+                why = never_was(self._by_name[name], one)
+                found[name] = beside_missing(judged_one, why) if why else judged_one
         return found
 
-    def _lags(
-        self, seen: Mapping[str, Seen | Exception]
-    ) -> dict[str, tuple[dict[TopicPartition, PartitionLag], LogError | None]]:
+    def _lags(self, seen: Mapping[str, Seen | Exception]) -> dict[str, dict[TopicPartition, PartitionLag]]:
         return {name: lag_of(self._by_name[name], one) for name, one in seen.items() if isinstance(one, Seen)}
 
     def _moved(self, names: Sequence[str]) -> dict[str, GroupState]:
@@ -296,15 +293,11 @@ class _Look:
         hidden = dict.fromkeys(_hidden(partitions, times), Retention(assumed, is_assumed=True))
         return replace(times, retentions={**times.retentions, **hidden})
 
-    def _judged(
-        self, name: str, partitions: Mapping[TopicPartition, PartitionLag], times: Times, never_was: LogError | None
-    ) -> GroupLag:
+    def _judged(self, name: str, partitions: Mapping[TopicPartition, PartitionLag], times: Times) -> GroupLag:
         said, hidden = self.notes.get(name, ()), _hidden(partitions, times)
         notes = (*said, *((hidden_note(hidden),) if hidden and not said else ()), *notes_on(partitions, times))
         found = judged(name, self.now, partitions, self._paces[name], horizon=self.horizon, notes=notes)
-        if name in self.failed:
-            found = in_part(found, self.failed[name])
-        return beside_missing(found, never_was) if never_was else found
+        return in_part(found, self.failed[name]) if name in self.failed else found
 
     def _last_windows(
         self, timed_of: Mapping[str, Mapping[TopicPartition, PartitionLag]]

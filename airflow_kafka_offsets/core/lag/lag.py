@@ -85,11 +85,8 @@ def sum_of_lags(partitions: Collection[PartitionLag]) -> int | None:
     """Return the lag of partitions together; None: it is not known of any, or only of those that have none (`why_unread_unknown`)."""
     known = [p.lag for p in partitions if p.lag is not None]
     total = sum(known)
-    return total if total or (known and _all_compared(partitions)) else None
-
-
-def _all_compared(partitions: Collection[PartitionLag]) -> bool:
-    return why_unread_unknown(p.verdict for p in partitions) is None
+    is_known = total or (known and why_unread_unknown(p.verdict for p in partitions) is None)
+    return total if is_known else None
 
 
 def longest_wait(partitions: Collection[PartitionLag]) -> float | None:

@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.log import Bounds, IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.matching import check_there
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE, watermark
-from airflow_kafka_offsets.core.plan.planning import Verdict, judge_each
+from airflow_kafka_offsets.core.plan.planning import Verdict, judge_all
 from airflow_kafka_offsets.core.plan.waiting import Seen
 from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window import Window
@@ -53,19 +53,22 @@ def to_ms(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
-def lag_of(group: KafkaGroup, seen: Seen) -> tuple[dict[TopicPartition, PartitionLag], LogError | None]:
-    """Return the lag in offsets of each partition, and why planning would refuse the group whatever they hold; None: it would not."""
+def lag_of(group: KafkaGroup, seen: Seen) -> dict[TopicPartition, PartitionLag]:
+    """Return the lag in offsets of each partition."""
     position = watermark(seen.state)
     known = position.offsets if position else {}
-    verdicts = judge_each(group, position, seen.log, seen.recovered)
-    refused = None
-    try:
-        check_there(group, position or NOWHERE, seen.log)
-    except LogError as exc:
-        refused = exc
+    verdicts = judge_all(group, position, seen.log, seen.recovered)
     bounds = seen.log.bounds
-    found = {tp: _lag(known.get(tp), bounds.get(tp), verdicts.get(tp)) for tp in sorted({**known, **bounds})}
-    return found, refused
+    return {tp: _lag(known.get(tp), bounds.get(tp), verdicts.get(tp)) for tp in sorted({**known, **bounds})}
+
+
+def never_was(group: KafkaGroup, seen: Seen) -> LogError | None:
+    """Return why planning would refuse the group whatever its partitions hold: a topic of it never was; None: it would not."""
+    try:
+        check_there(group, watermark(seen.state) or NOWHERE, seen.log)
+    except LogError as exc:
+        return exc
+    return None
 
 
 def _lag(watermark: int | None, bounds: Bounds | None, verdict: Verdict | None) -> PartitionLag:

@@ -80,17 +80,16 @@ def tries_seconds(pace: Pace, retention: float | None) -> float:
     return tries if retention is None else min(tries, MOST * retention)
 
 
-def danger(partition: PartitionLag, pace: Pace, horizon: timedelta | None = None) -> GroupVerdict:
+def danger(partition: PartitionLag, pace: Pace) -> GroupVerdict:
     """Return what one partition alone makes of its group: LOST, AT RISK, or else OK. Lateness is judged by all of them together.
 
     Args:
         partition: the partition.
         pace: how fast its group commits.
-        horizon: as of `needed_seconds`.
     """
     if partition.verdict in GONE:
         return GroupVerdict.LOST
-    if partition.headroom_seconds is not None and partition.headroom_seconds < needed_seconds(partition, pace, horizon):
+    if partition.headroom_seconds is not None and partition.headroom_seconds < needed_seconds(partition, pace):
         return GroupVerdict.AT_RISK
     return GroupVerdict.OK
 

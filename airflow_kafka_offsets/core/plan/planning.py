@@ -96,22 +96,7 @@ def judge_all(
         position: the watermark; None: there is none.
         log: what Kafka holds.
         recovered: what a second look said of the `suspects`, up to their high watermarks.
-
-    Raises:
-        MissingPartitionError: a topic of the group does not exist, and the group never had a watermark for it; or no topic at all
-            matches its pattern.
     """
-    check_there(group, position or NOWHERE, log)
-    return judge_each(group, position, log, recovered)
-
-
-def judge_each(
-    group: KafkaGroup,
-    position: Position | None,
-    log: LogSnapshot,
-    recovered: Mapping[TopicPartition, Bounds] | None = None,
-) -> dict[TopicPartition, Verdict]:
-    """Judge what is there as `judge_all` does, also beside a topic that never was."""
     known, again = position or NOWHERE, recovered or {}
     partitions = sorted({**known.offsets, **log.bounds})  # almost sorted already: a set would lose that
     reads = group.reads
@@ -157,7 +142,9 @@ def plan_all(
         TopicRecreatedError: a topic has another id than recorded.
         MissingPartitionError: a topic or partition is gone.
     """
-    known, verdicts = position or NOWHERE, judge_all(group, position, log, recovered)
+    known = position or NOWHERE
+    check_there(group, known, log)
+    verdicts = judge_all(group, position, log, recovered)
     _refuse(group, known, log, verdicts, recovered or {})
     starts = {tp: _start(tp, verdict, known, log, first or {}) for tp, verdict in verdicts.items()}
     by_time = ends or {}

@@ -21,8 +21,9 @@ from airflow_kafka_offsets.core.history import Frontier
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan import ownership
-from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
-from airflow_kafka_offsets.core.plan.planning import judge_all, plan_all
+from airflow_kafka_offsets.core.plan.matching import check_there
+from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Position
+from airflow_kafka_offsets.core.plan.planning import plan_all
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window import Standing, State
@@ -138,7 +139,7 @@ def _is_forgotten(last: Event, seen: Seen) -> bool:
 
 
 def _time_passed(condition: TimePassed, seen: Seen) -> Decision:
-    judge_all(condition.group, None, seen.log)  # otherwise a missing topic would count as passed
+    check_there(condition.group, NOWHERE, seen.log)  # otherwise a missing topic would count as passed
     facts: dict[str, Any] = {"until": condition.until.isoformat(), "partitions": len(seen.log.bounds)}
     if seen.now < condition.until:
         return Decision(False, facts | {"held_back_by": ["the clock"]})
