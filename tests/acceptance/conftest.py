@@ -160,7 +160,8 @@ class Producing:
         self._thread = threading.Thread(target=self._run, args=(lab, dag_id))
 
     def _run(self, lab: Lab, dag_id: str) -> None:
-        while not self._stop.wait(0.2):
+        # Each call is a producer of its own, and a run takes most of a minute.
+        while not self._stop.wait(1):
             lab.produce(dag_id, 20)
 
     def __enter__(self) -> None:
