@@ -42,6 +42,15 @@ def is_classic(spark: SparkSession) -> bool:
     return hasattr(spark, "sparkContext")
 
 
+def java_class(spark: SparkSession, name: str) -> Any:
+    """Return a class of the driver's JVM, by its whole name.
+
+    Written with dots, `jvm.org.apache...`, each package on the way is looked for as a class in all of Spark's jars: milliseconds each.
+    """
+    session: Any = spark
+    return getattr(session._jvm, name)
+
+
 def empty_frame(spark: SparkSession, schema: StructType | str) -> DataFrame:
     """Return a frame of no rows, for which no task starts Python: executors may lack it, and it takes a second to start."""
     # From a list, even from an empty one, Spark makes a frame whose tasks run Python. This frame has no tasks.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from py4j.java_gateway import JavaPackage
 
 from airflow_kafka_offsets.spark.errors import (
     DataLossError,
@@ -487,3 +488,21 @@ def test_whenever_twins_publish_at_once_one_copy_is_left(spark: SparkSession, tm
 def _arguments(directories: Directories, scheme: str, name: str) -> tuple[str, str, str]:
     staged, aside = directories.stage(scheme, name)
     return staged, directories.target, aside
+
+
+def test_classes_of_the_jvm_are_asked_for_by_their_whole_names(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package, such as `org`, is looked for in all jars, for milliseconds; it is what py4j makes of a name that is no class."""
+
+    def refuse(self: JavaPackage, name: str, *_: object, **__: object) -> None:
+        raise AssertionError(f"the JVM was asked for {name}, which is no class")
+
+    monkeypatch.setattr(JavaPackage, "__init__", refuse)
+    files = Files(spark)
+    assert files.read(f"{tmp_path}/missing") is None
+    files.write(f"{tmp_path}/there", "text")
+    assert files.read(f"{tmp_path}/there") == "text"
+    assert files.rename(f"{tmp_path}/there", f"{tmp_path}/moved")
+    files.discard(f"{tmp_path}/moved")
+    assert files.read(f"{tmp_path}/moved") is None

@@ -9,11 +9,12 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark.errors import KafkaWindowError, PublishError
 from airflow_kafka_offsets.spark.label import Label, read_note
-from airflow_kafka_offsets.spark.source import is_classic
+from airflow_kafka_offsets.spark.source import is_classic, java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,13 +45,13 @@ class Files:
                 "run the job with spark-submit"
             )
         session: Any = spark
-        self._jvm = session._jvm
-        self._hadoop = self._jvm.org.apache.hadoop.fs
+        self._java = partial(java_class, spark)
         conf = session._jsparkSession.sessionState().newHadoopConf()
-        self._context = self._hadoop.FileContext.getFileContext(conf)
+        self._context = self._java("org.apache.hadoop.fs.FileContext").getFileContext(conf)
+        self._new_path = self._java("org.apache.hadoop.fs.Path")
         no_options = session.sparkContext._gateway.new_array
-        self._no_options = no_options(getattr(self._hadoop, "Options$Rename"), 0)
-        self._no_create_options = no_options(getattr(self._hadoop, "Options$CreateOpts"), 0)
+        self._no_options = no_options(self._java("org.apache.hadoop.fs.Options$Rename"), 0)
+        self._no_create_options = no_options(self._java("org.apache.hadoop.fs.Options$CreateOpts"), 0)
 
     def rename(self, source: str, target: str) -> bool:
         """Move a directory; False: another job was faster, so the source is gone or the target exists."""
@@ -65,12 +66,15 @@ class Files:
 
     def write(self, path: str, text: str) -> None:
         """Write a small new file."""
-        flags = self._jvm.java.util.EnumSet.of(self._hadoop.CreateFlag.CREATE)
+        flags = self._java("java.util.EnumSet").of(self._java("org.apache.hadoop.fs.CreateFlag").CREATE)
         with contextlib.closing(self._context.create(self._path(path), flags, self._no_create_options)) as stream:
             stream.write(bytearray(text, "utf-8"))
 
     def read(self, path: str) -> str | None:
         """Return the text of a small file; None: it does not exist."""
+        # For an error of the JVM, PySpark asks that for a dozen classes, which takes longer than a look.
+        if not self._context.util().exists(self._path(path)):
+            return None
         try:
             stream = self._context.open(self._path(path))
         except Exception as exc:
@@ -79,8 +83,8 @@ class Files:
             raise
         with contextlib.closing(stream):
             # Not by readAllBytes: Spark 3 runs on Java 8, too.
-            content = self._jvm.java.io.ByteArrayOutputStream()
-            self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(stream, content, _COPIED_AT_ONCE, False)
+            content = self._java("java.io.ByteArrayOutputStream")()
+            self._java("org.apache.hadoop.io.IOUtils").copyBytes(stream, content, _COPIED_AT_ONCE, False)
             return bytes(content.toByteArray()).decode("utf-8", "replace")
 
     def discard(self, path: str) -> None:
@@ -99,7 +103,7 @@ class Files:
             self._context.rename(self._path(source), self._path(target), self._no_options)
 
     def _path(self, path: str) -> Any:
-        return self._context.makeQualified(self._hadoop.Path(path))
+        return self._context.makeQualified(self._new_path(path))
 
 
 def _is_lost_race(exc: Exception) -> bool:

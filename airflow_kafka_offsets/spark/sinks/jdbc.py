@@ -21,7 +21,7 @@ from airflow_kafka_offsets.spark.observing import observe
 from airflow_kafka_offsets.spark.shared import counted, stage_prefix
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import STAGED, Target, older, stage_name
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, refuse_options
-from airflow_kafka_offsets.spark.source import empty_frame, is_classic
+from airflow_kafka_offsets.spark.source import empty_frame, is_classic, java_class
 
 logger = logging.getLogger(__name__)
 
@@ -328,12 +328,11 @@ class JdbcTable:
     @contextmanager
     def _connected(self) -> Iterator[Any]:
         """Open a connection as Spark's writer does, with its drivers, dialects and providers of credentials."""
-        jvm: Any = self._spark._jvm
-        options = jvm.PythonUtils.toScalaMap({**self._options, "dbtable": self.target.quoted})
-        sql = jvm.org.apache.spark.sql
-        factory = sql.jdbc.JdbcDialects.get(self.target.url).createConnectionFactory(
-            sql.execution.datasources.jdbc.JDBCOptions(options)
-        )
+        utils = java_class(self._spark, "org.apache.spark.api.python.PythonUtils")
+        new_options = java_class(self._spark, "org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions")
+        options = new_options(utils.toScalaMap({**self._options, "dbtable": self.target.quoted}))
+        dialects = java_class(self._spark, "org.apache.spark.sql.jdbc.JdbcDialects")
+        factory = dialects.get(self.target.url).createConnectionFactory(options)
         connection = factory.apply(-1)
         try:
             yield connection
