@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from airflow_kafka_offsets.wiring.stores.opening import open_store
 from tests.lab.patience import ANSWER, LONGEST
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.proxy import Proxy
+from tests.stores.across import Across, Place
 from tests.stores.contract import BIG, StoreContract, at
 
 if TYPE_CHECKING:
@@ -575,3 +577,13 @@ def test_a_connection_that_can_not_be_one_is_refused(
     monkeypatch.setenv("AIRFLOW_CONN_OFFSETS", json.dumps(CONNECTION | changes))
     with pytest.raises(BadInputError, match=message):
         open_store(parse_store_address("hbase://offsets"), orders)
+
+
+class TestAcross(Across):
+    """From the ledger into HBase, and back."""
+
+    @pytest.fixture
+    def place(self, hbase: HBaseServer) -> Place:
+        table = f"offsets_{uuid.uuid4().hex[:8]}"
+        connect(hbase).create_table(table, {"offsets": {}, "state": {}})
+        return f"hbase://lab/{table}?timeout=60", {"conn_type": "hbase", "host": LOOPBACK, "port": hbase.port}

@@ -29,6 +29,7 @@ from tests.lab.hdfs import Hdfs
 from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.proxy import Proxy
+from tests.stores.across import Across, Place
 from tests.stores.contract import StoreContract, at
 
 BASE = "/apps/offsets"
@@ -267,3 +268,12 @@ def test_the_exchange_of_a_job_lies_there_too_without_hadoop_on_the_worker(hdfs:
     exchange.put("reports/1-a/part-00000.txt", '{"a": 1}')
     exchange.put("reports/1-a/_SUCCESS", "")
     assert exchange.reports("reports") == {"1-a": b'{"a": 1}'}
+
+
+class TestAcross(Across):
+    """From the ledger into HDFS, and back."""
+
+    @pytest.fixture
+    def place(self, hdfs: Hdfs) -> Place:
+        fields = {"conn_type": "webhdfs", "host": LOOPBACK, "port": hdfs.port, "login": hdfs.user}
+        return "hdfs://lab/across", fields
