@@ -32,12 +32,12 @@ from airflow_kafka_offsets.adapters.machine.cache import took_lock
 from airflow_kafka_offsets.adapters.machine.programs import Spark, find_java, spark_at
 from airflow_kafka_offsets.core.errors import StartArchiveError
 from airflow_kafka_offsets.core.launch.start import compiler_options, options_to_check, options_to_use, with_options
-from tests.lab.java import java, pyspark_home
+from tests.lab.java import LIGHT, java, pyspark_home
 from tests.lab.processes import wait_until
 from tests.lab.start import PROGRAM, StartArchive, home_like, ours
 
 ROOT = Path(__file__).parents[2]
-QUICK = compiler_options("quick", span=0)
+QUICK = [*compiler_options("quick", span=0), *LIGHT]
 JAVA_25 = Path("/usr/lib/jvm/temurin-25-jdk-amd64")
 
 
