@@ -27,6 +27,8 @@ _WIDGETS = {
     "JSON": ".monaco-editor",
     "text": "input[data-scope=field]",
 }
+_LEFT = "iframe, [data-testid=trigger-dag-button]"
+"""What is gone when the UI has left a page of a plugin, or of a DAG."""
 
 
 def log_in(browser: WebDriver, airflow: Airflow) -> None:
@@ -38,9 +40,42 @@ def log_in(browser: WebDriver, airflow: Airflow) -> None:
     wait_until(lambda: "/auth/login" not in browser.current_url, timeout=_SECONDS, what="the login is accepted")
 
 
+def show(browser: WebDriver, ui: str, path: str) -> None:
+    """Show a place of the UI, as if nothing had been open before.
+
+    Where the UI is there already, it goes as its own links do: to load all of it again takes seconds of a processor.
+
+    Args:
+        browser: in it, someone is logged in.
+        ui: the address of Airflow.
+        path: the place below it.
+    """
+    if browser.find_elements(By.ID, "root"):
+        leave(browser, ui)
+        _go(browser, ui + path)
+    else:
+        browser.get(ui + path)
+
+
+def leave(browser: WebDriver, ui: str) -> None:
+    """Leave what the UI shows, and asks for news of all the time, for a place of it that asks for none."""
+    _go(browser, f"{ui}/plugins")
+    wait_until(lambda: not browser.find_elements(By.CSS_SELECTOR, _LEFT), timeout=_SECONDS, what="the UI is elsewhere")
+
+
+def _go(browser: WebDriver, address: str) -> None:
+    browser.execute_script(
+        "history.pushState(null, '', arguments[0]); dispatchEvent(new PopStateEvent('popstate'))", address
+    )
+
+
 def show_times_in(browser: WebDriver, zone: str) -> None:
-    """Choose the zone of all times in the UI, from the next page on."""
-    browser.execute_script("localStorage.setItem('timezone', JSON.stringify(arguments[0]))", zone)
+    """Choose the zone of all times in the UI; where that is shown, it hears of it as from another tab."""
+    browser.execute_script(
+        "localStorage.setItem('timezone', JSON.stringify(arguments[0]));"
+        "dispatchEvent(new StorageEvent('storage', {key: 'timezone'}))",
+        zone,
+    )
 
 
 class TriggerDialog:
@@ -49,7 +84,7 @@ class TriggerDialog:
     def __init__(self, browser: WebDriver, airflow: Airflow, dag_id: str) -> None:
         self._browser = browser
         self._airflow = airflow
-        browser.get(f"{airflow.url}/dags/{dag_id}")
+        show(browser, airflow.url, f"/dags/{dag_id}")
         _first(browser, "[data-testid=trigger-dag-button]").click()
         self.element = _first(browser, "[data-scope=dialog][role=dialog]")
         # Later than the dialog: it asks for the DAG's params first.
@@ -107,8 +142,8 @@ class TriggerDialog:
         wait_until(lambda: not _is_shown(self.element), timeout=_SECONDS, what="the dialog is closed")
 
     def leave(self) -> None:
-        """Leave the UI, which asks for news all the time that it is shown, for a page of the same site that asks for none."""
-        self._browser.get(f"{self._airflow.url}/api/v2/version")
+        """Leave the DAG, whose page asks for news all the time that it is shown."""
+        leave(self._browser, self._airflow.url)
 
     def _section_titles(self) -> list[WebElement]:
         return self.element.find_elements(By.CSS_SELECTOR, "[data-scope=accordion][data-part=item-trigger]")
