@@ -8,11 +8,11 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, inspect, text
-from sqlalchemy.pool import NullPool
 
 from airflow_kafka_offsets.adapters.ledger import engine
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
@@ -24,11 +24,17 @@ from tests.lab.patience import LONGEST
 from tests.ledger.examples import NOW, act, add, claim
 
 
+@cache
+def kept_engine(url: str) -> Engine:
+    """Return an engine that keeps its connections: with each new one, PyMySQL would read the certificates of all authorities."""
+    return create_engine(url)
+
+
 class Warehouse:
     """Tables beside a ledger's, and jobs that stage for them as the job side does."""
 
     def __init__(self, url: str, engine: Engine | None = None) -> None:
-        self.engine = engine or create_engine(url, poolclass=NullPool)
+        self.engine = engine or kept_engine(url)
         self.table = f"orders_{uuid.uuid4().hex[:8]}"
         self.run(f"CREATE TABLE {self.table} (n INTEGER UNIQUE, window_id VARCHAR(255))")
         self._tries = 0

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.pool import NullPool
 
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import Target
 
@@ -32,8 +31,8 @@ class Database:
 
     @cached_property
     def engine(self) -> Engine:
-        """Connections that no one keeps."""
-        return create_engine(self.url, poolclass=NullPool)
+        """One connection is kept: with each new one, PyMySQL would read the certificates of all authorities."""
+        return create_engine(self.url, pool_size=1)
 
     def run(self, *statements: str, **values: Any) -> None:
         """Run statements in one transaction."""

@@ -8,7 +8,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Row, and_, delete, exists, insert, select, union, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    select,
+    union,
+    update,
+)
 
 from airflow_kafka_offsets.adapters.ledger.documents import intact
 from airflow_kafka_offsets.adapters.ledger.tables import (
@@ -77,8 +90,10 @@ def before(connection: Connection, group_ids: Sequence[int]) -> dict[int, int]:
 
 def had_one(connection: Connection, group: str, claim: Claim) -> bool:
     """Whether a claim had a window that is gone."""
-    query = select(pruned_claims.c.id).where(pruned_claims.c.id == _number(group, claim))
-    return connection.execute(query).first() is not None
+    return connection.execute(_PRUNED_CLAIM, {"number": _number(group, claim)}).first() is not None
+
+
+_PRUNED_CLAIM = select(pruned_claims.c.id).where(pruned_claims.c.id == bindparam("number"))
 
 
 def take_out(connection: Connection, group: str, group_id: int, old: Sequence[OldWindow]) -> None:

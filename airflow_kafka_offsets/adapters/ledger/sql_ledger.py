@@ -352,12 +352,13 @@ class SqlLedger:
 
     def succeeded(self, group: str, claim: Claim, this_try: Try) -> Mapping[int, Attempt]:
         """Return the task's successful attempts that this try continues, by the window's sequence number."""
-        mine = attempts.c.claim_id == _claim_query(claim).scalar_subquery()
         query = _attempts(group).where(
-            mine, attempts.c.series == this_try.series, attempts.c.outcome == Outcome.SUCCEEDED
+            attempts.c.claim_id == _id_of_claim(),
+            attempts.c.series == this_try.series,
+            attempts.c.outcome == Outcome.SUCCEEDED,
         )
         with self._reading() as connection:
-            found = [(row.seq, _attempt(row)) for row in connection.execute(query)]
+            found = [(row.seq, _attempt(row)) for row in connection.execute(query, _names(claim))]
         return {seq: attempt for seq, attempt in found if this_try.continues(attempt)}
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None, now: datetime) -> None:
@@ -525,12 +526,8 @@ class SqlLedger:
         with self._reading() as connection:
             ids = _ids(connection, {group for group, _ in asked})
             pairs = [(ids[group], seq) for group, seq in asked if group in ids]
-            found: dict[str, Standing] = {}
-            for some in _chunks(pairs):
-                for row in connection.execute(_standings().where(_are(connection, some))):
-                    window = _standing_of(row)
-                    found[window.id] = window
-            return found
+            found = map(_standing_of, _rows_at(connection, _standings(), pairs))
+            return {window.id: window for window in found}
 
     def overviews(self, names: Sequence[str], *, newest_acts: int | None = None) -> Mapping[str, Overview]:
         """Return where groups stand; one that the ledger does not have is not in the answer."""
@@ -611,20 +608,15 @@ class SqlLedger:
         limit: int,
     ) -> list[Row[Any]]:
         """Find windows with their history, as `windows` is asked for them."""
-        wanted: list[ColumnElement[bool]] = []
-        # The sum hides the number from the index by number: a database that takes it reads all of the history for a span of time.
-        seq = windows.c.seq if cut_in is None else windows.c.seq + 0
-        if seqs:
-            wanted.append(seq.in_(seqs))
-        if cut_in is not None:
-            wanted += [windows.c.until > cut_in[0], windows.c.until <= cut_in[1]]
-        wanted += _numbered(seq, before, since)
-        page = _page(group, states, lane, *wanted, is_ordered=cut_in is None, limit=limit)
+        cut_after, cut_until = cut_in or (None, None)
+        span = {"cut_after": cut_after, "cut_until": cut_until, "before": before, "since": since}
+        asked = {name: value for name, value in {"of_seqs": list(seqs) or None, **span}.items() if value is not None}
+        page = _page(tuple(sorted(states)), lane, frozenset(asked))
         mine = _history().where(windows.c.group_id == _id_of(group))
         with self._reading() as connection:
             # In one statement, PostgreSQL would read all windows of the group for a join with 200 of them, and SQLite would take so many
             # branches to find much.
-            found = connection.execute(select(page.c.seq)).scalars().all()
+            found = connection.execute(page, {"of_group": group, "at_most": limit, **asked}).scalars().all()
             queries = [mine.where(_among(connection, windows.c.seq, some)) for some in _chunks(found)]
             rows = [row for query in queries for row in connection.execute(query)]
         # Some may have changed since their numbers were found.
@@ -917,8 +909,7 @@ def _recent_by_row(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int
 
 def _lines(connection: Connection, pairs: Sequence[tuple[int, int]]) -> list[Row[Any]]:
     """Find windows by group id and number, without their ranges."""
-    query = _line_query().join(claims)
-    return [row for some in _chunks(pairs) for row in connection.execute(query.where(_are(connection, some))).all()]
+    return _rows_at(connection, _line_query().join(claims), pairs)
 
 
 @cache
@@ -963,21 +954,40 @@ def _in_a_line(group: str, row: Row[Any]) -> dict[str, Any]:
     }
 
 
-def _are(connection: Connection, pairs: Sequence[tuple[int, int]]) -> ColumnElement[bool]:
-    """Return the condition that windows have one of these group ids and numbers."""
+def _rows_at(connection: Connection, query: Select[Any], pairs: Sequence[tuple[int, int]]) -> list[Row[Any]]:
+    """Ask a query for windows by group id and number."""
+    asking = query.where(_are(connection.dialect.name))
+    return [row for some in _chunks(pairs) for row in connection.execute(asking, _as_asked(connection, some))]
+
+
+@cache
+def _are(dialect: str) -> ColumnElement[bool]:
+    """Return the condition that windows have one of the group ids and numbers that are asked for (`_as_asked`)."""
     which = tuple_(windows.c.group_id, windows.c.seq)
-    match connection.dialect.name:
+    match dialect:
         case "sqlite":
             # With a list of several pairs, SQLite reads the whole table: its index serves what is selected from somewhere. As JSON, they are one value.
-            asked = func.json_each(json.dumps([list(pair) for pair in pairs])).table_valued("value")
+            asked = func.json_each(bindparam("pairs")).table_valued("value")
             first, second = (func.json_extract(asked.c.value, path) for path in ("$[0]", "$[1]"))
             return which.in_(select(first, second))
         case "postgresql":
             # A list of a thousand pairs takes three times as long: PostgreSQL plans each as a question of its own.
-            group_ids, seqs = (func.unnest(cast(list(values), ARRAY(Integer))) for values in zip(*pairs, strict=True))
-            return which.in_(select(group_ids, seqs))
+            numbers = ARRAY(Integer)
+            values = (cast(bindparam(name, type_=numbers), numbers) for name in ("of_ids", "of_seqs"))
+            return which.in_(select(*map(func.unnest, values)))
         case _:
-            return which.in_(pairs)
+            return which.in_(bindparam("pairs", expanding=True))
+
+
+def _as_asked(connection: Connection, pairs: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """Return group ids and numbers of windows as the parameters of `_are`."""
+    match connection.dialect.name:
+        case "sqlite":
+            return {"pairs": json.dumps([list(pair) for pair in pairs])}
+        case "postgresql":
+            return {"of_ids": [group_id for group_id, _ in pairs], "of_seqs": [seq for _, seq in pairs]}
+        case _:
+            return {"pairs": pairs}
 
 
 def _is_one_of(connection: Connection, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
@@ -994,8 +1004,7 @@ def _is_one_of(connection: Connection, column: ColumnElement[Any], values: Seque
 
 def _rows_of(connection: Connection, pairs: Iterable[tuple[int, int]]) -> list[Row[Any]]:
     """Find windows by group id and number, with their history."""
-    chunks = _chunks(list(pairs))
-    return [row for some in chunks for row in connection.execute(_history().where(_are(connection, some)))]
+    return _rows_at(connection, _history(), list(pairs))
 
 
 def _newest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[WindowSummary]]:
@@ -1042,11 +1051,7 @@ def _of_group(table: FromClause, lane: Lane, state: State) -> ColumnElement[bool
 def _positions(connection: Connection, found: Sequence[Row[Any]]) -> dict[int, Position]:
     """Find where the next live window of groups starts: at the end of the last one that owns its offsets, or at the origin."""
     newest = {row.id: seq for row in found if (seq := _newest(row)) is not None and seq >= row.origin_seq}
-    ends: dict[int, Row[Any]] = {}
-    for some in _chunks(list(newest.items())):
-        query = select(windows.c.group_id, windows.c.ranges, windows.c.packed)
-        rows = connection.execute(query.where(_are(connection, some)))
-        ends |= {row.group_id: row for row in rows}
+    ends = {row.group_id: row for row in _rows_at(connection, _ends(), list(newest.items()))}
     positions: dict[int, Position] = {}
     for row in found:
         with intact(f"the watermark of group {row.name}"):
@@ -1055,61 +1060,77 @@ def _positions(connection: Connection, found: Sequence[Row[Any]]) -> dict[int, P
     return positions
 
 
+@cache
+def _ends() -> Select[Any]:
+    return select(windows.c.group_id, windows.c.ranges, windows.c.packed)
+
+
 def _newest(group: Row[Any]) -> int | None:
     return max((seq for state in OWNING if (seq := group._mapping[state.value]) is not None), default=None)
 
 
 def _open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[Held]]:
     """Find the live windows of groups that wait for their commit, the oldest first."""
-    return {
-        group_id: [_held(row) for row in rows]
-        for group_id, rows in _open_rows(connection, _held_windows(), group_ids).items()
-    }
+    found: dict[int, list[Held]] = {}
+    for group_id in group_ids:
+        each = [connection.execute(_live_of_group(), {"of_id": group_id, "of_state": state}) for state in sorted(OPEN)]
+        rows = [row for of_state in each for row in of_state]
+        found[group_id] = [_held(row) for row in sorted(rows, key=lambda row: row.seq)]
+    return found
+
+
+@cache
+def _live_of_group() -> Select[Any]:
+    is_live = and_(windows.c.lane == Lane.LIVE, windows.c.state == bindparam("of_state"))
+    return _held_windows().where(windows.c.group_id == bindparam("of_id"), is_live)
 
 
 def _oldest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[Held]]:
     """Find the oldest of these windows of each group: it alone is read with its ranges."""
     oldest = [(group_id, seqs[0]) for group_id, seqs in _open_seqs(connection, group_ids).items()]
-    found: dict[int, list[Held]] = {}
-    for some in _chunks(oldest):
-        rows = connection.execute(_held_windows().where(_are(connection, some)))
-        found |= {row.group_id: [_held(row)] for row in rows}
-    return found
+    return {row.group_id: [_held(row)] for row in _rows_at(connection, _held_windows(), oldest)}
 
 
 def _open_seqs(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[int]]:
     """Find the numbers of these windows, without their ranges."""
-    rows_of = _open_rows(connection, select(windows.c.group_id, windows.c.seq), group_ids)
-    return {group_id: [row.seq for row in rows] for group_id, rows in rows_of.items()}
-
-
-def _open_rows(connection: Connection, query: Select[Any], group_ids: Sequence[int]) -> dict[int, list[Row[Any]]]:
-    found: dict[int, list[Row[Any]]] = {}
+    found: dict[int, list[int]] = {}
     for some in _chunks(group_ids):
-        of_groups = query.where(_is_one_of(connection, windows.c.group_id, some), windows.c.lane == Lane.LIVE)
+        are_live = and_(_is_one_of(connection, windows.c.group_id, some), windows.c.lane == Lane.LIVE)
+        of_groups = select(windows.c.group_id, windows.c.seq).where(are_live)
         for state in sorted(OPEN):
             for row in connection.execute(of_groups.where(windows.c.state == state)):
-                found.setdefault(row.group_id, []).append(row)
-    return {group_id: sorted(rows, key=lambda row: row.seq) for group_id, rows in found.items()}
+                found.setdefault(row.group_id, []).append(row.seq)
+    return {group_id: sorted(seqs) for group_id, seqs in found.items()}
 
 
 def _claimed(connection: Connection, group: str, claim: Claim) -> tuple[Held, ...]:
+    return tuple(map(_held, connection.execute(_windows_of_claim(), {"of_group": group, **_names(claim)})))
+
+
+@cache
+def _windows_of_claim() -> Select[Any]:
     same = and_(claim_windows.c.group_id == windows.c.group_id, claim_windows.c.seq == windows.c.seq)
-    of_claim = claim_windows.c.claim_id == _claim_query(claim).scalar_subquery()
-    query = _held_windows().join(claim_windows, same).where(of_claim, claim_windows.c.group_id == _id_of(group))
-    return tuple(map(_held, connection.execute(query.order_by(claim_windows.c.seq))))
+    of_claim = claim_windows.c.claim_id == _id_of_claim()
+    query = _held_windows().join(claim_windows, same).where(of_claim, claim_windows.c.group_id == _ID)
+    return query.order_by(claim_windows.c.seq)
 
 
 def _elsewhere(connection: Connection, group: str, claim: Claim) -> tuple[str, ...]:
-    query = (
+    found = connection.execute(_owned_elsewhere(), {"of_group": group, **_names(claim)})
+    return tuple(name_window(name, seq) for name, seq in found)
+
+
+@cache
+def _owned_elsewhere() -> Select[Any]:
+    of_claim = claim_windows.c.claim_id == _id_of_claim()
+    return (
         select(groups.c.name, windows.c.seq)
         .join_from(groups, windows)
         .join(claim_windows)
-        .where(claim_windows.c.claim_id == _claim_query(claim).scalar_subquery(), groups.c.name != group)
-        .where(windows.c.state.in_(OWNING))
+        .where(of_claim, groups.c.name != bindparam("of_group"), windows.c.state.in_(OWNING))
         .order_by(groups.c.name, windows.c.seq)
+        .limit(MAX_NAMED)
     )
-    return tuple(name_window(name, seq) for name, seq in connection.execute(query.limit(MAX_NAMED)))
 
 
 @cache
@@ -1268,26 +1289,28 @@ def _claim(row: Row[Any]) -> Claim:
     return Claim(row.dag_id, row.run_id, row.task_id, row.map_index, Scope(row.scope))
 
 
-def _claim_query(claim: Claim) -> Select[Any]:
-    return select(claims.c.id).filter_by(
-        dag_id=claim.dag_id, run_id=claim.run_id, task_id=claim.task_id, map_index=claim.map_index
-    )
-
-
 @cache
 def _known_claim() -> Select[Any]:
     names = ("dag_id", "run_id", "task_id", "map_index")
     return select(claims.c.id, claims.c.scope).where(*(claims.c[name] == bindparam(f"of_{name}") for name in names))
 
 
-def _claim_id(connection: Connection, claim: Claim) -> int:
-    asked = {
+@cache
+def _id_of_claim() -> ScalarSelect[int]:
+    return _known_claim().with_only_columns(claims.c.id).scalar_subquery()
+
+
+def _names(claim: Claim) -> dict[str, str | int]:
+    return {
         "of_dag_id": claim.dag_id,
         "of_run_id": claim.run_id,
         "of_task_id": claim.task_id,
         "of_map_index": claim.map_index,
     }
-    found = connection.execute(_known_claim(), asked).first()
+
+
+def _claim_id(connection: Connection, claim: Claim) -> int:
+    found = connection.execute(_known_claim(), _names(claim)).first()
     if found is not None:
         if found.scope != claim.scope:  # the task has another operator now
             connection.execute(update(claims).where(claims.c.id == found.id).values(scope=claim.scope))
@@ -1361,39 +1384,44 @@ def _id_of(group: str) -> ScalarSelect[int]:
     return select(groups.c.id).where(groups.c.name == group).scalar_subquery()
 
 
-def _page(
-    group: str,
-    states: Sequence[State],
-    lane: Lane | None,
-    *wanted: ColumnElement[bool],
-    is_ordered: bool,
-    limit: int,
-) -> Subquery:
-    """Find the numbers of windows, the newest first.
+_ID = select(groups.c.id).where(groups.c.name == bindparam("of_group")).scalar_subquery()
+
+
+@cache
+def _page(states: Sequence[State], lane: Lane | None, asked: Collection[str]) -> Select[Any]:
+    """Select the numbers of windows of the group `of_group`, the newest first, `at_most` so many.
 
     For each lane and state by an index of its own: a database that looks for several at once may read all of the history.
 
     Args:
-        group: its name.
         states: the states that are wanted; none: all.
         lane: the lane that is wanted; None: both.
-        wanted: what else must hold.
-        is_ordered: whether the index that serves is by number; otherwise it is by cut time.
-        limit: how many at most.
+        asked: the parameters that say what else must hold.
     """
-    mine = select(windows.c.seq).where(windows.c.group_id == _id_of(group), *wanted)
+    is_ordered = "cut_until" not in asked  # the index that serves is by number; otherwise it is by cut time
+    # The sum hides the number from the index by number: a database that takes it reads all of the history for a span of time.
+    seq = windows.c.seq if is_ordered else windows.c.seq + 0
+    conditions = {
+        "of_seqs": seq.in_(bindparam("of_seqs", expanding=True)),
+        "cut_after": windows.c.until > bindparam("cut_after"),
+        "cut_until": windows.c.until <= bindparam("cut_until"),
+        "before": seq < bindparam("before"),
+        "since": seq >= bindparam("since"),
+    }
+    limit = bindparam("at_most", type_=Integer)
+    mine = select(windows.c.seq).where(windows.c.group_id == _ID, *(conditions[name] for name in sorted(asked)))
     if is_ordered:
         mine = mine.order_by(windows.c.seq.desc()).limit(limit)
     if not states and lane is None and is_ordered:
-        return mine.subquery("page")
+        return mine
     each = [
         select(mine.where(windows.c.lane == one, windows.c.state == state, *more).subquery().c.seq)
         for one in (Lane if lane is None else [lane])
-        for state in sorted(states or State)
+        for state in states or sorted(State)
         for more in ([()] if is_ordered else [[windows.c.is_capped == capped] for capped in (false(), true())])
     ]
     found = union_all(*each).subquery()
-    return select(found.c.seq).order_by(found.c.seq.desc()).limit(limit).subquery("page")
+    return select(found.c.seq).order_by(found.c.seq.desc()).limit(limit)
 
 
 def _numbered(seq: ColumnElement[int], before: int | None, since: int | None) -> list[ColumnElement[bool]]:
