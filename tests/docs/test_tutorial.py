@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.docs.test_docs import ROOT, blocks
-from tests.lab.airflow import empty_metadata, plain_environment, write_settings_module
+from tests.lab.airflow import empty_metadata, plain_environment
 from tests.lab.kafka import KafkaBroker
 from tests.lab.patience import wait_until
 from tests.lab.processes import LOOPBACK
@@ -98,8 +98,6 @@ def test_each_command_works_and_says_what_the_page_shows(
     home = tmp_path / "tutorial" / "airflow"
     home.mkdir(parents=True)
     shutil.copyfile(empty_metadata(), home / "airflow.db")
-    # Without it, each `airflow dags test` takes three more seconds of a processor.
-    write_settings_module(home)
     replaced = {
         "localhost:9092": own_kafka.bootstrap_servers,
         "/tmp/lake": str(tmp_path / "lake"),
