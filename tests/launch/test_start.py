@@ -23,7 +23,6 @@ from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.wiring.machine import start
 from tests.lab.jars import jars_for_launches
 from tests.lab.java import pyspark_home
-from tests.lab.start import SHORT_LIFE
 from tests.launch.conftest import Worker
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ def _nobody_said_anything(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", SHORT_LIFE)  # of all JVMs here, as no option is about archives or compilers
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("AIRFLOW_CONN_LOCAL", '{"conn_type": "spark", "host": "local[1]"}')
 
