@@ -1,6 +1,8 @@
 # Everything below works on a machine that has Python 3.11 to 3.13 and Java 17: the rest is set up here.
-# The system's own first, if it fits: distributions build theirs with all optimizations, pyenv does not, and then all of Python takes a third more.
-PYTHON ?= $(or $(shell /usr/bin/python3 -c 'import ensurepip, sys; print(sys.executable * ((3, 11) <= sys.version_info[:2] <= (3, 13)))' 2>/dev/null),python3)
+# The system's own, if it has one of the version that is on the PATH: distributions build theirs with all optimizations. pyenv by default does
+# not, and its Python takes a third more CPU for the same work.
+ON_PATH = $(shell python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+PYTHON ?= $(or $(shell /usr/bin/python$(ON_PATH) -c 'import ensurepip, sys; print(sys.executable)' 2>/dev/null),python3)
 VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
@@ -18,7 +20,7 @@ help:            ## show this list
 setup: $(VENV)/.ready   ## create the environment from requirements.lock
 
 $(VENV)/.ready: requirements.lock pyproject.toml
-	@echo "==> Python environment in $(VENV), with $(PYTHON)"
+	@echo "==> Python environment in $(VENV)"
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and "Python 3.11 to 3.13 is needed: make PYTHON=python3.12 ...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet "uv==$(UV_VERSION)"

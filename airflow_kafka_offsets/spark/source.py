@@ -45,7 +45,7 @@ def is_classic(spark: SparkSession) -> bool:
 def java_class(spark: SparkSession, name: str) -> Any:
     """Return a class of the driver's JVM, by its whole name.
 
-    Written with dots, `jvm.org.apache...`, each package on the way is looked for as a class in all of Spark's jars: milliseconds each.
+    Of `jvm.org.apache.Name`, Python asks for `org`, for `org.apache`, and so on: for each, the JVM looks in all of Spark's jars whether it is a class.
     """
     session: Any = spark
     return getattr(session._jvm, name)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import requests
+from confluent_kafka import Producer
 
 from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.history import Attempt, WindowRow
@@ -160,9 +161,11 @@ class Producing:
         self._thread = threading.Thread(target=self._run, args=(lab, dag_id))
 
     def _run(self, lab: Lab, dag_id: str) -> None:
-        # Each call is a producer of its own, and a run takes most of a minute.
-        while not self._stop.wait(1):
-            lab.produce(dag_id, 20)
+        producer = Producer(lab.kafka.client_config())
+        while not self._stop.wait(0.2):
+            for number in range(20 * PARTITIONS):
+                producer.produce(dag_id, str(number), partition=number % PARTITIONS)
+            producer.flush()
 
     def __enter__(self) -> None:
         self._thread.start()

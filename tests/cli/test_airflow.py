@@ -37,6 +37,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An AIRFLOW_HOME whose database has the tables."""
     home = tmp_path_factory.mktemp("airflow")
     shutil.copyfile(empty_metadata(), home / "airflow.db")
+    # Without one, no Airflow is at home there.
+    (home / "airflow.cfg").touch()
     return home
 
 
@@ -83,6 +85,7 @@ def test_status_through_airflow(home: Path, kafka: KafkaBroker, topic: str, tmp_
     file.write_text(json.dumps(connections))
     added = run("airflow", "connections", "import", str(file))
     assert added.returncode == 0, added.stderr
+    assert added.stdout.count("Imported connection") == len(connections), added.stdout + added.stderr
 
     through_airflow = run(*AIRFLOWS, "status", "--ledger", "my_ledger", "-o", "json")
     assert through_airflow.returncode == 0, through_airflow.stderr

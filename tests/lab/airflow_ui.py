@@ -41,7 +41,7 @@ def log_in(browser: WebDriver, airflow: Airflow) -> None:
 
 
 def show(browser: WebDriver, ui: str, path: str) -> None:
-    """Show a place of the UI, as if nothing had been open before.
+    """Show a place of the UI; what was open before is left.
 
     Where the UI is there already, it goes as its own links do: to load all of it again takes seconds of a processor.
 

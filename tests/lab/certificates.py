@@ -6,35 +6,37 @@ import subprocess
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-# To sign each handshake with RSA took a tenth of the CPU of the broker that all tests share.
-_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
+RSA = ("rsa:2048",)
+CURVE = ("ec", "-pkeyopt", "ec_paramgen_curve:P-256")
+"""For a server with many clients: to sign each handshake with RSA took a tenth of a broker's CPU."""
 _NAMES = "subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n"
 
 
-def make_certificates(folder: Path) -> None:
-    """Write ca.crt, broker.pem (PKCS#8 key and chain in one file) and other-ca.crt, which signed nothing."""
+def make_certificates(folder: Path, kind: Sequence[str] = RSA) -> None:
+    """Write ca.crt, broker.pem (PKCS#8 key and chain in one file) and other-ca.crt, which signed nothing; with keys of a kind."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("ca", "other-ca"):
-        _make_authority(folder, name)
-    _sign_broker(folder)
+        _make_authority(folder, name, kind)
+    _sign_broker(folder, kind)
     chain = [(folder / part).read_text() for part in ("broker.key", "broker.crt", "ca.crt")]
     (folder / "broker.pem").write_text("".join(chain))
 
 
-def _make_authority(folder: Path, name: str) -> None:
+def _make_authority(folder: Path, name: str, kind: Sequence[str]) -> None:
     # Python 3.13 takes no authority without the last one.
     extensions = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign"]
     what = ["-subj", f"/CN={name}", *(word for extension in extensions for word in ("-addext", extension))]
     files = ["-keyout", f"{name}.key", "-out", f"{name}.crt"]
-    _openssl(folder, "req", "-x509", *_KEY, "-nodes", "-days", "30", *what, *files)
+    _openssl(folder, "req", "-x509", "-newkey", *kind, "-nodes", "-days", "30", *what, *files)
 
 
-def _sign_broker(folder: Path) -> None:
+def _sign_broker(folder: Path, kind: Sequence[str]) -> None:
     (folder / "names").write_text(_NAMES)
     files = ["-keyout", "broker.key", "-out", "broker.csr"]
-    _openssl(folder, "req", *_KEY, "-nodes", "-subj", "/CN=localhost", *files)
+    _openssl(folder, "req", "-newkey", *kind, "-nodes", "-subj", "/CN=localhost", *files)
     authority = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30"]
     _openssl(folder, "x509", "-req", "-in", "broker.csr", *authority, "-extfile", "names", "-out", "broker.crt")
 

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.lab.archives import archive_options, make_archive
-from tests.lab.certificates import make_certificates
+from tests.lab.certificates import CURVE, make_certificates
 from tests.lab.jars import KAFKA, class_path, log_settings
 from tests.lab.java import CHECKED, LIGHT, java
 from tests.lab.patience import ANSWER, wait_until
@@ -278,7 +278,7 @@ class SecureKafkaBroker(KafkaBroker):
         }
 
     def _format(self, *arguments: str) -> None:
-        make_certificates(self.tls)
+        make_certificates(self.tls, CURVE)
         logins = [f"SCRAM-SHA-512=[name={user},password={self.password(user)}]" for user in self.users]
         super()._format(*arguments, *(part for login in logins for part in ("--add-scram", login)))
 

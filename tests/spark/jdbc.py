@@ -76,5 +76,7 @@ class Database:
         """Count the sessions of others in this database: on the same server, other tests keep some."""
         query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         if self.is_mysql:
-            query = "SELECT count(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID()"
+            query = (
+                "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+            )
         return int(self.ask(query)[0][0])

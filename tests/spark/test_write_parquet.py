@@ -506,3 +506,10 @@ def test_classes_of_the_jvm_are_asked_for_by_their_whole_names(
     assert files.rename(f"{tmp_path}/there", f"{tmp_path}/moved")
     files.discard(f"{tmp_path}/moved")
     assert files.read(f"{tmp_path}/moved") is None
+
+
+def test_a_label_that_goes_away_after_the_look_is_not_there(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Files, "_is_there", lambda self, path: True)
+    assert Files(spark).read(f"{tmp_path}/gone") is None

@@ -609,9 +609,11 @@ class SqlLedger:
     ) -> list[Row[Any]]:
         """Find windows with their history, as `windows` is asked for them."""
         cut_after, cut_until = cut_in or (None, None)
-        span = {"cut_after": cut_after, "cut_until": cut_until, "before": before, "since": since}
-        asked = {name: value for name, value in {"of_seqs": list(seqs) or None, **span}.items() if value is not None}
-        page = _page(tuple(sorted(states)), lane, frozenset(asked))
+        limits = {"cut_after": cut_after, "cut_until": cut_until, "before": before, "since": since}
+        asked: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
+        if seqs:
+            asked["of_seqs"] = list(seqs)
+        page = _page(tuple(sorted(set(states))), lane, frozenset(asked))
         mine = _history().where(windows.c.group_id == _id_of(group))
         with self._reading() as connection:
             # In one statement, PostgreSQL would read all windows of the group for a join with 200 of them, and SQLite would take so many
@@ -1073,8 +1075,8 @@ def _open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[He
     """Find the live windows of groups that wait for their commit, the oldest first."""
     found: dict[int, list[Held]] = {}
     for group_id in group_ids:
-        each = [connection.execute(_live_of_group(), {"of_id": group_id, "of_state": state}) for state in sorted(OPEN)]
-        rows = [row for of_state in each for row in of_state]
+        asked = [{"of_id": group_id, "of_state": state} for state in sorted(OPEN)]
+        rows = [row for each in asked for row in connection.execute(_live_of_group(), each)]
         found[group_id] = [_held(row) for row in sorted(rows, key=lambda row: row.seq)]
     return found
 

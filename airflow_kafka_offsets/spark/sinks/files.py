@@ -72,8 +72,8 @@ class Files:
 
     def read(self, path: str) -> str | None:
         """Return the text of a small file; None: it does not exist."""
-        # For an error of the JVM, PySpark asks that for a dozen classes, which takes longer than a look.
-        if not self._context.util().exists(self._path(path)):
+        # After an error, PySpark asks the JVM about a dozen classes of errors: that takes longer than to look first.
+        if not self._is_there(path):
             return None
         try:
             stream = self._context.open(self._path(path))
@@ -93,6 +93,9 @@ class Files:
             self._context.delete(self._path(path), True)
         except Exception:
             logger.warning("%s could not be removed; readers do not see it", path, exc_info=True)
+
+    def _is_there(self, path: str) -> bool:
+        return bool(self._context.util().exists(self._path(path)))
 
     def _rename(self, source: str, target: str) -> None:
         uri = self._path(source).toUri()
