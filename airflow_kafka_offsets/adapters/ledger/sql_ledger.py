@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import (
     ARRAY,
+    BindParameter,
     ColumnElement,
     Connection,
     CursorResult,
@@ -638,7 +639,7 @@ class SqlLedger:
             windows.c.group_id == _id_of(group),
             windows.c.lane == Lane.LIVE,
             windows.c.state == State.COMMITTED,
-            *_numbered(windows.c.seq, before, since),
+            *_numbered(before, since),
         )
         with self._reading() as connection:
             row = connection.execute(query.order_by(windows.c.seq.desc()).limit(1)).first()
@@ -1113,7 +1114,7 @@ def _claimed(connection: Connection, group: str, claim: Claim) -> tuple[Held, ..
 def _windows_of_claim() -> Select[Any]:
     same = and_(claim_windows.c.group_id == windows.c.group_id, claim_windows.c.seq == windows.c.seq)
     of_claim = claim_windows.c.claim_id == _id_of_claim()
-    query = _held_windows().join(claim_windows, same).where(of_claim, claim_windows.c.group_id == _ID)
+    query = _held_windows().join(claim_windows, same).where(of_claim, claim_windows.c.group_id == _ID_OF_GROUP)
     return query.order_by(claim_windows.c.seq)
 
 
@@ -1382,11 +1383,12 @@ def _chunks(values: Sequence[_T], size: int = MAX_PARAMETERS) -> Iterator[Sequen
         yield values[start : start + size]
 
 
-def _id_of(group: str) -> ScalarSelect[int]:
+def _id_of(group: str | BindParameter[str]) -> ScalarSelect[int]:
     return select(groups.c.id).where(groups.c.name == group).scalar_subquery()
 
 
-_ID = select(groups.c.id).where(groups.c.name == bindparam("of_group")).scalar_subquery()
+_ID_OF_GROUP = _id_of(bindparam("of_group"))
+"""For a statement that is built once: it gets the name as a parameter."""
 
 
 @cache
@@ -1411,7 +1413,9 @@ def _page(states: Sequence[State], lane: Lane | None, asked: Collection[str]) ->
         "since": seq >= bindparam("since"),
     }
     limit = bindparam("at_most", type_=Integer)
-    mine = select(windows.c.seq).where(windows.c.group_id == _ID, *(conditions[name] for name in sorted(asked)))
+    mine = select(windows.c.seq).where(
+        windows.c.group_id == _ID_OF_GROUP, *(conditions[name] for name in sorted(asked))
+    )
     if is_ordered:
         mine = mine.order_by(windows.c.seq.desc()).limit(limit)
     if not states and lane is None and is_ordered:
@@ -1426,8 +1430,9 @@ def _page(states: Sequence[State], lane: Lane | None, asked: Collection[str]) ->
     return select(found.c.seq).order_by(found.c.seq.desc()).limit(limit)
 
 
-def _numbered(seq: ColumnElement[int], before: int | None, since: int | None) -> list[ColumnElement[bool]]:
+def _numbered(before: int | None, since: int | None) -> list[ColumnElement[bool]]:
     """Return what holds for windows with numbers from one on, and before another one."""
+    seq = windows.c.seq
     return [*([] if before is None else [seq < before]), *([] if since is None else [seq >= since])]
 
 
