@@ -13,6 +13,7 @@ from pyspark.sql.catalog import Catalog
 
 from airflow_kafka_offsets.spark.errors import IncompleteReadError, OtherWindowError, WriteOptionError
 from airflow_kafka_offsets.spark.sinks.delta import DeltaTable
+from tests.lab.tables import rows_of_delta
 from tests.spark.sinks.contract import KeptFiles, TableContract, rows_of, window_id
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class TestReplace(KeptFiles, TableContract):
         return topic.replace("-", "_")  # a table's name
 
     def rows(self, spark: SparkSession, target: str) -> list[tuple[str, int]]:
-        return [(row.window_id, row.n) for row in spark.table(target).collect()]
+        return [(row["window_id"], row["n"]) for row in rows_of_delta(self.place(spark, target))]
 
     def place(self, spark: SparkSession, target: str) -> Path:
         return Path(urlsplit(str(spark.conf.get("spark.sql.warehouse.dir"))).path, target)
@@ -51,7 +52,7 @@ class TestAppend(KeptFiles, TableContract):
         return str(tmp_path / "orders")
 
     def rows(self, spark: SparkSession, target: str) -> list[tuple[str, int]]:
-        return [(row.of, row.n) for row in spark.read.format("delta").load(target).collect()]
+        return [(row["of"], row["n"]) for row in rows_of_delta(target)]
 
 
 def values(window: KafkaWindow) -> DataFrame:
@@ -88,7 +89,7 @@ def test_an_append_that_only_delta_remembers_is_told_apart_too(
         assert window.write_delta(values(window), f"{tmp_path}/t", mode="append") is written
         assert json.loads(report.read_text())["written"] is written
         assert window.records == 10
-    assert spark.read.format("delta").load(f"{tmp_path}/t").count() == 10
+    assert len(rows_of_delta(tmp_path / "t")) == 10
 
 
 @pytest.mark.parametrize(("others", "looks"), [(0, [1_000, 10]), (10, [1_000, 10, 1_000])])
@@ -128,7 +129,7 @@ def test_windows_may_be_appended_in_any_order(
     for seq in (3, 1, 2):
         window = make_window(ranges, window_id=window_id(seq), seq=seq)
         assert window.write_delta(values(window), f"{tmp_path}/t", mode="append")
-    assert spark.read.format("delta").load(f"{tmp_path}/t").count() == 30
+    assert len(rows_of_delta(tmp_path / "t")) == 30
 
 
 def test_after_a_skipped_write_no_read_is_missed_but_one_that_is_made_is_checked(
@@ -192,10 +193,10 @@ def test_rows_of_which_the_history_says_nothing_are_replaced_only_by_a_window_th
     window = make_window(ranges)
     with pytest.raises(OtherWindowError, match=r"not known who wrote it.*DELETE FROM delta\.`.*window_id = 'lake"):
         window.write_delta(values(window), path)
-    assert spark.read.format("delta").load(path).count() == 1
+    assert len(rows_of_delta(path)) == 1
     rerun = make_window(ranges, is_rerun=True)
     rerun.write_delta(values(rerun), path)
-    assert spark.read.format("delta").load(path).count() == 10
+    assert len(rows_of_delta(path)) == 10
 
 
 @pytest.mark.parametrize("mode", ["replace", "append"])
@@ -267,7 +268,7 @@ def test_a_table_of_the_users_own_making_is_replaced_as_well(
     for seq, condition in [(1, "n < 7"), (2, "n > 4"), (1, "n < 2")]:
         window = make_window(ranges, window_id=window_id(seq), seq=seq)
         window.write_delta(values(window).filter(condition).selectExpr(f"n + {100 * seq} as n"), path)
-    rows = [(row.window_id, row.n) for row in spark.read.format("delta").load(path).collect()]
+    rows = [(row["window_id"], row["n"]) for row in rows_of_delta(path)]
     assert sorted(rows) == [*rows_of(1, 0, 1), *rows_of(2, *range(5, 10))]
 
 

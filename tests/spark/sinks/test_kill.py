@@ -29,18 +29,11 @@ ROOT = Path(__file__).parents[3]
 STUCK = "case when value < 9 then n else length(reflect('java.lang.Thread', 'sleep', 600000L)) end"
 
 
-class DeltaByPath(test_delta.TestReplace):
-    """The table of one session's catalog is not known to another's; its path is."""
-
-    def rows(self, spark: SparkSession, target: str) -> list[tuple[str, int]]:
-        return [(row.window_id, row.n) for row in spark.read.format("delta").load(target).collect()]
-
-
 def sinks(folder: Path, topic: str) -> list[tuple[SinkContract, str]]:
     """Return each sink with a target of its own."""
     return [
         (test_files.TestParquet(), f"{folder}/parquet"),
-        (DeltaByPath(), f"{folder}/replaced"),
+        (test_delta.TestReplace(), f"{folder}/replaced"),
         (test_delta.TestAppend(), f"{folder}/appended"),
         (test_iceberg.TestReplace(), f"{CATALOG}.killed.`{topic}`"),
         (test_iceberg.TestMerge(), f"{CATALOG}.killed.`{topic}-merged`"),
