@@ -10,9 +10,13 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-LIGHT = ("-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
+LIGHT = (
+    *("-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),
+    "-XX:ArchiveRelocationMode=0",
+)
 """Options of a JVM of the lab, which lives for minutes beside others. One thread collects its garbage. It writes no file for tools that watch
-it, for which it would wake up twenty times a second. And it does not check the code of jars, which is a tenth of a Spark's start."""
+it, for which it would wake up twenty times a second. It does not check the code of jars, which is a tenth of a Spark's start. And it takes an
+archive of classes to the address that this was made for: by default, against attackers, it takes it to another one, and changes each address in it."""
 CHECKED = "-XX:+BytecodeVerificationRemote"
 """What has to follow them where a JVM writes an archive: what is in one was checked."""
 
