@@ -28,7 +28,7 @@ from tests.lab.processes import LOOPBACK, free_port
 from tests.lab.shared_kafka import shared_kafka
 from tests.lab.sharing import ROOT, serve, shared
 from tests.lab.spark_connect import SparkConnect
-from tests.lab.start import SHORT_LIFE, quick_jvms
+from tests.lab.start import SHORT_LIFE, home_of_drivers, quick_jvms
 from tests.lab.tables import FEW_RECORDS
 
 HERE = Path(__file__).parent
@@ -165,6 +165,7 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
         environment={
             "LAB": str(folder),
             "CONNECTOR_JARS": ",".join(str(path) for path in spark_connector_jars()),
+            "SPARK_HOME": str(home_of_drivers()),
             "QUICK_JVMS": json.dumps(quick_jvms(archive=True)),
             "PYTHONPATH": str(ROOT),
             # Not in a spark-defaults.conf: with a file of settings, Spark starts without an archive.

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 from airflow_kafka_offsets.adapters.machine.archives import find_archive, name_now, start_options
 from airflow_kafka_offsets.adapters.machine.connector_jars import LIST, kept_jars
@@ -92,6 +96,35 @@ def start_archive_of(home: Path) -> Path:
         found = find_archive(_spark(home), PROVIDER_CACHE)
     assert found is not None
     return found
+
+
+def home_of_drivers() -> Path:
+    """Return a home of the installed Spark whose drivers find their Python compiled; the installed one itself, where files can't have a second name.
+
+    The zip with its Python, which Spark's scripts put first on the path of a driver, has sources only. Each driver compiles them for itself: half a
+    second.
+    """
+    home = _home_of_same_files()
+    if home is None:
+        return pyspark_home()
+    modules = home / "python" / "lib" / "pyspark.zip"
+    with one_at_a_time("pyspark.zip"), workshop("pyspark.zip") as work:
+        with zipfile.ZipFile(modules) as packed:
+            if "pyspark/__init__.pyc" in packed.namelist():
+                return home
+            packed.extractall(work / "modules")
+        compileall.compile_dir(
+            work / "modules",
+            quiet=2,
+            legacy=True,
+            rx=re.compile("/tests/"),
+            stripdir=work / "modules",
+            prependdir=modules,
+            # A zip knows the time of a source in steps of two seconds.
+            invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
+        )
+        Path(shutil.make_archive(str(work / "pyspark"), "zip", work / "modules")).replace(modules)
+    return home
 
 
 def _take_archive() -> bool:
