@@ -94,6 +94,19 @@ def frame_of(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: str) ->
     return spark.createDataFrame(Table.from_pylist(named, to_arrow_schema(columns)), columns)
 
 
+def take_whole_names_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the JVM be asked for classes by their whole names only, for the rest of a test.
+
+    A package, such as `org`, is looked for in all jars, for milliseconds; it is what py4j makes of a name that is no class.
+    """
+    from py4j.java_gateway import JavaPackage
+
+    def refuse(self: JavaPackage, name: str, *_: object, **__: object) -> None:
+        raise AssertionError(f"the JVM was asked for {name}, which is no class")
+
+    monkeypatch.setattr(JavaPackage, "__init__", refuse)
+
+
 @pytest.fixture(scope="package")
 def spark(
     spark_connector: list[Path], table_jars: list[Path], tmp_path_factory: pytest.TempPathFactory

@@ -17,7 +17,7 @@ from airflow_kafka_offsets.spark.sinks import jdbc
 from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
 from tests.lab.patience import LONGEST
-from tests.spark.conftest import handoff
+from tests.spark.conftest import handoff, take_whole_names_only
 from tests.spark.jdbc import Database
 
 if TYPE_CHECKING:
@@ -226,6 +226,15 @@ def staged(spark: SparkSession, database: Database, table: str, numbers: range) 
     df = spark.range(numbers.start, numbers.stop, 1, 2).selectExpr("cast(id as int) as n")
     with sink.staging(["n"], ID) as name:
         return sink, sink.fill(name, df, 60)
+
+
+def test_classes_of_the_jvm_are_asked_for_by_their_whole_names(
+    spark: SparkSession, database: Database, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, rows = staged(spark, database, table, range(3))
+    take_whole_names_only(monkeypatch)
+    target.publish(rows, LABEL)
+    assert database.numbers(table) == [0, 1, 2]
 
 
 def test_whenever_twins_publish_at_once_one_copy_is_left(spark: SparkSession, database: Database, table: str) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from py4j.java_gateway import JavaPackage
 
 from airflow_kafka_offsets.spark.errors import (
     DataLossError,
@@ -21,6 +20,7 @@ from airflow_kafka_offsets.spark.errors import (
 from airflow_kafka_offsets.spark.sinks.files import _ROUNDS, LABEL_FILE, Files, publish
 from tests.lab.patience import LONGEST
 from tests.lab.topics import commit_transaction, create_topic, delete_records, produce
+from tests.spark.conftest import take_whole_names_only
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -493,12 +493,7 @@ def _arguments(directories: Directories, scheme: str, name: str) -> tuple[str, s
 def test_classes_of_the_jvm_are_asked_for_by_their_whole_names(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A package, such as `org`, is looked for in all jars, for milliseconds; it is what py4j makes of a name that is no class."""
-
-    def refuse(self: JavaPackage, name: str, *_: object, **__: object) -> None:
-        raise AssertionError(f"the JVM was asked for {name}, which is no class")
-
-    monkeypatch.setattr(JavaPackage, "__init__", refuse)
+    take_whole_names_only(monkeypatch)
     files = Files(spark)
     assert files.read(f"{tmp_path}/missing") is None
     files.write(f"{tmp_path}/there", "text")
