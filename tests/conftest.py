@@ -22,6 +22,11 @@ from tests.lab.start import MUCH_CODE, SHORT_LIFE, start_variables
 from tests.lab.statements import share_compiled_statements
 from tests.lanes import Lanes
 
+# What tests have in common asserts, too; only of files named test_* does pytest say by itself what was compared.
+pytest.register_assert_rewrite(
+    "tests.ledger.examples", "tests.spark.sinks.contract", "tests.stores.across", "tests.stores.contract"
+)
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
