@@ -61,7 +61,6 @@ for name, operator in {
     "worker_stopped": retrying(),
     "ledger_stopped": {**retrying(8), "pre_execute": use_own_ledger},
     "marked": {},
-    "waits": {},
     "canary": {
         "group": {"kafka_conn_id": "kafka_secret"},
         "conf": {
