@@ -37,10 +37,9 @@ for name, operator in {
     "taskflow_waits": CONNECT,
     "taskflow_marked_local": LOCAL,
     "taskflow_marked": CONNECT,
-    "taskflow_secret": LOCAL,
     "taskflow_secret_connect": CONNECT,
 }.items():
-    kafka = {"kafka_conn_id": "kafka_secret"} if "secret" in name else {}
+    kafka = {"kafka_conn_id": "kafka_secret"} if name in ("taskflow_local", "taskflow_secret_connect") else {}
     with DAG(name, schedule=None, params=replay_params()) as dag:
         decorate = task.kafka_spark(group=group_of(name, **kafka), multiple_outputs=True, poll_interval=5, **operator)
         decorate(load)(name=name)
