@@ -59,7 +59,6 @@ for name, operator in {
     "driver_killed": retrying(),
     "worker_killed": retrying(),
     "worker_stopped": retrying(),
-    "ledger_stopped": {**retrying(8), "pre_execute": use_own_ledger},
     "marked": {},
     "canary": {
         "group": {"kafka_conn_id": "kafka_secret"},
@@ -80,6 +79,7 @@ for name, operator in {
 
 for name, operator in {
     "kafka_stopped": {**retrying(8), "group": {"kafka_conn_id": "kafka_failures", "kafka_timeout": 10}},
+    "ledger_stopped": {**retrying(8), "pre_execute": use_own_ledger},
     "fails_for_good": {"poll_interval": 5},
     "skips": {"on_open_window": "skip"},
     "refuses": {"on_open_window": "fail"},
