@@ -53,7 +53,8 @@ PRELOADED = (
     *("airflow_kafka_offsets.task.plan", "airflow_kafka_offsets.task.work"),
     *("airflow_kafka_offsets.wiring", "airflow_kafka_offsets.wiring.clusters", "airflow_kafka_offsets.wiring.runs"),
     *("airflow_kafka_offsets.wiring.machine.checks", "airflow_kafka_offsets.wiring.machine.start"),
-    *("tests.acceptance.foreign", "tests.acceptance.functions", "tests.acceptance.matrix", "tests.lab.tables"),
+    *("tests.acceptance.foreign", "tests.acceptance.functions", "tests.acceptance.matrix", "tests.acceptance.needed"),
+    "tests.lab.tables",
 )
 """What hundreds of tasks would each import for themselves, half a second of a processor at a time."""
 

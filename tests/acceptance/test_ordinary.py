@@ -15,9 +15,14 @@ from tests.acceptance.conftest import Lab, Producing, expect_at_the_end, expect_
 
 @dataclass(frozen=True)
 class Steady:
-    """Three runs while a producer wrote: their ids, windows, and what the first one handed downstream."""
+    """Three runs while a producer wrote: their ids, windows, and what the first one handed downstream.
+
+    Attributes:
+        rows_meanwhile: the windows while the second run waited for the first one.
+    """
 
     runs: list[str]
+    rows_meanwhile: list[WindowRow]
     rows: list[WindowRow]
     result: dict[str, Any]
 
@@ -29,11 +34,19 @@ class Steady:
 
 @pytest.fixture(scope="module")
 def steady(lab: Lab) -> Steady:
-    """Run three times while a producer keeps writing."""
+    """Run three times while a producer keeps writing; the second run comes while the first one is at work."""
     lab.topic("steady", 500)
     with Producing(lab, "steady"):
-        runs = [lab.api.run_to("steady") for _ in range(3)]
-    return Steady(runs, lab.windows("steady"), lab.api.xcom("steady", runs[0], "load"))
+        first = lab.api.trigger("steady")
+        with lab.hold("steady") as hold:
+            hold.wait()
+            second = lab.api.trigger("steady")
+            lab.api.wait_for_task("steady", second, "load", "deferred")
+            meanwhile = lab.windows("steady")
+        for run in (first, second):
+            lab.api.wait_for_run("steady", run)
+        runs = [first, second, lab.api.run_to("steady")]
+    return Steady(runs, meanwhile, lab.windows("steady"), lab.api.xcom("steady", runs[0], "load"))
 
 
 def test_three_runs_while_a_producer_writes_tile_the_log(lab: Lab, steady: Steady) -> None:
@@ -43,6 +56,13 @@ def test_three_runs_while_a_producer_writes_tile_the_log(lab: Lab, steady: Stead
     assert all(row.records == row.held.window.span for row in steady.rows)
     expect_tiling(steady.windows)
     expect_once(lab, "steady", [row.held.window for row in lab.windows("steady")])
+
+
+def test_the_second_run_waits_deferred_and_then_reads_what_came_after(lab: Lab, steady: Steady) -> None:
+    first, second, _ = steady.windows
+    assert [row.held.window.ranges for row in steady.rows_meanwhile] == [first.ranges]
+    assert lab.api.xcom("steady", steady.runs[1], "load")["seq"] == second.seq == 2
+    assert second.span > 0
 
 
 def test_what_downstream_gets_is_small_and_says_what_was_read(steady: Steady) -> None:
@@ -86,29 +106,31 @@ def test_a_cleared_run_runs_its_window_again_and_leaves_the_watermark(lab: Lab, 
     expect_once(lab, "steady", before)
 
 
-def test_a_run_with_nothing_to_read_launches_nothing_and_commits(lab: Lab, steady: Steady) -> None:
-    end = lab.end_offsets("steady")
-    while {tp.partition: o for tp, o in lab.windows("steady")[-1].held.window.ranges.ends.items()} != end:
-        lab.api.run_to("steady")
-    run = lab.api.run_to("steady")
-    row = lab.windows("steady")[-1]
+@pytest.fixture(scope="module")
+def own_job(lab: Lab) -> str:
+    """Run a job that knows nothing of us, and return the run."""
+    lab.topic("own_job", 50)
+    return lab.api.run_to("own_job")
+
+
+def test_a_job_that_knows_nothing_of_us_gets_the_window_as_arguments(lab: Lab, own_job: str) -> None:
+    windows = [row.held.window for row in lab.windows("own_job")]
+    expect_once(lab, "own_job", windows)
+    assert lab.api.xcom("own_job", own_job, "load")["records"] is None
+    assert windows[0].state is State.COMMITTED
+
+
+def test_a_run_with_nothing_to_read_launches_nothing_and_commits(lab: Lab, own_job: str) -> None:
+    run = lab.api.run_to("own_job")
+    row = lab.windows("own_job")[-1]
     assert row.held.window.span == 0
     assert row.held.window.state is State.COMMITTED
     assert row.attempts == 0
-    assert lab.api.xcom("steady", run, "load")["records"] == 0
-    assert "spark-submit" not in lab.api.log("steady", run, "load").lower()
+    assert lab.api.xcom("own_job", run, "load")["records"] == 0
+    assert "spark-submit" not in lab.api.log("own_job", run, "load").lower()
     quiet = f"Window {row.held.window.id}: committed; there was nothing new to read"
     block = [quiet, "    offsets: none in 4 partitions", "    job: nothing to read, so none was launched"]
-    expect_at_the_end(lab.api.unfolded_log("steady", run, "load"), block)
-
-
-def test_a_job_that_knows_nothing_of_us_gets_the_window_as_arguments(lab: Lab) -> None:
-    lab.topic("own_job", 50)
-    run = lab.api.run_to("own_job")
-    windows = [row.held.window for row in lab.windows("own_job")]
-    expect_once(lab, "own_job", windows)
-    assert lab.api.xcom("own_job", run, "load")["records"] is None
-    assert windows[0].state is State.COMMITTED
+    expect_at_the_end(lab.api.unfolded_log("own_job", run, "load"), block)
 
 
 def test_plan_and_commit_work_around_another_launcher(lab: Lab) -> None:

@@ -28,9 +28,22 @@ def expect_committed_once(lab: Lab, dag_id: str) -> None:
     expect_once(lab, dag_id, windows)
 
 
-def test_a_function_gets_the_window_and_its_value_goes_to_xcom(lab: Lab) -> None:
-    lab.topic("taskflow_local")
-    run = lab.api.run_to("taskflow_local")
+def topic_of_alice(lab: Lab, dag_id: str) -> None:
+    """Create the DAG's topic on the broker with passwords, for alice to read."""
+    for operation in (AclOperation.DESCRIBE, AclOperation.READ):
+        lab.secure_kafka.allow("alice", operation, topic=dag_id)
+    lab.topic(dag_id, kafka=lab.secure_kafka)
+
+
+@pytest.fixture(scope="module")
+def local_run(lab: Lab) -> str:
+    """Run on a Spark of the task's own, which reads with a password, and return the run."""
+    topic_of_alice(lab, "taskflow_local")
+    return lab.api.run_to("taskflow_local")
+
+
+def test_a_function_gets_the_window_and_its_value_goes_to_xcom(lab: Lab, local_run: str) -> None:
+    run = local_run
     expect_committed_once(lab, "taskflow_local")
     assert lab.api.xcom("taskflow_local", run, "load") == {"seq": 1, "is_rerun": False, "span": 400}
     assert lab.api.xcom("taskflow_local", run, "load", "span") == 400, "multiple_outputs"
@@ -135,19 +148,15 @@ def test_marking_the_task_failed_stops_the_work_and_commits_nothing(lab: Lab, da
     assert not lab.lake(dag_id)
 
 
-def test_a_password_goes_to_a_local_spark_as_a_reference_and_to_no_server(lab: Lab) -> None:
+def test_a_password_goes_to_a_local_spark_as_a_reference_and_to_no_server(lab: Lab, local_run: str) -> None:
     password = lab.secure_kafka.password("alice")
-    for dag_id in ("taskflow_secret", "taskflow_secret_connect"):
-        for operation in (AclOperation.DESCRIBE, AclOperation.READ):
-            lab.secure_kafka.allow("alice", operation, topic=dag_id)
-        lab.topic(dag_id, kafka=lab.secure_kafka)
-    run = lab.api.run_to("taskflow_secret")
-    expect_committed_once(lab, "taskflow_secret")
+    expect_committed_once(lab, "taskflow_local")
+    topic_of_alice(lab, "taskflow_secret_connect")
     refused = lab.api.run_to("taskflow_secret_connect", state="failed")
     log = lab.api.log("taskflow_secret_connect", refused, "load")
     assert "The password of 'kafka_secret' is not sent to a Spark Connect server" in log
     assert outcomes(lab, "taskflow_secret_connect") == []
-    assert password not in log + lab.api.log("taskflow_secret", run, "load") + dump(lab.servers.ledger.url)
+    assert password not in log + lab.api.log("taskflow_local", local_run, "load") + dump(lab.servers.ledger.url)
 
 
 def test_a_sql_file_is_a_template_that_knows_its_window_when_it_runs(lab: Lab) -> None:

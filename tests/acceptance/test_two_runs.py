@@ -1,4 +1,7 @@
-"""Two runs of one group at once: one works, the other waits, skips or fails as told."""
+"""Two runs of one group at once: one works, the other waits, skips or fails as told.
+
+One that waits for a job of spark-submit is in `test_ordinary.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +15,6 @@ from airflow_kafka_offsets.core.window import Lane, State
 from tests.acceptance.conftest import PARTITIONS, Hold, Lab, expect_once, expect_tiling
 from tests.lab.processes import wait_until
 from tests.lab.topics import create_topic, produce
-
-
-def test_the_second_run_waits_deferred_and_then_reads_what_came_after(lab: Lab) -> None:
-    lab.topic("waits")
-    first = lab.api.trigger("waits")
-    with lab.hold("waits") as hold:
-        hold.wait()
-        lab.produce("waits", 40)
-        second = lab.api.trigger("waits")
-        lab.api.wait_for_task("waits", second, "load", "deferred")
-        assert len(lab.windows("waits")) == 1
-    lab.api.wait_for_run("waits", first, "success")
-    lab.api.wait_for_run("waits", second, "success")
-    windows = [row.held.window for row in lab.windows("waits")]
-    assert [w.state for w in windows] == [State.COMMITTED] * 2
-    assert lab.api.xcom("waits", second, "load")["seq"] == 2
-    expect_tiling(windows)
-    expect_once(lab, "waits", windows)
 
 
 def test_the_second_run_skips_or_fails_as_told(lab: Lab) -> None:

@@ -67,7 +67,8 @@ _SETTINGS_MODULE = (
     *('if "scheduler" in sys.argv:', "    pass"),
 )
 # The API server answers up to forty requests at once, and with fifteen connections some of them in vain.
-_MANY_CONNECTIONS = {"sql_alchemy_pool_size": "40"}
+# No test stops this database: to ask it before each use whether it is there took a fifteenth of the API server's time.
+_CONNECTIONS = {"sql_alchemy_pool_size": "40", "sql_alchemy_pool_pre_ping": "False"}
 # Whoever marks a task makes OpenLineage fork the API server, among its threads: on a busy machine such a request was never answered.
 _OF_COMPONENTS = {"api-server": {"AIRFLOW__OPENLINEAGE__DISABLED": "True"}}
 
@@ -250,7 +251,7 @@ class Airflow:
                 "simple_auth_manager_users": f"{self.user}:admin",
                 "simple_auth_manager_passwords_file": str(self.home / "passwords.json"),
             },
-            "database": {"sql_alchemy_conn": database_url, **_MANY_CONNECTIONS, **self._async_engine()},
+            "database": {"sql_alchemy_conn": database_url, **_CONNECTIONS, **self._async_engine()},
             "api": {"host": LOOPBACK, "port": str(self.port), "base_url": self.url},
             "usage_data_collection": {"enabled": "False"},
             "kafka_offsets": {"cache_folder": str(PROVIDER_CACHE)},

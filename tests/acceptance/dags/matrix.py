@@ -9,15 +9,14 @@ from datetime import timedelta
 from pathlib import Path
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, Asset, get_parsing_context, task
+from airflow.sdk import DAG, Asset, task
 from airflow.timetables.interval import CronDataIntervalTimetable
 
 from airflow_kafka_offsets import KafkaGroup
 from tests.acceptance.matrix import DAY, TOPIC, Cell, cells, stop_commit_half_way
+from tests.acceptance.needed import needed
 
 LAB = Path(os.environ["LAB"])
-OWN = get_parsing_context().dag_id
-"""The DAG of the task that reads this file, None for the DAG processor: to make all of them takes a task a quarter of its time."""
 
 
 def once(dag_id: str, what: str) -> bool:
@@ -84,7 +83,7 @@ def load_of(cell: Cell):
     return load()
 
 
-for cell in [cell for cell in cells() if OWN in (None, cell.dag_id)]:
+for cell in needed({cell.dag_id: cell for cell in cells()}).values():
     with DAG(cell.dag_id, **schedule_of(cell)) as dag:
         # Without a process: the scheduler itself counts its tries. Whatever becomes of the load, it comes once behind it.
         load_of(cell) >> EmptyOperator(task_id="after", trigger_rule="all_done")

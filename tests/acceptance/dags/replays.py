@@ -18,6 +18,7 @@ from airflow_kafka_offsets import (
     replay_params,
 )
 from tests.acceptance.functions import load
+from tests.acceptance.needed import needed
 from tests.lab.tables import FEW_RECORDS
 
 LAB = Path(os.environ["LAB"])
@@ -99,18 +100,19 @@ with DAG("drained", schedule=None, params=replay_params(), max_active_runs=4):
     mapped = task.kafka_spark(conn_id="spark_connect", group=group, max_active_tis_per_dagrun=2, retries=0)(load)
     mapped.partial(name="drained").expand(window=plan_drained.output)
 
-HOURS = CronDataIntervalTimetable("0 * * * *", timezone="UTC")
-
-for dag_id in ("drained_around", "drained_refused"):
+for dag_id in needed(dict.fromkeys(["drained_around", "drained_refused"])):
     with DAG(dag_id, schedule=None, params=replay_params(), max_active_runs=4):
         around_each(KafkaGroup(dag_id, topics=[dag_id], max_offsets=100, max_open_windows=4))
 
-for dag_id, schedule in {
+HOURS = CronDataIntervalTimetable("0 * * * *", timezone="UTC")
+BACKFILLED = {
     "backfilled_none": HOURS,
     "backfilled_failed": HOURS,
     "backfilled_completed": HOURS,
     "backfilled_live": CronDataIntervalTimetable("* * * * *", timezone="UTC"),
-}.items():
+}
+
+for dag_id, schedule in needed(BACKFILLED).items():
     with DAG(dag_id, schedule=schedule, start_date=datetime(2026, 1, 1, tzinfo=UTC), catchup=False, max_active_runs=1):
         around(KafkaGroup(dag_id, topics=[dag_id], starting_offsets="latest"))
 
@@ -148,9 +150,9 @@ with DAG(
 ):
     around(KafkaGroup("by_pattern", topics_pattern="by_pattern(-.+)?", kafka_timeout=240))
 
-for answer in ("wait", "skip", "fail"):
+for dag_id, answer in needed({f"together_{answer}": answer for answer in ("wait", "skip", "fail")}).items():
     with DAG(
-        f"together_{answer}",
+        dag_id,
         schedule=HOURS,
         start_date=datetime(2026, 1, 5, tzinfo=UTC),
         end_date=datetime(2026, 1, 5, 1, tzinfo=UTC),
@@ -158,4 +160,4 @@ for answer in ("wait", "skip", "fail"):
         max_active_runs=8,
     ):
         start = datetime(2026, 1, 4, 12, tzinfo=UTC)
-        around(KafkaGroup(f"together_{answer}", topics=[f"together_{answer}"], starting_offsets=start), answer)
+        around(KafkaGroup(dag_id, topics=[dag_id], starting_offsets=start), answer)

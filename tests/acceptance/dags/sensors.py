@@ -16,6 +16,7 @@ from airflow_kafka_offsets import (
     PlanWindowOperator,
     WindowCommittedSensor,
 )
+from tests.acceptance.needed import needed
 
 SOON = {"poke_interval": 5, "timeout": 300}
 LATE = {"poke_interval": 5, "timeout": 7}
@@ -31,7 +32,7 @@ def around(name: str) -> None:
     plan >> work >> CommitWindowOperator(task_id="commit", window=plan.output)
 
 
-for name, make in {
+WAITING = {
     "wait_span": lambda g: KafkaUnreadSensor(task_id="wait", group=g, min_span=50, **SOON),
     "wait_age": lambda g: KafkaUnreadSensor(task_id="wait", group=g, max_age=timedelta(seconds=1), **SOON),
     "wait_time": lambda g: KafkaTimeSensor(task_id="wait", group=g, until="{{ data_interval_end }}", **SOON),
@@ -42,7 +43,9 @@ for name, make in {
     "wait_soft": lambda g: KafkaUnreadSensor(task_id="wait", group=g, min_span=50, soft_fail=True, **LATE),
     "wait_there": lambda g: KafkaUnreadSensor(task_id="wait", group=g, min_span=1, **SOON),
     "wait_nowhere": lambda g: KafkaUnreadSensor(task_id="wait", group=g, min_span=1, **SOON),
-}.items():
+}
+
+for name, make in needed(WAITING).items():
     with DAG(name, schedule=None) as dag:
         make(group(name))
     globals()[name] = dag

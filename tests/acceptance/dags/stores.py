@@ -5,10 +5,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from airflow.providers.standard.operators.python import PythonOperator
-from airflow.sdk import DAG
+from airflow.sdk import DAG, task
 
 from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, KafkaSparkSubmitOperator, PlanWindowOperator
 from airflow_kafka_offsets.task import plan as planning
+from tests.acceptance import functions
 from tests.lab.tables import FEW_RECORDS
 
 # A store that is down for longer than this fails the task: the tests have no minute to wait.
@@ -33,12 +34,12 @@ with DAG("published", schedule=None):
     plan >> run >> CommitWindowOperator(task_id="commit", window=plan.output)
 
 
-def load(dag_id: str, **group) -> None:
+with DAG("store_down", schedule=None):
     KafkaSparkSubmitOperator(
         task_id="load",
-        group=KafkaGroup(dag_id, topics=[dag_id], **group),
+        group=KafkaGroup("store_down", topics=["store_down"], offset_store="redis://redis_lab?timeout=1"),
         application=str(JOBS / "to_parquet.py"),
-        application_args=[str(LAB / "lake" / dag_id), str(LAB / "hold" / dag_id)],
+        application_args=[str(LAB / "lake" / "store_down"), str(LAB / "hold" / "store_down")],
         driver_memory="512m",
         jars=os.environ["CONNECTOR_JARS"],
         conf={"spark.ui.enabled": "false", **FEW_RECORDS},
@@ -46,9 +47,6 @@ def load(dag_id: str, **group) -> None:
         retry_delay=timedelta(seconds=5),
     )
 
-
-with DAG("store_down", schedule=None):
-    load("store_down", offset_store="redis://redis_lab?timeout=1")
-
 with DAG("was_a_stream", schedule=None):
-    load("was_a_stream")
+    read_on = task.kafka_spark(group=KafkaGroup("was_a_stream", topics=["was_a_stream"]), conn_id="spark_connect")
+    read_on(functions.load)(name="was_a_stream")

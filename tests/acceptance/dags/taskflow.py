@@ -11,6 +11,7 @@ from airflow.sdk import DAG, task
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSqlOperator, PlanBacklogOperator, replay_params
 from tests.acceptance.functions import load
+from tests.acceptance.needed import needed
 
 LAB = Path(os.environ["LAB"])
 LOCAL = {
@@ -31,16 +32,17 @@ def group_of(name: str, **settings) -> KafkaGroup:
 
 
 # The shape to copy: one line around an ordinary function.
-for name, operator in {
+PLAIN = {
     "taskflow_local": LOCAL,
     "taskflow_connect": CONNECT,
     "taskflow_waits": CONNECT,
     "taskflow_marked_local": LOCAL,
     "taskflow_marked": CONNECT,
-    "taskflow_secret": LOCAL,
     "taskflow_secret_connect": CONNECT,
-}.items():
-    kafka = {"kafka_conn_id": "kafka_secret"} if "secret" in name else {}
+}
+
+for name, operator in needed(PLAIN).items():
+    kafka = {"kafka_conn_id": "kafka_secret"} if name in ("taskflow_local", "taskflow_secret_connect") else {}
     with DAG(name, schedule=None, params=replay_params()) as dag:
         decorate = task.kafka_spark(group=group_of(name, **kafka), multiple_outputs=True, poll_interval=5, **operator)
         decorate(load)(name=name)

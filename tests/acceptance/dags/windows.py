@@ -12,6 +12,7 @@ from airflow.sdk import DAG, task
 from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, KafkaSparkSubmitOperator, PlanWindowOperator
 from airflow_kafka_offsets.task import plan as planning
 from tests.acceptance import functions
+from tests.acceptance.needed import needed
 from tests.lab.tables import FEW_RECORDS
 
 # A ledger that is stopped for longer than this fails the task: the tests have no minute to wait.
@@ -54,14 +55,12 @@ def load_on_connect(dag_id: str, *, group: dict | None = None, **operator) -> No
     decorate(functions.load)(name=dag_id)
 
 
-for name, operator in {
+STARTING = {
     "steady": {},
     "driver_killed": retrying(),
     "worker_killed": retrying(),
     "worker_stopped": retrying(),
-    "ledger_stopped": {**retrying(8), "pre_execute": use_own_ledger},
     "marked": {},
-    "waits": {},
     "canary": {
         "group": {"kafka_conn_id": "kafka_secret"},
         "conf": {
@@ -74,17 +73,23 @@ for name, operator in {
     "no_such_cluster": {"conn_id": "nowhere"},
     "no_such_job": {**retrying(600), "job": "none.py"},
     "colliding_conf": {"conf": {"SPARK.kafka_offsets.window": "{}"}},
-}.items():
+}
+"""What starts a Spark of its own, or fails before it does."""
+
+for name, operator in needed(STARTING).items():
     with DAG(name, schedule=None, max_active_runs=4) as dag:
         load(name, **operator)
     globals()[name] = dag
 
-for name, operator in {
+ON_CONNECT = {
     "kafka_stopped": {**retrying(8), "group": {"kafka_conn_id": "kafka_failures", "kafka_timeout": 10}},
+    "ledger_stopped": {**retrying(8), "pre_execute": use_own_ledger},
     "fails_for_good": {"poll_interval": 5},
     "skips": {"on_open_window": "skip"},
     "refuses": {"on_open_window": "fail"},
-}.items():
+}
+
+for name, operator in needed(ON_CONNECT).items():
     with DAG(name, schedule=None, max_active_runs=4) as dag:
         load_on_connect(name, **operator)
     globals()[name] = dag
@@ -143,7 +148,9 @@ with DAG("reported", schedule=None):
     plan >> run >> CommitWindowOperator(task_id="commit", window=plan.output)
 
 # Drivers of a cluster, which go on without the worker that launched them.
-for name, limit in {"on_cluster": None, "cleared_on_cluster": None, "slow_on_cluster": timedelta(seconds=180)}.items():
+ON_CLUSTER = {"on_cluster": None, "cleared_on_cluster": None, "slow_on_cluster": timedelta(seconds=180)}
+
+for name, limit in needed(ON_CLUSTER).items():
     with DAG(name, schedule=None) as dag:
         KafkaSparkSubmitOperator(
             task_id="load",
