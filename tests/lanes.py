@@ -14,6 +14,7 @@ _LANES = {
     "tests/spark/sinks/test_connect.py": "Spark Connect",
     "tests/spark/test_connect_read.py": "Spark Connect",
     "tests/spark/test_jdbc_connect.py": "Spark Connect",
+    "tests/integration/test_lab.py": "Spark Connect",
     "tests/spark/test_spark_submit.py": "spark-submit",
     "tests/spark/sinks/": "Spark with sinks",
     "tests/spark/": "Spark",
