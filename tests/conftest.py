@@ -338,11 +338,11 @@ def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCon
         yield server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spark_standalone(
     tmp_path_factory: pytest.TempPathFactory, spark_connector: list[Path]
 ) -> Iterator[SparkStandalone]:
-    """Run a Spark master with its REST server, and a worker."""
+    """Run a Spark master with its REST server, and a worker. It also knows the drivers of other tests."""
     from tests.lab.spark_standalone import SparkStandalone
 
     with SparkStandalone(tmp_path_factory.mktemp("spark-standalone")) as cluster:

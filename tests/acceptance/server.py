@@ -167,7 +167,7 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
             "LAB": str(folder),
             "CONNECTOR_JARS": ",".join(str(path) for path in spark_connector_jars()),
             "SPARK_HOME": str(home_of_drivers()),
-            "QUICK_JVMS": json.dumps(quick_jvms(archive=True)),
+            "QUICK_JVMS": json.dumps(quick_jvms()),
             "PYTHONPATH": str(ROOT),
             # Not in a spark-defaults.conf: with a file of settings, Spark starts without an archive.
             SUBMIT_OPTIONS: " ".join([SHORT_LIFE, *(f"-D{name}={value}" for name, value in _OF_DRIVERS.items())]),

@@ -190,17 +190,18 @@ def start_variables(span: int) -> dict[str, str]:
     return {SUBMIT_OPTIONS: with_options(options, None), LAUNCHER_OPTIONS: quick_launcher(None)}
 
 
-def quick_jvms(*, archive: bool) -> dict[str, str]:
+def quick_jvms(*, first: bool = False) -> dict[str, str]:
     """Return the Spark settings that let a cluster's drivers and executors start cheaply, for the few records of a test.
 
     Args:
-        archive: whether they start from the archive of the drivers: where a cluster's class path is not that of Spark's scripts,
-            Java would look at it in vain.
+        first: whether Spark's jars have to be put before what the cluster itself begins a class path with: Java takes the archive of the
+            drivers only where the class path begins with theirs.
     """
-    options = [*_SERVER, *(start_options(_spark(), PROVIDER_CACHE) if archive else [])]
-    return dict.fromkeys(
-        ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), with_options(options, None)
-    )
+    spark = _spark()
+    settings = {"extraJavaOptions": with_options([*_SERVER, *start_options(spark, PROVIDER_CACHE)], None)}
+    if first:
+        settings["extraClassPath"] = _class_path(spark)
+    return {f"spark.{who}.{name}": value for who in ("driver", "executor") for name, value in settings.items()}
 
 
 def java_command(*jars: Path, home: Path | None = None) -> list[str]:
@@ -214,8 +215,7 @@ def java_command(*jars: Path, home: Path | None = None) -> list[str]:
         home: Of the Spark; None: the installed PySpark.
     """
     spark = _spark(home)
-    first = ["hive-jackson/*", str(spark.settings), *map(str, sorted((spark.home / "jars").glob("slf4j-api-*.jar")))]
-    path = [*first, f"{spark.home}/jars/*", *map(str, jars)]
+    path = ["hive-jackson/*", str(spark.settings), _class_path(spark), *map(str, jars)]
     return [java(), *start_options(spark, PROVIDER_CACHE), *_SERVER, "-cp", ":".join(path)]
 
 
@@ -241,6 +241,11 @@ def fetched_for(home: Path) -> list[Path]:
         assert jars is not None
         found += [jar for jar in jars if build.lacks(jar.name)]
     return found
+
+
+def _class_path(spark: Spark) -> str:
+    """Return the class path of Spark's own jars, in the order of its scripts."""
+    return ":".join([*map(str, sorted((spark.home / "jars").glob("slf4j-api-*.jar"))), f"{spark.home}/jars/*"])
 
 
 def _spark(home: Path | None = None) -> Spark:

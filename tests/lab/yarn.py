@@ -64,11 +64,12 @@ class Yarn(ServerPair):
 
     @property
     def conf(self) -> dict[str, str]:
-        """Spark settings of a job here: every node has PySpark's own jars, so none are uploaded."""
+        """Spark settings of a job here: every node has PySpark's own jars, so none are uploaded; who runs no Spark job has no executor."""
         return {
             "spark.yarn.jars": f"local:{pyspark_home()}/jars/*",
             "spark.yarn.stagingDir": f"file://{self.folder}/staging",
-            "spark.executor.instances": "1",
+            "spark.dynamicAllocation.enabled": "true",
+            "spark.dynamicAllocation.maxExecutors": "1",
         }
 
     def connection(self, **extra: Any) -> dict[str, Any]:

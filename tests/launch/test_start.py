@@ -23,6 +23,7 @@ from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.wiring.machine import start
 from tests.lab.jars import jars_for_launches
 from tests.lab.java import pyspark_home
+from tests.lab.start import SHORT_LIFE
 from tests.launch.conftest import Worker
 
 if TYPE_CHECKING:
@@ -152,7 +153,13 @@ def test_a_driver_in_client_mode_has_both_and_its_executors_have_nothing_of_it(
     (tmp_path / "hadoop" / "core-site.xml").write_text("<configuration/>")
     connection = {"conn_type": "spark", "host": spark_standalone.url, "extra": {"deploy-mode": "client"}}
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
-    told = launch("with a session", conn_id="cluster", env_vars={"HADOOP_CONF_DIR": str(tmp_path / "hadoop")})
+    told = launch(
+        "with a session",
+        conn_id="cluster",
+        env_vars={"HADOOP_CONF_DIR": str(tmp_path / "hadoop")},
+        # Executors start cheaply by their environment, so their commands still have only what the operator adds.
+        conf={"spark.executorEnv.JDK_JAVA_OPTIONS": f"{QUICK} {SHORT_LIFE}"},
+    )
     assert told["archive"]
     assert QUICK in told["options"]
     assert told["executors"]

@@ -179,7 +179,7 @@ def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, forks: Forks) -> I
                 "application_args": [str(tmp_path / "lake"), str(tmp_path / "hold")],
                 "jars": ",".join(str(jar) for jar in spark_connector_jars()),
                 "conn_id": "cluster",
-                "conf": {**LIGHT_CONF, **quick_jvms(archive=True)},
+                "conf": {**LIGHT_CONF, **quick_jvms()},
                 "driver_memory": "512m",
                 "executor_memory": "512m",
                 **operator,

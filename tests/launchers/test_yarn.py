@@ -22,7 +22,7 @@ def task(yarn: Yarn, make_task: Any) -> Task:
         yarn.environment,
         application=str(JOBS / "to_parquet.py"),
         yarn_track_via_rm_api=True,
-        conf={**LIGHT_CONF, **quick_jvms(archive=False), **yarn.conf, "spark.yarn.tags": "team-lake"},
+        conf={**LIGHT_CONF, **quick_jvms(first=True), **yarn.conf, "spark.yarn.tags": "team-lake"},
     )
     return made
 

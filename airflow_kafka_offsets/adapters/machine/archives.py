@@ -31,6 +31,7 @@ from airflow_kafka_offsets.core.launch.start import (
     options_to_make,
     options_to_use,
     parse_archive_name,
+    quick_launcher,
     with_options,
 )
 
@@ -244,7 +245,7 @@ class _Run:
         environment["SPARK_CONF_DIR"] = str(self.spark.settings)
         environment.setdefault("PYSPARK_PYTHON", sys.executable)
         environment[SUBMIT_OPTIONS] = with_options([*options, UNSEEN, f"-Djava.io.tmpdir={self.directory}"], None)
-        environment[LAUNCHER_OPTIONS] = with_options([UNSEEN], environment.get(LAUNCHER_OPTIONS))
+        environment[LAUNCHER_OPTIONS] = quick_launcher(with_options([UNSEEN], environment.get(LAUNCHER_OPTIONS)))
         # The child holds the lock, too: it may still write to the draft after this process is gone.
         code, said = run_submit(
             self.spark.home, arguments, self.directory, environment, self.time_limit, self._in_child, [self.lock]

@@ -31,13 +31,20 @@ from airflow_kafka_offsets.adapters.machine.archives import (
 from airflow_kafka_offsets.adapters.machine.cache import took_lock
 from airflow_kafka_offsets.adapters.machine.programs import Spark, find_java, spark_at
 from airflow_kafka_offsets.core.errors import StartArchiveError
-from airflow_kafka_offsets.core.launch.start import compiler_options, options_to_check, options_to_use, with_options
+from airflow_kafka_offsets.core.launch.start import (
+    compiler_options,
+    options_to_check,
+    options_to_use,
+    quick_launcher,
+    with_options,
+)
 from tests.lab.java import LIGHT, java, pyspark_home
 from tests.lab.processes import wait_until
 from tests.lab.start import PROGRAM, StartArchive, home_like, ours
 
 ROOT = Path(__file__).parents[2]
-QUICK = [*compiler_options("quick", span=0), *LIGHT]
+# At the address that it was made for, Java takes an archive whose end is damaged: it never reads that.
+QUICK = [*compiler_options("quick", span=0), *LIGHT, "-XX:ArchiveRelocationMode=1"]
 JAVA_25 = Path("/usr/lib/jvm/temurin-25-jdk-amd64")
 
 
@@ -65,7 +72,9 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Started]:
         logged = with_options([*options, *QUICK, f"-Xlog:class+load:file={classes}:none:filesize=0"], None)
         done = subprocess.run(
             [spark.home / "bin" / "spark-submit", *arguments],
-            env=ours(SPARK_HOME=str(spark.home), SPARK_SUBMIT_OPTS=logged, **added),
+            env=ours(
+                SPARK_HOME=str(spark.home), SPARK_SUBMIT_OPTS=logged, SPARK_LAUNCHER_OPTS=quick_launcher(None), **added
+            ),
             cwd=tmp_path_factory.mktemp("started"),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
