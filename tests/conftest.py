@@ -22,9 +22,10 @@ from tests.lab.start import MUCH_CODE, SHORT_LIFE, start_variables
 from tests.lab.statements import share_compiled_statements
 from tests.lanes import Lanes
 
-# What tests have in common asserts, too; only of files named test_* does pytest say by itself what was compared.
+# What tests have in common asserts, too; only in tests and conftest.py does pytest say by itself what was compared.
 pytest.register_assert_rewrite(
-    "tests.ledger.examples", "tests.spark.sinks.contract", "tests.stores.across", "tests.stores.contract"
+    *("tests.ledger.examples", "tests.service.simulation", "tests.spark.sinks.contract"),
+    *("tests.stores.across", "tests.stores.contract"),
 )
 
 if TYPE_CHECKING:
@@ -332,9 +333,9 @@ def spark_3() -> OtherSpark:
 def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkConnect]:
     """Run a Spark Connect server. Its clients are other processes: here, it would be this process's only Spark."""
     from tests.lab.spark_connect import SparkConnect
-    from tests.lab.tables import FEW_RECORDS
+    from tests.lab.tables import FEW_RECORDS, NO_CHECKSUMS
 
-    with SparkConnect(tmp_path_factory.mktemp("spark-connect"), conf=FEW_RECORDS) as server:
+    with SparkConnect(tmp_path_factory.mktemp("spark-connect"), conf={**FEW_RECORDS, **NO_CHECKSUMS}) as server:
         yield server
 
 

@@ -166,6 +166,7 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
         environment={
             "LAB": str(folder),
             "CONNECTOR_JARS": ",".join(str(path) for path in spark_connector_jars()),
+            # Without it, tasks ask pip's scripts: see tests/launchers and tests/adapters/machine/test_spark_home.py.
             "SPARK_HOME": str(home_of_drivers()),
             "QUICK_JVMS": json.dumps(quick_jvms()),
             "PYTHONPATH": str(ROOT),

@@ -5,13 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 import pytest
 
 from tests.lab import archives, cache, start
 from tests.lab.archives import archive_options, make_archive
+from tests.lab.java import pyspark_home
 from tests.lab.kafka import KafkaBroker, make_kafka_archive
 
 if TYPE_CHECKING:
@@ -46,7 +49,23 @@ def test_an_environment_takes_no_archive_where_its_files_can_not_have_a_second_n
         monkeypatch.setattr(module, "CACHE", tmp_path)
     monkeypatch.setattr(os, "link", of_another_disk)
     assert start._home_of_same_files() is None
+    assert start.home_of_drivers() == pyspark_home()
     assert list(tmp_path.glob("homes/*")) == []
+
+
+def test_drivers_find_pyspark_compiled_and_the_installed_one_stays_as_it_is() -> None:
+    installed = pyspark_home() / "python" / "lib" / "pyspark.zip"
+    before = installed.stat()
+    compiled = start.home_of_drivers() / "python" / "lib" / "pyspark.zip"
+    first = compiled.stat().st_mtime_ns
+    path = [str(compiled), *map(str, compiled.parent.glob("py4j-*.zip"))]
+    code = f"import sys; sys.path[:0] = {path}; import pyspark.sql; print(pyspark.sql.__file__)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert said == f"{compiled}/pyspark/sql/__init__.pyc"
+    assert start.home_of_drivers() == compiled.parents[2]
+    assert compiled.stat().st_mtime_ns == first
+    assert (installed.stat().st_ino, installed.stat().st_size) == (before.st_ino, before.st_size)
+    assert "pyspark/__init__.pyc" not in ZipFile(installed).namelist()
 
 
 @pytest.mark.parametrize("written", [None, b"", b"no archive"])

@@ -15,8 +15,9 @@ LIGHT = (
     "-XX:ArchiveRelocationMode=0",
 )
 """Options of a JVM of the lab, which lives for minutes beside others. One thread collects its garbage. It writes no file for tools that watch
-it, for which it would wake up twenty times a second. It does not check the code of jars, which is a tenth of a Spark's start. And it takes an
-archive of classes to the address that this was made for: by default, against attackers, it takes it to another one, and changes each address in it."""
+it, for which it would wake up twenty times a second. It does not check the code of jars, which is a tenth of a Spark's start. And it has
+an archive of classes at the address that the archive was made for. By default Java takes another one, against attackers, and changes each address
+in it."""
 CHECKED = "-XX:+BytecodeVerificationRemote"
 """What has to follow them where a JVM writes an archive: what is in one was checked."""
 

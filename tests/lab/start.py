@@ -99,16 +99,18 @@ def start_archive_of(home: Path) -> Path:
 
 
 def home_of_drivers() -> Path:
-    """Return a home of the installed Spark whose drivers find their Python compiled; the installed one itself, where files can't have a second name.
+    """Return a home of the installed Spark whose drivers find PySpark compiled; the installed one itself, where files can't have a second name.
 
-    The zip with its Python, which Spark's scripts put first on the path of a driver, has sources only. Each driver compiles them for itself: half a
-    second.
+    The zip with PySpark, which `spark-submit` puts first on the path of a driver, has sources only. Each driver compiles them for itself: half a
+    second. So does one of another Python than that which was first to ask for this home.
     """
     home = _home_of_same_files()
     if home is None:
         return pyspark_home()
+    start_archive_of(home)
     modules = home / "python" / "lib" / "pyspark.zip"
-    with one_at_a_time("pyspark.zip"), workshop("pyspark.zip") as work:
+    # Not while a driver makes the archive: it has the zip open.
+    with one_at_a_time("start archive"), workshop("pyspark.zip") as work:
         with zipfile.ZipFile(modules) as packed:
             if "pyspark/__init__.pyc" in packed.namelist():
                 return home
@@ -117,10 +119,11 @@ def home_of_drivers() -> Path:
             work / "modules",
             quiet=2,
             legacy=True,
-            rx=re.compile("/tests/"),
+            # PySpark's own tests, two thirds of it.
+            rx=re.compile(f"{re.escape(str(work))}.*/tests/"),
             stripdir=work / "modules",
             prependdir=modules,
-            # A zip knows the time of a source in steps of two seconds.
+            # A zip has local times: in another time zone, a driver would take each module for an old one.
             invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
         )
         Path(shutil.make_archive(str(work / "pyspark"), "zip", work / "modules")).replace(modules)
@@ -149,7 +152,10 @@ def _take_archive() -> bool:
 
 
 def _home_of_same_files() -> Path | None:
-    """Return a home that stays when the environment of the installed Spark is removed; its files are second names of that one's files."""
+    """Return a home that stays when the environment of the installed Spark is removed; its files are second names of that one's files.
+
+    All but the zip with PySpark, which `home_of_drivers` replaces.
+    """
     homes = CACHE / "homes"
     files = [
         (jar.name, jar.stat().st_ino, jar.stat().st_mtime_ns) for jar in sorted((pyspark_home() / "jars").glob("*.jar"))

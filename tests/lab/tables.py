@@ -1,8 +1,8 @@
-"""Settings of the Sparks of the lab: for Delta and Iceberg tables, and for few records; and what a reader without Spark finds in a table."""
+"""Settings of the Sparks of the lab: for Delta and Iceberg tables, and for few records."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,6 +16,10 @@ SHORT_PLANS = {"spark.sql.ui.explainMode": "simple"}
 """Settings of a Spark whose pages and event logs no one reads: it tells its listeners of each plan in short. Of one of Delta's it would otherwise
 write 33 KB, and again each time that it changes the plan."""
 
+NO_CHECKSUMS = {"spark.databricks.delta.writeChecksumFile.enabled": "false"}
+"""Setting of a Spark that writes Delta tables of ten rows. Delta compares its checksums with its own state only, and to write one is a fifth of a
+write. The matrix of Sparks keeps the default."""
+
 
 def table_settings(warehouse: Path) -> dict[str, str]:
     """Return what a session needs besides the jars; Iceberg's tables lie below `warehouse`."""
@@ -25,25 +29,7 @@ def table_settings(warehouse: Path) -> dict[str, str]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # 50 tasks for each look at a table of ten rows are 49 too many.
         "spark.databricks.delta.snapshotPartitions": "1",
-        # A checksum beside each version, which no one compares with anything, is a fifth of a write.
-        "spark.databricks.delta.writeChecksumFile.enabled": "false",
         f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
         f"spark.sql.catalog.{CATALOG}.type": "hadoop",
         f"spark.sql.catalog.{CATALOG}.warehouse": str(warehouse),
     }
-
-
-def rows_of_delta(table: Path | str) -> list[dict[str, Any]]:
-    """Return the rows of a Delta table, in any order, as a reader that is not Spark finds them.
-
-    Spark takes most of a second of a processor for the first look at a version.
-
-    Args:
-        table: its folder.
-    """
-    from deltalake import DeltaTable
-    from pyarrow.dataset import dataset
-
-    # The values of a partition are in the path of its files.
-    files = [dataset(file, partitioning="hive") for file in DeltaTable(table).file_uris()]
-    return [row for file in files for row in file.to_table().to_pylist()]

@@ -12,7 +12,7 @@ import pytest
 from airflow_kafka_offsets.spark import KafkaWindow, guard
 from airflow_kafka_offsets.spark.handoff import Handoff
 from tests.lab.jars import avro_jars, jdbc_jars
-from tests.lab.tables import FEW_RECORDS, SHORT_PLANS, table_settings
+from tests.lab.tables import FEW_RECORDS, NO_CHECKSUMS, SHORT_PLANS, table_settings
 from tests.lab.topics import create_topic, produce
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def open_spark(directory: Path, jars: list[Path], threads: int = 2) -> SparkSess
         "spark.sql.execution.arrow.localRelationThreshold": "0",
         **table_settings(directory / "iceberg"),
         **FEW_RECORDS,
+        **NO_CHECKSUMS,
         **SHORT_PLANS,
     }
     return SparkSession.builder.master(f"local[{threads}]").config(map=settings).getOrCreate()

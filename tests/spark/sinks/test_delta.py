@@ -13,7 +13,7 @@ from pyspark.sql.catalog import Catalog
 
 from airflow_kafka_offsets.spark.errors import IncompleteReadError, OtherWindowError, WriteOptionError
 from airflow_kafka_offsets.spark.sinks.delta import DeltaTable
-from tests.lab.tables import rows_of_delta
+from tests.lab.delta import rows_of_delta
 from tests.spark.sinks.contract import KeptFiles, TableContract, rows_of, window_id
 
 if TYPE_CHECKING:
@@ -53,6 +53,17 @@ class TestAppend(KeptFiles, TableContract):
 
     def rows(self, spark: SparkSession, target: str) -> list[tuple[str, int]]:
         return [(row["of"], row["n"]) for row in rows_of_delta(target)]
+
+
+def test_spark_finds_by_its_name_what_is_in_the_files_of_a_table(
+    spark: SparkSession, make_window: MakeWindow, ten_records: Ranges, topic: str
+) -> None:
+    sink, table = TestReplace(), topic.replace("-", "_")
+    for seq, condition in [(1, "n < 7"), (2, "n > 4"), (1, "n < 2")]:
+        window = make_window(ten_records, window_id=window_id(seq), seq=seq)
+        window.write_delta(values(window).filter(condition).selectExpr(f"n + {100 * seq} as n"), table)
+    found = sorted((row.window_id, row.n) for row in spark.table(table).collect())
+    assert found == sorted(sink.rows(spark, table)) == [*rows_of(1, 0, 1), *rows_of(2, *range(5, 10))]
 
 
 def values(window: KafkaWindow) -> DataFrame:

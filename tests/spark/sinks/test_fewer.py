@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_kafka_offsets.spark.errors import IncompleteReadError
-from tests.lab.tables import CATALOG, rows_of_delta
+from tests.lab.delta import rows_of_delta
+from tests.lab.tables import CATALOG
 from tests.lab.topics import commit_transaction, create_topic
 
 if TYPE_CHECKING:
