@@ -343,7 +343,7 @@ def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCon
 def spark_standalone(
     tmp_path_factory: pytest.TempPathFactory, spark_connector: list[Path]
 ) -> Iterator[SparkStandalone]:
-    """Run a Spark master with its REST server, and a worker. It also knows the drivers of other tests."""
+    """Run a Spark master with its REST server, and a worker, to the end: three files of one lane use it. It also knows the drivers of other tests."""
     from tests.lab.spark_standalone import SparkStandalone
 
     with SparkStandalone(tmp_path_factory.mktemp("spark-standalone")) as cluster:

@@ -1,4 +1,5 @@
-"""Which files of tests run in one process, one after the other: those that need the same heavy server, which starts once for them.
+"""Which files of tests run in one process, one after the other: those that need the same heavy server, or the same
+process that forks, which starts once for them.
 
 Six Sparks and six Connect servers beside each other are more than the memory of a small machine.
 """

@@ -1,4 +1,4 @@
-"""Which DAGs of a file are made for whoever reads it: all for the DAG processor, only its own one for a task.
+"""Which of the DAGs that a file makes in a loop are made for whoever reads it: all for the DAG processor, only its own one for a task.
 
 Each task reads its file again, and to make a dozen DAGs that it does not need takes a third of its time.
 """

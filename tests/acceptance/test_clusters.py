@@ -38,6 +38,11 @@ def new_drivers(cluster: SparkStandalone) -> Callable[[], dict[str, str]]:
     return lambda: {name: state for name, state in cluster.drivers().items() if name not in before}
 
 
+def are_alive(cluster: SparkStandalone, *expected: str, among: Callable[[], dict[str, str]]) -> bool:
+    """Whether of some drivers these are not over."""
+    return [name for name in cluster.alive() if name in among()] == [*expected]
+
+
 def reconnects(lab: Lab, cluster: SparkStandalone) -> None:
     """Check that the retry reconnects to the driver that Airflow noted, and that a stopped worker leaves it."""
     dag = "on_cluster"
@@ -66,7 +71,7 @@ def reconnects(lab: Lab, cluster: SparkStandalone) -> None:
         wait_until(
             lambda: "the driver continues" in said(lab, dag), timeout=60, what="the worker is told to stop", interval=1
         )
-        assert cluster.alive() == [driver]
+        assert are_alive(cluster, driver, among=drivers)
     lab.api.wait_for_run(dag, run, "success", timeout=240)
     assert set(drivers()) == {driver}
     (row,) = lab.windows(dag)
@@ -90,7 +95,12 @@ def starts_again(lab: Lab, cluster: SparkStandalone) -> None:
         wait_until(lambda: len(drivers()) == 2, timeout=240, what="the retry launches another", interval=0.5)
         first, second = drivers()
         assert drivers()[first] == "KILLED"
-        wait_until(lambda: cluster.alive() == [second], timeout=120, what="the other one is at work", interval=0.5)
+        wait_until(
+            lambda: are_alive(cluster, second, among=drivers),
+            timeout=120,
+            what="the other one is at work",
+            interval=0.5,
+        )
         worker = lab.airflow.worker_process(dag, run, "load")
         assert worker is not None
         worker.kill()  # the LocalExecutor's ignores SIGTERM; those of other executors would end of it at once

@@ -78,6 +78,7 @@ class History:
         return Position(dict.fromkeys(self._topic_partitions(), 0), self.topic_ids)
 
 
+# What repeats the windows. The database copies it: to send each row cost as much again.
 _COPIED: dict[Table, dict[str, ColumnElement[Any]]] = {
     claim_windows: {"claim_id": windows.c.holder, "group_id": windows.c.group_id, "seq": windows.c.seq},
     attempts: {
@@ -113,7 +114,6 @@ def _write(connection: Connection, history: History) -> None:
     connection.execute(insert(groups).values(id=group_id, **_group_values(history)))
     for table, rows in _rows(history, group_id, first).items():
         _insert(connection, table, rows)
-    # The rest repeats what the windows say, so the database copies it: to send each row cost as much again.
     for table, values in _COPIED.items():
         of_windows = select(*values.values()).where(windows.c.group_id == group_id).order_by(windows.c.seq)
         connection.execute(insert(table).from_select(list(values), of_windows))

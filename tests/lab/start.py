@@ -54,6 +54,7 @@ class StartArchive:
         said: what each of the two said.
         temporary: the folder that both had for what is temporary.
         watched: what the JVM that made it has written for tools that watch JVMs.
+        launcher: the options of the JVM that launched that one.
     """
 
     home: Path
@@ -61,23 +62,25 @@ class StartArchive:
     said: list[str]
     temporary: Path
     watched: str
+    launcher: str
 
 
 def make_by_two(folder: Path) -> StartArchive:
     """Let two processes make an archive at one moment, in a folder."""
     home, cache, temporary = home_like(folder / "spark"), folder / "cache", folder / "temporary"
     temporary.mkdir()
-    no_job, watched = folder / "no-job", folder / "watched"
-    no_job.write_text(f"#!/bin/sh\nls /tmp/hsperfdata_*/$PPID > {watched} 2> /dev/null\nexec {NO_JOB}\n")
+    no_job, watched, launcher = folder / "no-job", folder / "watched", folder / "launcher"
+    looks = f"ls /tmp/hsperfdata_*/$PPID > {watched} 2> /dev/null\necho $SPARK_LAUNCHER_OPTS > {launcher}"
+    no_job.write_text(f"#!/bin/sh\n{looks}\nexec {NO_JOB}\n")
     no_job.chmod(0o755)
     command = [PROGRAM, "archive", "--spark-home", home, "--to", cache]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    environment = ours(TMPDIR=str(temporary), PYSPARK_PYTHON=str(no_job))
+    environment = ours(TMPDIR=str(temporary), PYSPARK_PYTHON=str(no_job), **{LAUNCHER_OPTIONS: "-Dmine=1"})
     makers = [subprocess.Popen(command, env=environment, text=True, **pipes) for _ in range(2)]  # type: ignore[call-overload]
     said = [maker.communicate()[0] for maker in makers]
     if any(maker.returncode for maker in makers):
         raise RuntimeError("\n".join(said))
-    return StartArchive(home, cache, said, temporary, watched.read_text())
+    return StartArchive(home, cache, said, temporary, watched.read_text(), launcher.read_text())
 
 
 def folder_for_launches() -> Path:

@@ -64,7 +64,9 @@ class Yarn(ServerPair):
 
     @property
     def conf(self) -> dict[str, str]:
-        """Spark settings of a job here: every node has PySpark's own jars, so none are uploaded; who runs no Spark job has no executor."""
+        """Spark settings of a job here: every node has PySpark's own jars, so none are uploaded. An application that runs no Spark job has no executor, which
+        would be a JVM.
+        """
         return {
             "spark.yarn.jars": f"local:{pyspark_home()}/jars/*",
             "spark.yarn.stagingDir": f"file://{self.folder}/staging",

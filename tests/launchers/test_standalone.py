@@ -151,6 +151,7 @@ def test_a_driver_on_the_worker_dies_with_it_and_the_retry_runs_the_window(
 def test_what_can_not_work_is_refused_before_anything_is_written(
     spark_standalone: SparkStandalone,
     make_task: Any,
+    drivers: Drivers,
     job_side: str,
     operator: dict[str, Any],
     extra: dict[str, Any],
@@ -158,9 +159,8 @@ def test_what_can_not_work_is_refused_before_anything_is_written(
 ) -> None:
     ports = {name: spark_standalone.webui_port if port == "the page" else port for name, port in extra.items()}
     task: Task = make_task(spark_standalone.connection(**ports), ship=job_side)
-    before = spark_standalone.drivers()
     refused = task.start(**operator)
     assert refused.wait() == 1
     assert message in refused.log
     assert not (task.folder / "kafka_offsets.db").exists() or not task.ledger.windows(task.group)
-    assert spark_standalone.drivers() == before
+    assert drivers.all() == {}

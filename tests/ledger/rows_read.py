@@ -48,7 +48,8 @@ def _steps_of_sqlite(engine: Engine, step: Callable[[], Any]) -> int:
 
 
 def _difference(read: Callable[[Connection], int], engine: Engine, step: Callable[[], Any]) -> int:
-    # All looks in one session: to log in costs a server as much as most steps.
+    # All looks in one session: to log in costs a server as much as most steps. AUTOCOMMIT, as PostgreSQL shows a transaction the same
+    # statistics until it ends.
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         before = read(connection)
         step()

@@ -282,6 +282,10 @@ class Flat:
     def test_a_question_reads_no_more_after_many_acts(self, histories: Histories, question: str) -> None:
         self._check(histories.ledger, histories.few_acts, histories.many_acts, QUESTIONS_OF_ACTS[question])
 
+    def test_what_a_question_reads_is_counted(self, histories: Histories) -> None:
+        ledger, ask = histories.ledger, QUESTIONS["the state"]
+        assert work(ledger, lambda: ask(ledger, histories.short)) > 0
+
     def test_no_plan_reads_a_whole_table(self, histories: Histories) -> None:
         ledger = histories.ledger
         # In both: what a write leaves behind, such as entries of deleted rows, is read by the tests that compare them.

@@ -32,6 +32,9 @@ def group_of(name: str, **settings) -> KafkaGroup:
 
 
 # The shape to copy: one line around an ordinary function.
+SECRET = ("taskflow_local", "taskflow_secret_connect")
+"""Those that read with a password. The first one shows the shape, too: it is a Spark of its own less."""
+
 PLAIN = {
     "taskflow_local": LOCAL,
     "taskflow_connect": CONNECT,
@@ -42,7 +45,7 @@ PLAIN = {
 }
 
 for name, operator in needed(PLAIN).items():
-    kafka = {"kafka_conn_id": "kafka_secret"} if name in ("taskflow_local", "taskflow_secret_connect") else {}
+    kafka = {"kafka_conn_id": "kafka_secret"} if name in SECRET else {}
     with DAG(name, schedule=None, params=replay_params()) as dag:
         decorate = task.kafka_spark(group=group_of(name, **kafka), multiple_outputs=True, poll_interval=5, **operator)
         decorate(load)(name=name)

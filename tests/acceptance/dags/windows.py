@@ -31,8 +31,8 @@ def load(dag_id: str, *, job: str = "to_parquet.py", group: dict | None = None, 
         application=f"jobs/{job}",
         application_args=operator.pop("application_args", arguments),
         driver_memory="512m",
-        # One DAG goes the ordinary way: the operator finds the connector's jars in its cache folder.
-        jars=None if dag_id == "steady" else os.environ["CONNECTOR_JARS"],
+        # Two DAGs go the ordinary way: the operator finds the connector's jars in its cache folder.
+        jars=None if dag_id in ("steady", "own_job") else os.environ["CONNECTOR_JARS"],
         conf={**conf, **operator.pop("conf", {})},
         poll_interval=5,
         **operator,
