@@ -71,6 +71,7 @@ _MARKER_OF_FIXTURE = {
 }
 _LONGEST_FIRST = (
     "acceptance/test_matrix.py",
+    "acceptance/test_clusters.py",  # the first file of a long lane
     "spark",
     "matrix",
     "acceptance",  # beside the matrix: their servers stop when no file needs them for a while
