@@ -70,7 +70,7 @@ def make_by_two(folder: Path) -> StartArchive:
     home, cache, temporary = home_like(folder / "spark"), folder / "cache", folder / "temporary"
     temporary.mkdir()
     no_job, watched, launcher = folder / "no-job", folder / "watched", folder / "launcher"
-    looks = f"ls /tmp/hsperfdata_*/$PPID > {watched} 2> /dev/null\necho $SPARK_LAUNCHER_OPTS > {launcher}"
+    looks = f"ls /tmp/hsperfdata_*/$PPID > {watched} 2> /dev/null\necho ${LAUNCHER_OPTIONS} > {launcher}"
     no_job.write_text(f"#!/bin/sh\n{looks}\nexec {NO_JOB}\n")
     no_job.chmod(0o755)
     command = [PROGRAM, "archive", "--spark-home", home, "--to", cache]

@@ -64,8 +64,9 @@ class Yarn(ServerPair):
 
     @property
     def conf(self) -> dict[str, str]:
-        """Spark settings of a job here: every node has PySpark's own jars, so none are uploaded. An application that runs no Spark job has no executor, which
-        would be a JVM.
+        """Spark settings of a job here: every node has PySpark's own jars, so none are uploaded.
+
+        An application that runs no Spark job has no executor: each is a JVM.
         """
         return {
             "spark.yarn.jars": f"local:{pyspark_home()}/jars/*",
