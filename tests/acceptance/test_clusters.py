@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from airflow_kafka_offsets.airflow_versions import NO_TASK_STATE
 from airflow_kafka_offsets.core.window import State
 from tests.acceptance.conftest import Lab
 from tests.lab.processes import wait_until
-from tests.lab.spark_standalone import SparkStandalone
+from tests.lab.spark_standalone import Drivers, SparkStandalone
 from tests.versions import KEEPS_TASK_STATE
 
 
@@ -32,26 +30,15 @@ def said(lab: Lab, dag_id: str) -> str:
     return "".join(path.read_text() for path in lab.airflow.home.glob(f"logs/dag_id={dag_id}/*/task_id=load/*.log"))
 
 
-def new_drivers(cluster: SparkStandalone) -> Callable[[], dict[str, str]]:
-    """Return what tells the drivers that are launched from now on, and their states."""
-    before = set(cluster.drivers())
-    return lambda: {name: state for name, state in cluster.drivers().items() if name not in before}
-
-
-def are_alive(cluster: SparkStandalone, *expected: str, among: Callable[[], dict[str, str]]) -> bool:
-    """Whether of some drivers these are not over."""
-    return [name for name in cluster.alive() if name in among()] == [*expected]
-
-
 def reconnects(lab: Lab, cluster: SparkStandalone) -> None:
     """Check that the retry reconnects to the driver that Airflow noted, and that a stopped worker leaves it."""
     dag = "on_cluster"
-    drivers = new_drivers(cluster)
+    drivers = Drivers(cluster)
     lab.topic(dag)
     run = lab.api.trigger(dag)
     with lab.hold(dag) as hold:
         hold.wait()
-        (driver,) = drivers()
+        (driver,) = drivers.all()
         wait_until(
             lambda: "Polling driver" in said(lab, dag), timeout=120, what="the driver is noted, and watched", interval=1
         )
@@ -71,9 +58,9 @@ def reconnects(lab: Lab, cluster: SparkStandalone) -> None:
         wait_until(
             lambda: "the driver continues" in said(lab, dag), timeout=60, what="the worker is told to stop", interval=1
         )
-        assert are_alive(cluster, driver, among=drivers)
+        assert drivers.alive() == [driver]
     lab.api.wait_for_run(dag, run, "success", timeout=240)
-    assert set(drivers()) == {driver}
+    assert set(drivers.all()) == {driver}
     (row,) = lab.windows(dag)
     assert row.held.window.state is State.COMMITTED
     assert ran(lab, dag) == [row.held.window.id]
@@ -82,7 +69,7 @@ def reconnects(lab: Lab, cluster: SparkStandalone) -> None:
 def starts_again(lab: Lab, cluster: SparkStandalone) -> None:
     """Check that the retry stops the driver of the try before it and starts another, also if its worker ended without it."""
     dag = "on_cluster"
-    drivers = new_drivers(cluster)
+    drivers = Drivers(cluster)
     lab.topic(dag)
     run = lab.api.trigger(dag)
     with lab.hold(dag) as hold:
@@ -92,11 +79,11 @@ def starts_again(lab: Lab, cluster: SparkStandalone) -> None:
         task = lab.airflow.task_process(dag, run, "load")
         assert task is not None
         task.kill()
-        wait_until(lambda: len(drivers()) == 2, timeout=240, what="the retry launches another", interval=0.5)
-        first, second = drivers()
-        assert drivers()[first] == "KILLED"
+        wait_until(lambda: len(drivers.all()) == 2, timeout=240, what="the retry launches another", interval=0.5)
+        first, second = drivers.all()
+        assert drivers.all()[first] == "KILLED"
         wait_until(
-            lambda: are_alive(cluster, second, among=drivers),
+            lambda: drivers.alive() == [second],
             timeout=120,
             what="the other one is at work",
             interval=0.5,
@@ -104,8 +91,8 @@ def starts_again(lab: Lab, cluster: SparkStandalone) -> None:
         worker = lab.airflow.worker_process(dag, run, "load")
         assert worker is not None
         worker.kill()  # the LocalExecutor's ignores SIGTERM; those of other executors would end of it at once
-        wait_until(lambda: len(drivers()) == 3, timeout=300, what="the retry launches a third one", interval=0.5)
-        assert drivers()[second] == "KILLED"
+        wait_until(lambda: len(drivers.all()) == 3, timeout=300, what="the retry launches a third one", interval=0.5)
+        assert drivers.all()[second] == "KILLED"
     lab.api.wait_for_run(dag, run, "success", timeout=240)
     (row,) = lab.windows(dag)
     assert row.held.window.state is State.COMMITTED
@@ -126,25 +113,25 @@ def test_a_clear_while_it_runs_stops_the_driver_first_and_a_mark_stops_it_for_go
     lab: Lab, cluster: SparkStandalone
 ) -> None:
     dag = "cleared_on_cluster"
-    drivers = new_drivers(cluster)
+    drivers = Drivers(cluster)
     lab.topic(dag)
     run = lab.api.trigger(dag)
     with lab.hold(dag) as hold:
         hold.wait()
         lab.api.clear(dag, run, ["load"])
         wait_until(
-            lambda: len(drivers()) == 2,
+            lambda: len(drivers.all()) == 2,
             timeout=120,
             what="the cleared task launches",
             interval=0.5,
             progress=lab.api.last_end,
         )
-        old, new = drivers()
-        assert drivers()[old] == "KILLED"
+        old, new = drivers.all()
+        assert drivers.all()[old] == "KILLED"
         lab.api.wait_for_task(dag, run, "load", "running")
         lab.api.mark_task(dag, run, "load", "failed")
         wait_until(
-            lambda: drivers()[new] == "KILLED",
+            lambda: drivers.all()[new] == "KILLED",
             timeout=60,
             what="the mark stops the driver",
             interval=0.5,
@@ -157,13 +144,13 @@ def test_a_clear_while_it_runs_stops_the_driver_first_and_a_mark_stops_it_for_go
 
 def test_a_time_out_stops_the_driver_and_the_retry_launches_another(lab: Lab, cluster: SparkStandalone) -> None:
     dag = "slow_on_cluster"
-    drivers = new_drivers(cluster)
+    drivers = Drivers(cluster)
     lab.topic(dag)
     run = lab.api.trigger(dag)
     with lab.hold(dag) as hold:
         hold.wait()
         # On a busy machine, time was over for the tries before, too.
-        slow = max(drivers())
+        slow = max(drivers.all())
         wait_until(
             lambda: cluster.drivers()[slow] == "KILLED", timeout=400, what="the time-out stops the driver", interval=0.5
         )

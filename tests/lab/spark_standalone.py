@@ -122,3 +122,19 @@ class SparkStandalone(ServerPair):
 
 def _java(*settings: str) -> list[str]:
     return [*java_command(), "-Xmx256m", *OPENS, *settings]
+
+
+class Drivers:
+    """The drivers that come after this moment."""
+
+    def __init__(self, cluster: SparkStandalone) -> None:
+        self._cluster = cluster
+        self._before = set(cluster.drivers())
+
+    def all(self) -> dict[str, str]:
+        """Return them with their states, oldest first."""
+        return {name: state for name, state in self._cluster.drivers().items() if name not in self._before}
+
+    def alive(self) -> list[str]:
+        """Return those at work."""
+        return [name for name in self.all() if name in self._cluster.alive()]

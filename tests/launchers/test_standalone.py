@@ -8,24 +8,8 @@ from typing import Any
 import pytest
 
 from tests.lab.processes import wait_until
-from tests.lab.spark_standalone import SparkStandalone
+from tests.lab.spark_standalone import Drivers, SparkStandalone
 from tests.launchers.conftest import JOBS, LIGHT, Task, is_over, light
-
-
-class Drivers:
-    """The drivers that come after this moment."""
-
-    def __init__(self, cluster: SparkStandalone) -> None:
-        self._cluster = cluster
-        self._before = set(cluster.drivers())
-
-    def all(self) -> dict[str, str]:
-        """Return them with their states, oldest first."""
-        return {name: state for name, state in self._cluster.drivers().items() if name not in self._before}
-
-    def alive(self) -> list[str]:
-        """Return those at work."""
-        return [name for name in self.all() if name in self._cluster.alive()]
 
 
 @pytest.fixture
