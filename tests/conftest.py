@@ -71,10 +71,14 @@ _MARKER_OF_FIXTURE = {
 }
 _LONGEST_FIRST = (
     "acceptance/test_matrix.py",
-    "acceptance/test_clusters.py",  # the first file of a long lane
+    # The first files of long lanes: with the matrix, one lane for each process.
+    "acceptance/test_clusters.py",
+    "spark/sinks",
+    "spark/test_audit.py",
+    # Next after the matrix: its servers stop when no file needs them for a while, and to start them again takes a minute of a processor.
+    "acceptance",
     "spark",
     "matrix",
-    "acceptance",  # beside the matrix: their servers stop when no file needs them for a while
     "operators",
     "docs/test_tutorial.py",
     "launchers",
