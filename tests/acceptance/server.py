@@ -184,8 +184,8 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
                 "task_instance_heartbeat_timeout": "80",
                 "task_instance_heartbeat_timeout_detection_interval": "10",
             },
-            # No test changes a Dag file, and to read a hundred DAGs again and again takes the time of their tasks.
-            "dag_processor": {"min_file_process_interval": "600", "refresh_interval": "60"},
+            # No test changes a Dag file, and to read a hundred DAGs again takes five seconds of a processor each time.
+            "dag_processor": {"min_file_process_interval": "3600", "refresh_interval": "60"},
             "kafka_offsets": {"ledger_conn_id": "ledger"},
             "metrics": {
                 "statsd_on": "True",
