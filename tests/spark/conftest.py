@@ -66,6 +66,8 @@ def open_spark(directory: Path, jars: list[Path], threads: int = 2) -> SparkSess
         # What all tests of a folder leave behind fits: in 768 MB, the JVM spent half of its time on looking through all of it.
         "spark.driver.memory": "2g",
         "spark.sql.shuffle.partitions": "2",
+        # To plan a query of ten rows again after each of its stages takes a twelfth of the CPU. Connect's servers and drivers keep the default.
+        "spark.sql.adaptive.enabled": "false",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.local.dir": str(directory / "local"),
         # Also the few rows of `frame_of` are read by tasks, and not evaluated when a query is planned.
