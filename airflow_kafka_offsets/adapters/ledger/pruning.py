@@ -47,8 +47,7 @@ _AT_ONCE = 500
 
 def load(connection: Connection, group: str) -> Pruned:
     """Return what is known of the windows that a group no longer has."""
-    query = select(pruned).join(groups).where(groups.c.name == group)
-    row = connection.execute(query).first()
+    row = connection.execute(_PRUNED, {"named": group}).first()
     if row is None:
         return NOTHING_PRUNED
     with intact(f"what was pruned of group {group}"):
@@ -56,6 +55,9 @@ def load(connection: Connection, group: str) -> Pruned:
         acted = connection.execute(prunes.order_by(acts.c.id))
         times = tuple((json.loads(act.details)[KEPT_FROM], act.at) for act in acted)
         return replace(_known(row), prunes=times)
+
+
+_PRUNED = select(pruned).join(groups).where(groups.c.name == bindparam("named"))
 
 
 def _known(row: Row[Any]) -> Pruned:

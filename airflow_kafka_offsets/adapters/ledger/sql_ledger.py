@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from sqlalchemy import (
     ARRAY,
     BindParameter,
+    Column,
     ColumnElement,
     Connection,
     CursorResult,
@@ -271,7 +272,7 @@ class SqlLedger:
             added = [draft.named(group.name, seq) for seq, draft in enumerate(drafts, start=row.next_seq)]
             more = {"group_id": row.id, "holder": holder, "holds": 1, "planned_at": now}
             for window in added:  # one at a time: together they could be too large for one statement
-                connection.execute(insert(windows).values(**_window_values(window), **more))
+                connection.execute(insert(windows), {**_window_values(window), **more})
             _note_claims(connection, holder, row.id, [window.seq for window in added])
             if take:
                 _hold(connection, row.id, take, holder, claim, now)
@@ -527,7 +528,7 @@ class SqlLedger:
         with self._reading() as connection:
             ids = _ids(connection, {group for group, _ in asked})
             pairs = [(ids[group], seq) for group, seq in asked if group in ids]
-            found = map(_standing_of, _rows_at(connection, _standings(), pairs))
+            found = map(_standing_of, _rows_at(connection, _standings, pairs))
             return {window.id: window for window in found}
 
     def overviews(self, names: Sequence[str], *, newest_acts: int | None = None) -> Mapping[str, Overview]:
@@ -615,13 +616,13 @@ class SqlLedger:
         if seqs:
             asked["of_seqs"] = list(seqs)
         page = _page(tuple(sorted(set(states))), lane, frozenset(asked))
-        mine = _history().where(windows.c.group_id == _id_of(group))
         with self._reading() as connection:
             # In one statement, PostgreSQL would read all windows of the group for a join with 200 of them, and SQLite would take so many
             # branches to find much.
             found = connection.execute(page, {"of_group": group, "at_most": limit, **asked}).scalars().all()
-            queries = [mine.where(_among(connection, windows.c.seq, some)) for some in _chunks(found)]
-            rows = [row for query in queries for row in connection.execute(query)]
+            query = _history_among(connection.dialect.name)
+            each = [{"of_group": group, **_as_numbers(some)} for some in _chunks(found)]
+            rows = [row for numbers in each for row in connection.execute(query, numbers)]
         # Some may have changed since their numbers were found.
         still = [row for row in rows if not states or row.state in states]
         return sorted(still, key=lambda row: -row.seq)
@@ -660,7 +661,8 @@ class SqlLedger:
         found: dict[int, list[Attempt]] = {}
         with self._reading() as connection:
             for some in _chunks(seqs):
-                for row in connection.execute(_attempts(group).where(_among(connection, attempts.c.seq, some))):
+                query = _attempts(group).where(_among(connection.dialect.name, attempts.c.seq))
+                for row in connection.execute(query, _as_numbers(some)):
                     found.setdefault(row.seq, []).append(_attempt(row))
         return found
 
@@ -682,15 +684,21 @@ class SqlLedger:
 
     def acts(self, group: str, *, newest: int | None = None) -> Sequence[Act]:
         """Return what people did to a group, oldest first; with `newest`, only so many of the newest acts."""
-        query = select(acts).where(acts.c.group_id == _id_of(group)).order_by(acts.c.id.desc()).limit(newest)
+        query = _acts() if newest is None else _acts().limit(newest)
         with self._reading() as connection:
-            return [_act(group, row) for row in connection.execute(query)][::-1]
+            return [_act(group, row) for row in connection.execute(query, {"of_group": group})][::-1]
 
 
 @lru_cache(maxsize=10_000)  # a page asks again and again, and definitions rarely change
 def _definition(group: str, text: str) -> KafkaGroup:
     with intact(f"the definition of group {group}"):
         return KafkaGroup.from_json(json.loads(text))
+
+
+@cache
+def _acts() -> Select[Any]:
+    """Select the acts of the group `of_group`, the newest first."""
+    return select(acts).where(acts.c.group_id == _ID_OF_GROUP).order_by(acts.c.id.desc())
 
 
 def _act(group: str, row: Row[Any]) -> Act:
@@ -912,7 +920,11 @@ def _recent_by_row(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int
 
 def _lines(connection: Connection, pairs: Sequence[tuple[int, int]]) -> list[Row[Any]]:
     """Find windows by group id and number, without their ranges."""
-    return _rows_at(connection, _line_query().join(claims), pairs)
+    return _rows_at(connection, _held_lines, pairs)
+
+
+def _held_lines() -> Select[Any]:
+    return _line_query().join(claims)
 
 
 @cache
@@ -957,13 +969,19 @@ def _in_a_line(group: str, row: Row[Any]) -> dict[str, Any]:
     }
 
 
-def _rows_at(connection: Connection, query: Select[Any], pairs: Sequence[tuple[int, int]]) -> list[Row[Any]]:
+def _rows_at(
+    connection: Connection, query: Callable[[], Select[Any]], pairs: Sequence[tuple[int, int]]
+) -> list[Row[Any]]:
     """Ask a query for windows by group id and number."""
-    asking = query.where(_are(connection.dialect.name))
+    asking = _query_at(query, connection.dialect.name)
     return [row for some in _chunks(pairs) for row in connection.execute(asking, _as_asked(connection, some))]
 
 
 @cache
+def _query_at(query: Callable[[], Select[Any]], dialect: str) -> Select[Any]:
+    return query().where(_are(dialect))
+
+
 def _are(dialect: str) -> ColumnElement[bool]:
     """Return the condition that windows have one of the group ids and numbers that are asked for (`_as_asked`)."""
     which = tuple_(windows.c.group_id, windows.c.seq)
@@ -1007,7 +1025,7 @@ def _is_one_of(connection: Connection, column: ColumnElement[Any], values: Seque
 
 def _rows_of(connection: Connection, pairs: Iterable[tuple[int, int]]) -> list[Row[Any]]:
     """Find windows by group id and number, with their history."""
-    return _rows_at(connection, _history(), list(pairs))
+    return _rows_at(connection, _history, list(pairs))
 
 
 def _newest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[WindowSummary]]:
@@ -1054,7 +1072,7 @@ def _of_group(table: FromClause, lane: Lane, state: State) -> ColumnElement[bool
 def _positions(connection: Connection, found: Sequence[Row[Any]]) -> dict[int, Position]:
     """Find where the next live window of groups starts: at the end of the last one that owns its offsets, or at the origin."""
     newest = {row.id: seq for row in found if (seq := _newest(row)) is not None and seq >= row.origin_seq}
-    ends = {row.group_id: row for row in _rows_at(connection, _ends(), list(newest.items()))}
+    ends = {row.group_id: row for row in _rows_at(connection, _ends, list(newest.items()))}
     positions: dict[int, Position] = {}
     for row in found:
         with intact(f"the watermark of group {row.name}"):
@@ -1063,7 +1081,6 @@ def _positions(connection: Connection, found: Sequence[Row[Any]]) -> dict[int, P
     return positions
 
 
-@cache
 def _ends() -> Select[Any]:
     return select(windows.c.group_id, windows.c.ranges, windows.c.packed)
 
@@ -1091,7 +1108,7 @@ def _live_of_group() -> Select[Any]:
 def _oldest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[Held]]:
     """Find the oldest of these windows of each group: it alone is read with its ranges."""
     oldest = [(group_id, seqs[0]) for group_id, seqs in _open_seqs(connection, group_ids).items()]
-    return {row.group_id: [_held(row)] for row in _rows_at(connection, _held_windows(), oldest)}
+    return {row.group_id: [_held(row)] for row in _rows_at(connection, _held_windows, oldest)}
 
 
 def _open_seqs(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[int]]:
@@ -1161,6 +1178,11 @@ def _history() -> Select[Any]:
         .scalar_subquery()
     )
     return _held_windows().add_columns(count.label("attempts"), records.label("records"))
+
+
+@cache
+def _history_among(dialect: str) -> Select[Any]:
+    return _history().where(windows.c.group_id == _ID_OF_GROUP, _among(dialect, windows.c.seq))
 
 
 def _attempts(group: str) -> Select[Any]:
@@ -1436,12 +1458,18 @@ def _numbered(before: int | None, since: int | None) -> list[ColumnElement[bool]
     return [*([] if before is None else [seq < before]), *([] if since is None else [seq >= since])]
 
 
-def _among(connection: Connection, seq: ColumnElement[int], wanted: Sequence[int]) -> ColumnElement[bool]:
-    """Return the condition that a number is one of these."""
-    if connection.dialect.name != "postgresql":
-        return seq.in_(wanted)
+def _among(dialect: str, seq: ColumnElement[int]) -> ColumnElement[bool]:
+    """Return the condition that a number is one of those that are asked for (`_as_numbers`)."""
+    is_one = seq.in_(bindparam("of_seqs", expanding=True))
+    if dialect != "postgresql":
+        return is_one
     # Where most groups are small, it would read all of a large one rather than look for each number. The span says that few lie there.
-    return and_(seq.in_(wanted), seq.between(min(wanted), max(wanted)))
+    return and_(is_one, seq.between(bindparam("first_seq"), bindparam("last_seq")))
+
+
+def _as_numbers(seqs: Sequence[int]) -> dict[str, Any]:
+    """Return numbers of windows as the parameters of `_among`."""
+    return {"of_seqs": list(seqs), "first_seq": min(seqs), "last_seq": max(seqs)}
 
 
 def _new_id(result: CursorResult[Any]) -> int:
@@ -1454,11 +1482,16 @@ def _add_group(connection: Connection, name: str, definition: str, origin: str, 
     return _new_id(connection.execute(insert(groups).values(version=version, next_seq=1, origin_seq=1, **values)))
 
 
-def _group(connection: Connection, name: str, *columns: Any) -> Row[Any]:
-    row = connection.execute(select(*columns).where(groups.c.name == name)).first()
+def _group(connection: Connection, name: str, *columns: Column[Any]) -> Row[Any]:
+    row = connection.execute(_group_named(columns), {"named": name}).first()
     if row is None:
         raise _unknown_group(name)
     return row
+
+
+@cache
+def _group_named(columns: Sequence[Column[Any]]) -> Select[Any]:
+    return select(*columns).where(groups.c.name == bindparam("named"))
 
 
 def _wait_for_turn(connection: Connection, group: str) -> None:
