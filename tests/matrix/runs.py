@@ -29,7 +29,7 @@ from tests.lab.processes import LOOPBACK
 from tests.lab.registry import Registry
 from tests.lab.spark_connect import SparkConnect
 from tests.lab.start import MUCH_CODE, SHORT_LIFE, start_archive_of
-from tests.lab.tables import FEW_RECORDS, table_settings
+from tests.lab.tables import FEW_RECORDS, SHORT_PLANS, table_settings
 from tests.lab.topics import (
     abort_transaction,
     commit_transaction,
@@ -210,6 +210,7 @@ def _operator(world: World, spark: OtherSpark, told: Path) -> Listening:
         "spark.sql.warehouse.dir": str(world.folder / "warehouse"),
         **table_settings(world.folder / "iceberg"),
         **FEW_RECORDS,
+        **SHORT_PLANS,
     }
     operator = Listening(
         task_id="load",
