@@ -18,6 +18,7 @@ from tests.lab import processes
 from tests.lab.cache import PROVIDER_CACHE
 from tests.lab.leftovers import sweep
 from tests.lab.memory import IN_MEMORY
+from tests.lab.slices import work_in_long_slices
 from tests.lab.start import MUCH_CODE, SHORT_LIFE, start_variables
 from tests.lab.statements import share_compiled_statements
 from tests.lanes import Lanes
@@ -116,6 +117,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes |
 
 def pytest_configure() -> None:
     """Let SIGTERM unwind the stack like Ctrl-C, so that the servers are stopped; ask them without a proxy; let Spark and ledgers start quickly; tidy up after killed runs."""
+    work_in_long_slices()
     sweep()
     processes.reach_loopback_directly()
     share_compiled_statements()
