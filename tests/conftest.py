@@ -72,7 +72,7 @@ _MARKER_OF_FIXTURE = {
 }
 _LONGEST_FIRST = (
     "acceptance/test_matrix.py",
-    # The first files of long lanes: with the matrix, one lane for each process.
+    # The first files of long lanes (`spark/sinks` of two): with the matrix, they are five, as many as processes.
     "acceptance/test_clusters.py",
     "spark/sinks",
     "spark/test_audit.py",
@@ -83,6 +83,7 @@ _LONGEST_FIRST = (
     "operators",
     "docs/test_tutorial.py",
     "launchers",
+    "page",  # a long lane whose browser waits
     "stores/test_kafka.py",
     "ledger/test_races.py",
     "adapters",
@@ -116,7 +117,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes |
 
 
 def pytest_configure() -> None:
-    """Let SIGTERM unwind the stack like Ctrl-C, so that the servers are stopped; ask them without a proxy; let Spark and ledgers start quickly; tidy up after killed runs."""
+    """Tidy up after killed runs; work in long slices; stop the servers at SIGTERM, too, and ask them without a proxy; let Spark and ledgers start quickly."""
     work_in_long_slices()
     sweep()
     processes.reach_loopback_directly()
@@ -142,7 +143,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Collect garbage from here on, of what the tests make."""
     gc.freeze()
-    # What tests import later stays, too: to look through it again and again took half of the time that this takes.
+    # What tests import later stays, too: to look through it again and again was half of the collector's time.
     gc.set_threshold(10_000, 20, 50)
     gc.enable()
 

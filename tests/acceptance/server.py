@@ -176,7 +176,7 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
         },
         settings={
             # Many tasks wait: for a file that holds them, or for a server that is away.
-            "core": {"parallelism": "12", "min_serialized_dag_fetch_interval": "60"},
+            "core": {"parallelism": "12", "min_serialized_dag_fetch_interval": "60", "dagbag_import_timeout": "600"},
             # It looks at all DAGs each time; of so many, half a second would keep it busy.
             # And it takes a task for dead that does not tell of itself for long: on a machine with other work, for a minute.
             "scheduler": {
@@ -184,8 +184,13 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
                 "task_instance_heartbeat_timeout": "80",
                 "task_instance_heartbeat_timeout_detection_interval": "10",
             },
-            # No test changes a Dag file, and to read a hundred DAGs again takes five seconds of a processor each time.
-            "dag_processor": {"min_file_process_interval": "3600", "refresh_interval": "60"},
+            # No test changes a Dag file, and to read a hundred DAGs again takes five seconds of a processor each time. So the first time has to be
+            # patient, whatever else runs.
+            "dag_processor": {
+                "min_file_process_interval": "3600",
+                "refresh_interval": "60",
+                "dag_file_processor_timeout": "900",
+            },
             "kafka_offsets": {"ledger_conn_id": "ledger"},
             "metrics": {
                 "statsd_on": "True",

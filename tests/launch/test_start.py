@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 JOB = Path(__file__).parent / "jobs" / "how_it_started.py"
 QUICK = "-XX:TieredStopAtLevel=1"
+# Without the one whose name has "Archive": Java tells of these options, too, and tests look there for an archive.
 CHEAP = " ".join(option for option in SHORT_LIFE.split() if "Archive" not in option)
 LIGHT = {
     "spark.ui.enabled": "false",
@@ -44,12 +45,12 @@ LIGHT = {
 
 
 @pytest.fixture(autouse=True)
-def _nobody_said_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+def _only_the_lab_said_something(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith(("SPARK_", "PYSPARK_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    # All JVMs start cheaply by what they read themselves: nothing of it is on the command lines that these tests look at.
+    # JVMs start cheaply by what no command line shows.
     monkeypatch.setenv("JDK_JAVA_OPTIONS", CHEAP)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("AIRFLOW_CONN_LOCAL", '{"conn_type": "spark", "host": "local[1]"}')

@@ -21,6 +21,7 @@ from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.service.prune import Pruning
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.patience import LONGEST
+from tests.lab.slices import take_turns_as_usual
 from tests.lab.statements import share_compiled_statements
 from tests.ledger.examples import NOW, act, claim, draft, group
 from tests.ledger.pooled import ledger_at
@@ -197,6 +198,7 @@ def _set_up(start: Barrier) -> None:
     global _start
     _start = start
     share_compiled_statements()
+    take_turns_as_usual()
 
 
 def _contend(race: Race, url: str, names: Sequence[str], me: int) -> list[Answer]:

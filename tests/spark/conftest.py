@@ -66,7 +66,8 @@ def open_spark(directory: Path, jars: list[Path], threads: int = 2) -> SparkSess
         # What all tests of a folder leave behind fits: in 768 MB, the JVM spent half of its time on looking through all of it.
         "spark.driver.memory": "2g",
         "spark.sql.shuffle.partitions": "2",
-        # To plan a query of ten rows again after each of its stages takes a twelfth of the CPU. Connect's servers and drivers keep the default.
+        # To plan a query of ten rows again after each of its stages takes a twelfth of the CPU. Tests whose meaning
+        # depends on it take both (`adaptive`); Connect's servers and drivers keep the default.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.local.dir": str(directory / "local"),
@@ -118,6 +119,16 @@ def spark(
     session = open_spark(tmp_path_factory.mktemp("spark"), [*spark_connector, *table_jars, *jdbc_jars(), *avro_jars()])
     yield session
     session.stop()
+
+
+@pytest.fixture(params=["true", "false"], ids=lambda adaptive: f"adaptive={adaptive}")
+def adaptive(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
+    """Let Spark plan a query again after each of its stages, as by default, or not."""
+    name = "spark.sql.adaptive.enabled"
+    before = spark.conf.get(name)
+    spark.conf.set(name, request.param)
+    yield
+    spark.conf.set(name, before)
 
 
 @pytest.fixture

@@ -176,6 +176,7 @@ def test_an_engine_without_the_choice_reads_as_it_does(
     assert "RelationV2" not in scan_of(window.read())
 
 
+@pytest.mark.usefixtures("adaptive")
 def test_a_window_is_read_once_for_several_outputs(
     spark: SparkSession, kafka: KafkaBroker, topic: str, make_window: MakeWindow, tmp_path: Path
 ) -> None:

@@ -26,7 +26,6 @@ from tests.lab.topics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -228,6 +227,7 @@ def test_a_spark_that_is_gone_at_the_end_of_the_block_is_no_error(
     assert window.records == frame.unpersist().count() == 3
 
 
+@pytest.mark.usefixtures("adaptive")
 def test_looking_into_a_persisted_frame_is_fine(kafka: KafkaBroker, topic: str, make_window: MakeWindow) -> None:
     create_topic(kafka, topic, 2)
     produce(kafka, topic, 50)
@@ -239,17 +239,7 @@ def test_looking_into_a_persisted_frame_is_fine(kafka: KafkaBroker, topic: str, 
     window.check()
 
 
-@pytest.fixture(params=["true", "false"], ids=lambda adaptive: f"adaptive={adaptive}")
-def _adaptive(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
-    """Let Spark plan a query again after each of its stages, as by default, or not."""
-    name = "spark.sql.adaptive.enabled"
-    before = spark.conf.get(name)
-    spark.conf.set(name, request.param)
-    yield
-    spark.conf.set(name, before)
-
-
-@pytest.mark.usefixtures("_adaptive")
+@pytest.mark.usefixtures("adaptive")
 def test_a_filter_an_aggregate_and_a_join_with_itself_leave_the_count_alone(
     kafka: KafkaBroker, topic: str, make_window: MakeWindow
 ) -> None:

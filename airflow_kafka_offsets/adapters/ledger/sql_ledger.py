@@ -660,8 +660,8 @@ class SqlLedger:
         """Return the attempts at windows of a group by their number, oldest first."""
         found: dict[int, list[Attempt]] = {}
         with self._reading() as connection:
+            query = _attempts(group).where(_among(connection.dialect.name, attempts.c.seq))
             for some in _chunks(seqs):
-                query = _attempts(group).where(_among(connection.dialect.name, attempts.c.seq))
                 for row in connection.execute(query, _as_numbers(some)):
                     found.setdefault(row.seq, []).append(_attempt(row))
         return found
@@ -684,7 +684,7 @@ class SqlLedger:
 
     def acts(self, group: str, *, newest: int | None = None) -> Sequence[Act]:
         """Return what people did to a group, oldest first; with `newest`, only so many of the newest acts."""
-        query = _acts() if newest is None else _acts().limit(newest)
+        query = _acts().limit(newest)
         with self._reading() as connection:
             return [_act(group, row) for row in connection.execute(query, {"of_group": group})][::-1]
 
@@ -970,16 +970,16 @@ def _in_a_line(group: str, row: Row[Any]) -> dict[str, Any]:
 
 
 def _rows_at(
-    connection: Connection, query: Callable[[], Select[Any]], pairs: Sequence[tuple[int, int]]
+    connection: Connection, build: Callable[[], Select[Any]], pairs: Sequence[tuple[int, int]]
 ) -> list[Row[Any]]:
-    """Ask a query for windows by group id and number."""
-    asking = _query_at(query, connection.dialect.name)
+    """Ask a query for windows by group id and number. It is kept for the function that builds it, which is one of this module."""
+    asking = _query_at(build, connection.dialect.name)
     return [row for some in _chunks(pairs) for row in connection.execute(asking, _as_asked(connection, some))]
 
 
 @cache
-def _query_at(query: Callable[[], Select[Any]], dialect: str) -> Select[Any]:
-    return query().where(_are(dialect))
+def _query_at(build: Callable[[], Select[Any]], dialect: str) -> Select[Any]:
+    return build().where(_are(dialect))
 
 
 def _are(dialect: str) -> ColumnElement[bool]:

@@ -139,6 +139,7 @@ def test_a_rerun_replaces_what_its_own_window_brought_whatever_the_order(merge: 
     assert merge(1, ("a", 2, "right"), order_by="version") == [("a", 2, "right", 1)]
 
 
+@pytest.mark.usefixtures("adaptive")
 def test_a_merge_writes_only_the_files_that_it_changes(spark: SparkSession, merge: Merge, table: str) -> None:
     merge(1, ("a", 1, "a1"), partition_by="k")
     merge(2, ("b", 1, "b1"), ("c", 1, "c1"))
