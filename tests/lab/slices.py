@@ -37,7 +37,8 @@ def work_in_long_slices() -> bool:
     computes waits for up to 20 ms.
 
     Returns:
-        Whether slices are long: only where Linux 6.12 or later runs, the kernel lets us, and no one has chosen otherwise.
+        Whether the kernel took it: a container may forbid it, or someone has chosen otherwise. Linux before 6.12 takes it, and has no slice for each
+        thread.
     """
     if not hasattr(os, "SCHED_BATCH") or os.sched_getscheduler(0) not in (os.SCHED_OTHER, os.SCHED_BATCH):
         return False
