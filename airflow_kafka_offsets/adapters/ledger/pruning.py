@@ -44,10 +44,12 @@ from airflow_kafka_offsets.core.window_id import name_window
 _AT_ONCE = 500
 """How many values one statement has."""
 
+_PRUNED = select(pruned).join(groups).where(groups.c.name == bindparam("of_group"))
+
 
 def load(connection: Connection, group: str) -> Pruned:
     """Return what is known of the windows that a group no longer has."""
-    row = connection.execute(_PRUNED, {"named": group}).first()
+    row = connection.execute(_PRUNED, {"of_group": group}).first()
     if row is None:
         return NOTHING_PRUNED
     with intact(f"what was pruned of group {group}"):
@@ -55,9 +57,6 @@ def load(connection: Connection, group: str) -> Pruned:
         acted = connection.execute(prunes.order_by(acts.c.id))
         times = tuple((json.loads(act.details)[KEPT_FROM], act.at) for act in acted)
         return replace(_known(row), prunes=times)
-
-
-_PRUNED = select(pruned).join(groups).where(groups.c.name == bindparam("named"))
 
 
 def _known(row: Row[Any]) -> Pruned:

@@ -225,7 +225,7 @@ class SqlLedger:
     def load(self, group: str, claim: Claim | None = None) -> GroupState:
         """Return the state of a group, for planning."""
         with self._reading() as connection:
-            found = connection.execute(_standing_group_named(), {"named": group}).all()
+            found = connection.execute(_standing_group_named(), {"of_group": group}).all()
             state = _states(connection, found, _open).get(group, GroupState())
             if claim is None:
                 return state
@@ -421,7 +421,7 @@ class SqlLedger:
             # Together with the version: any change from here on makes the compare-and-set below fail.
             row = _find_window(connection, _held_windows().add_columns(groups.c.version), window_id)
             held = _held(row)
-            group = connection.execute(_standing_group_named(), {"named": held.window.group}).one()
+            group = connection.execute(_standing_group_named(), {"of_group": held.window.group}).one()
             done = abandonment(held.window, _positions(connection, [group])[group.id], _newest(group))
             origin = {"origin_seq": groups.c.next_seq, "origin": dump_position(done.position)} if done.position else {}
             _advance(connection, group.name, row.version, **origin)
@@ -511,7 +511,7 @@ class SqlLedger:
     def group(self, name: str) -> KafkaGroup:
         """Return one group as it was defined when it last planned."""
         with self._reading() as connection:
-            definition = connection.execute(select(groups.c.definition).where(groups.c.name == name)).scalar()
+            definition = connection.execute(_group_named((groups.c.definition,)), {"of_group": name}).scalar()
             if definition is None:
                 known = connection.execute(select(groups.c.name).order_by(groups.c.name)).scalars().all()
                 raise no_group(name, known)
@@ -542,7 +542,7 @@ class SqlLedger:
     def position(self, group: str) -> Position | None:
         """Return where the next live window of a group starts; None: the ledger does not have the group."""
         with self._reading() as connection:
-            found = connection.execute(_standing_group_named(), {"named": group}).all()
+            found = connection.execute(_standing_group_named(), {"of_group": group}).all()
             return next(iter(_positions(connection, found).values()), None)
 
     def outlines(self, names: Sequence[str]) -> Mapping[str, Outline]:
@@ -1050,7 +1050,7 @@ def _newest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, 
 
 @cache
 def _standing_group_named() -> Select[Any]:
-    return _standing_groups().where(groups.c.name == bindparam("named"))
+    return _standing_groups().where(groups.c.name == bindparam("of_group"))
 
 
 @cache
@@ -1483,7 +1483,7 @@ def _add_group(connection: Connection, name: str, definition: str, origin: str, 
 
 
 def _group(connection: Connection, name: str, *columns: Column[Any]) -> Row[Any]:
-    row = connection.execute(_group_named(columns), {"named": name}).first()
+    row = connection.execute(_group_named(columns), {"of_group": name}).first()
     if row is None:
         raise _unknown_group(name)
     return row
@@ -1491,7 +1491,7 @@ def _group(connection: Connection, name: str, *columns: Column[Any]) -> Row[Any]
 
 @cache
 def _group_named(columns: Sequence[Column[Any]]) -> Select[Any]:
-    return select(*columns).where(groups.c.name == bindparam("named"))
+    return select(*columns).where(groups.c.name == bindparam("of_group"))
 
 
 def _wait_for_turn(connection: Connection, group: str) -> None:
