@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -225,6 +226,11 @@ def _connect(urls: Sequence[str], me: int) -> list[Answer]:
     return answers
 
 
+def _tell_policy(_me: int) -> list[int]:
+    _start.wait(timeout=LONGEST)
+    return [os.sched_getscheduler(0)]
+
+
 def _answer(go: Callable[[], Any]) -> Answer:
     try:
         return Answer(go())
@@ -257,6 +263,10 @@ class Competition:
     def connect(self, urls: Sequence[str]) -> list[list[Answer]]:
         """Let all processes connect to the same new file, one file after the other."""
         return self._all(_connect, [(urls, me) for me in range(PROCESSES)])
+
+    def policies(self) -> set[int]:
+        """Return by which policies the kernel gives these processes their turns."""
+        return set(self._all(_tell_policy, [(me,) for me in range(PROCESSES)])[0])
 
     def _all(self, contend: Callable[..., Any], arguments: list[Any]) -> list[list[Answer]]:
         # A process waits at the barrier until all are there, and so each of them gets one task.
