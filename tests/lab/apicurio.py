@@ -81,7 +81,7 @@ def apicurio_home() -> Path:
                 raise JarError(f"could not fetch {_ARCHIVE}:\n{failure}") from failure
             archive, unpacked = work / ivy.file_of(_ARCHIVE), work / "unpacked"
             with tarfile.open(archive) as packed:
-                # extractall knows the argument `filter` since Python 3.11.4; Debian 12 has 3.11.2.
+                # extractall knows the argument `filter` since Python 3.11.4. Debian 12 has 3.11.2, which unpacks without one.
                 packed.extraction_filter = getattr(tarfile, "data_filter", None)
                 packed.extractall(unpacked)
             unpacked.rename(home)

@@ -51,8 +51,9 @@ def work_in_long_slices() -> bool:
 
 def take_turns_as_usual() -> None:
     """Let this thread, and all that it starts from now on, have the kernel's own slices again: where many shall meet in one moment."""
-    if hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_BATCH:
-        _set(os.SCHED_OTHER, 0)
+    if hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_BATCH and not _set(os.SCHED_OTHER, 0):
+        with suppress(OSError):  # as above
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def _set(policy: int, runtime: int) -> bool:

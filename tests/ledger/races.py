@@ -265,10 +265,10 @@ class Competition:
         return self._all(_connect, [(urls, me) for me in range(PROCESSES)])
 
     def policies(self) -> set[int]:
-        """Return by which policies the kernel gives these processes their turns."""
+        """Return the scheduling policies of these processes."""
         return set(self._all(_tell_policy, [(me,) for me in range(PROCESSES)])[0])
 
-    def _all(self, contend: Callable[..., Any], arguments: list[Any]) -> list[list[Answer]]:
+    def _all(self, contend: Callable[..., Any], arguments: list[Any]) -> list[list[Any]]:
         # A process waits at the barrier until all are there, and so each of them gets one task.
         answers = self._pool.starmap_async(contend, arguments, chunksize=1).get(timeout=LONGEST)
         return [list(by_group) for by_group in zip(*answers, strict=True)]
