@@ -43,6 +43,24 @@ except jars.JarError as failure:
     sys.exit(str(failure))
 """
 
+FETCH_BESIDE_ANOTHER_SET = """
+from tests.lab import ivy, jars
+
+really_download = ivy.download
+
+def download(coordinates, folder):
+    global place, came
+    really_download(coordinates, folder)
+    place = jars._place(coordinates[0])
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes((folder / ivy.file_of(coordinates[0])).read_bytes())
+    came = place.stat().st_ino
+
+ivy.download = download
+jars.fetch(jars.AVRO)
+print("the same" if place.stat().st_ino == came else "another")
+"""
+
 
 ARCHIVE_OF_BROKERS = "from tests.lab import archives, jars; print(archives._archive_of(jars.class_path(jars.KAFKA)))"
 
@@ -121,6 +139,12 @@ def test_of_two_processes_that_fetch_at_one_moment_one_downloads_and_both_have_i
     assert sorted(len(lines) - len(listed(JDBC)) for lines in said) == [0, 1]
     assert sum(lines.count("downloads") for lines in said) == 1
     assert contents(tmp_path, JDBC) == contents(CACHE, JDBC)
+
+
+@pytest.mark.server
+def test_a_jar_that_came_meanwhile_with_another_set_stays_the_file_that_it_is(tmp_path: Path) -> None:
+    """A JVM takes an archive of classes only with the very files that it was made from."""
+    assert output_of(start(tmp_path, "-c", FETCH_BESIDE_ANOTHER_SET), timeout=120)[0] == "the same\n"
 
 
 @pytest.mark.parametrize("is_child_killed", [True, False], ids=["with its Ivy", "alone"])

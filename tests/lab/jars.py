@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -247,7 +248,9 @@ def _download(jars: list[str], jar_set: JarSet) -> None:
         for jar in jars:
             if (work / ivy.file_of(jar)).exists():
                 _place(jar).parent.mkdir(parents=True, exist_ok=True)
-                (work / ivy.file_of(jar)).replace(_place(jar))
+                # If another set has brought it meanwhile, that one stays: Java takes an archive of classes only with the files it was made from.
+                with suppress(FileExistsError):
+                    _place(jar).hardlink_to(work / ivy.file_of(jar))
     if missing := _missing(jars):
         which = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
         raise JarError(
