@@ -45,7 +45,7 @@ def one_at_a_time(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def workshop(what: str) -> Iterator[Path]:
-    """Lend a folder to make things in; a rename brings them from there to their place, where they are complete or absent.
+    """Lend a folder to make things in; a rename or a link brings them from there to their place, where they are complete or absent.
 
     To be used by one at a time: what a process that was killed left behind is removed.
     """

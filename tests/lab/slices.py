@@ -42,23 +42,22 @@ def work_in_long_slices() -> bool:
     """
     if not hasattr(os, "SCHED_BATCH") or os.sched_getscheduler(0) not in (os.SCHED_OTHER, os.SCHED_BATCH):
         return False
-    if _set(os.SCHED_BATCH, SLICE):
-        return True
-    with suppress(OSError):  # a container may forbid it
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    return False
+    return _set(os.SCHED_BATCH, SLICE)
 
 
 def take_turns_as_usual() -> None:
     """Let this thread, and all that it starts from now on, have the kernel's own slices again: where many shall meet in one moment."""
-    if hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_BATCH and not _set(os.SCHED_OTHER, 0):
-        with suppress(OSError):  # as above
-            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    if hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_BATCH:
+        _set(os.SCHED_OTHER, 0)
 
 
 def _set(policy: int, runtime: int) -> bool:
+    """Set both, or where the kernel refuses that, the policy alone; return whether it took both."""
     call = _SCHED_SETATTR.get(platform.machine())
-    if call is None:
-        return False
-    attributes = _Attributes(size=ctypes.sizeof(_Attributes), policy=policy, nice=os.nice(0), runtime=runtime)
-    return ctypes.CDLL(None).syscall(call, 0, ctypes.byref(attributes), 0) == 0
+    if call is not None:
+        attributes = _Attributes(size=ctypes.sizeof(_Attributes), policy=policy, nice=os.nice(0), runtime=runtime)
+        if ctypes.CDLL(None).syscall(call, 0, ctypes.byref(attributes), 0) == 0:
+            return True
+    with suppress(OSError):  # a container may forbid it
+        os.sched_setscheduler(0, policy, os.sched_param(0))
+    return False

@@ -226,7 +226,7 @@ def _connect(urls: Sequence[str], me: int) -> list[Answer]:
     return answers
 
 
-def _tell_policy(_me: int) -> list[int]:
+def _tell_policy() -> list[int]:
     _start.wait(timeout=LONGEST)
     return [os.sched_getscheduler(0)]
 
@@ -266,7 +266,7 @@ class Competition:
 
     def policies(self) -> set[int]:
         """Return the scheduling policies of these processes."""
-        return set(self._all(_tell_policy, [(me,) for me in range(PROCESSES)])[0])
+        return set(self._all(_tell_policy, [()] * PROCESSES)[0])
 
     def _all(self, contend: Callable[..., Any], arguments: list[Any]) -> list[list[Any]]:
         # A process waits at the barrier until all are there, and so each of them gets one task.
