@@ -16,11 +16,11 @@ from airflow_kafka_offsets.core.launch.jobs import Job, JobName
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
-from airflow_kafka_offsets.core.place.place import PlaceOffsets
 from airflow_kafka_offsets.core.plan.overview import Outline, Overview, WindowLine, WindowSummary
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
 from airflow_kafka_offsets.core.plan.pruning import Pruned
 from airflow_kafka_offsets.core.schemas import NOTHING, Frozen, Subject, ToFreeze
+from airflow_kafka_offsets.core.source.offsets import PlaceOffsets
 from airflow_kafka_offsets.core.store.guarantees import Guarantees
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Draft, Excerpt, Held, Lane, Outcome, Standing, State, Window

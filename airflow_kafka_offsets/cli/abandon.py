@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from airflow_kafka_offsets.cli import airflow_runs
 from airflow_kafka_offsets.cli.acts import act_answer, gap, signed
-from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.sources import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.tables import open_text, ranges_table, time
 from airflow_kafka_offsets.core.window import Lane
 from airflow_kafka_offsets.documents import Document, ranges_document, window_detail

@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow_kafka_offsets.core.errors import short
 from airflow_kafka_offsets.core.fields import is_text
-from airflow_kafka_offsets.core.place.place import Meaning
+from airflow_kafka_offsets.core.source.offsets import Meaning
 from airflow_kafka_offsets.core.window import State
 
 NAME = "kafka-offsets"

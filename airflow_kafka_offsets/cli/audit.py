@@ -6,25 +6,24 @@ from argparse import Namespace
 from collections.abc import Iterable, Sequence
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import open_ledger
 from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.sources import open_ledger
 from airflow_kafka_offsets.cli.tables import kept_table, partitions_table, ranges_table
 from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
-from airflow_kafka_offsets.core.place.audit import Audit, Finding
-from airflow_kafka_offsets.core.place.islands import Piece, load_islands
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.request import name_windows, parse_windows
+from airflow_kafka_offsets.core.source.audit import Audit, Finding
+from airflow_kafka_offsets.core.source.islands import Piece, load_islands
 from airflow_kafka_offsets.core.spark_json import dump_offsets
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.documents import Document, kept_document, range_document
 from airflow_kafka_offsets.service.audit import audit_table
-from airflow_kafka_offsets.wiring import places
 
 
 def audit(args: Namespace) -> Answer:
     """Compare, and name what is missing and what is doubled."""
     seqs = parse_windows(args.group, args.windows) if args.windows else []
-    table = load_islands(text for place in args.table for text in places.read_csvs(place))
+    table = load_islands(text for place in args.table for text in sources.read_csvs(place))
     ledger = open_ledger(args)
     group = ledger.group(args.group)
     if not table:

@@ -9,8 +9,8 @@ from functools import partial
 
 from airflow_kafka_offsets.cli.acts import act_answer, signed
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_log, open_target, person
 from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.sources import asked_of_place, open_ledger, open_log, open_target, person
 from airflow_kafka_offsets.cli.tables import table
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.documents import Document

@@ -6,8 +6,8 @@ from argparse import Namespace
 
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import ledger_url
 from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.sources import ledger_url
 from airflow_kafka_offsets.core.errors import LedgerSchemaError
 
 

@@ -7,13 +7,12 @@ from dataclasses import replace
 from functools import partial
 
 from airflow_kafka_offsets.cli.acts import act_answer
-from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_log, person
 from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.sources import asked_of_place, open_ledger, open_log, person
 from airflow_kafka_offsets.core.errors import BadInputError, counted
-from airflow_kafka_offsets.core.place.offsets_csv import dump_csv
+from airflow_kafka_offsets.core.source.offsets_csv import dump_csv
 from airflow_kafka_offsets.documents import Document
 from airflow_kafka_offsets.service.move import Export, Moving
-from airflow_kafka_offsets.wiring import places
 
 
 def export(args: Namespace) -> Answer:
@@ -28,9 +27,9 @@ def export(args: Namespace) -> Answer:
     found = moving.plan_export(group, asked_of_place(args, ledger, group), partial(open_log, args))
     csv = dump_csv(found.offsets)
     if is_file:
-        places.check_new_csv(file)
+        sources.check_new_csv(file)
         if args.yes:
-            with places.new_csv(file) as written:  # before the record: what can't be made is no export
+            with sources.new_csv(file) as written:  # before the record: what can't be made is no export
                 moving.record_export(group.name, found, file, who, args.why)
                 written.write(csv)
     document = {"group": group.name, "done": is_file and args.yes, "to": file, **_document(found)}

@@ -11,8 +11,8 @@ from typing import Any
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.cli import airflow_runs
 from airflow_kafka_offsets.cli.acts import act_answer, signed
-from airflow_kafka_offsets.cli.places import open_ledger, person
 from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.sources import open_ledger, person
 from airflow_kafka_offsets.cli.tables import table
 from airflow_kafka_offsets.core.errors import counted, name_some
 from airflow_kafka_offsets.core.plan.request import name_windows, parse_windows

@@ -6,13 +6,13 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping
 
 from airflow_kafka_offsets.cli.acts import act_answer, already_there, consequences, consequences_document, signed
-from airflow_kafka_offsets.cli.places import asked_of_place, open_ledger, open_log, open_own_store, person
 from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.sources import asked_of_place, open_ledger, open_log, open_own_store, person
 from airflow_kafka_offsets.cli.tables import ranges_table, table
 from airflow_kafka_offsets.core.errors import name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.place.place import Meaning
+from airflow_kafka_offsets.core.source.offsets import Meaning
 from airflow_kafka_offsets.documents import Document, ranges_document
 from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service.move import Import, Moving

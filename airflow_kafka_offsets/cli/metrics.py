@@ -10,8 +10,8 @@ from functools import partial
 from typing import NoReturn
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.cli.running import Answer, until_asked_to_stop
+from airflow_kafka_offsets.cli.sources import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, LedgerError, may_pass, short
 from airflow_kafka_offsets.core.state_metrics import with_earlier
 from airflow_kafka_offsets.service.metrics import Collector

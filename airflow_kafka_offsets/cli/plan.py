@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 from airflow_kafka_offsets.cli.dag_files import Definition, Outlook, find_definition, look_ahead
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import open_ledger, open_ledger_of, open_service
 from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.sources import open_ledger, open_ledger_of, open_service
 from airflow_kafka_offsets.cli.tables import kept_table, open_text, partitions_table, ranges_table, table
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, LogError, UnknownGroupError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup

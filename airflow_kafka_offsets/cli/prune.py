@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from airflow_kafka_offsets.cli.acts import act_answer, signed
 from airflow_kafka_offsets.cli.exit_codes import code_of
-from airflow_kafka_offsets.cli.places import open_ledger, open_log, person
 from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.sources import open_ledger, open_log, person
 from airflow_kafka_offsets.cli.tables import table
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup

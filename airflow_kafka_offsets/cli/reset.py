@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from airflow_kafka_offsets.cli.acts import act_answer, already_there, consequences, consequences_document, signed
-from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.sources import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.tables import table
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.plan.request import parse_seq

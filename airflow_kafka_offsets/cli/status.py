@@ -9,8 +9,8 @@ from operator import itemgetter
 from typing import Any
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.sources import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.cli.tables import open_text, partitions_table, table, time
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.group import KafkaGroup

@@ -6,8 +6,8 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from airflow_kafka_offsets.cli.acts import act_answer, signed
-from airflow_kafka_offsets.cli.places import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.sources import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.tables import table
 from airflow_kafka_offsets.core.plan.overview import summary_of
 from airflow_kafka_offsets.core.plan.ownership import Owner

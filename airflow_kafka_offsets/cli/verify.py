@@ -6,13 +6,13 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import open_ledger, open_log, open_own_store, open_target
 from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.sources import open_ledger, open_log, open_own_store, open_target
 from airflow_kafka_offsets.cli.tables import table
 from airflow_kafka_offsets.core.errors import counted
-from airflow_kafka_offsets.core.place.verifying import Difference, committing
 from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.core.plan.planning import Verdict
+from airflow_kafka_offsets.core.source.verifying import Difference, committing
 from airflow_kafka_offsets.documents import Document
 from airflow_kafka_offsets.service.move import Moving
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.places import open_ledger
 from airflow_kafka_offsets.cli.running import Answer, Answers
+from airflow_kafka_offsets.cli.sources import open_ledger
 from airflow_kafka_offsets.cli.status import look
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, may_pass
 

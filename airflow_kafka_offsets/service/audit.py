@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from airflow_kafka_offsets.core.errors import IllegalStepError, UnknownGroupError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import WindowRow
-from airflow_kafka_offsets.core.place.audit import Audit, Auditor
-from airflow_kafka_offsets.core.place.islands import Islands
 from airflow_kafka_offsets.core.plan.kept import kept_parts
 from airflow_kafka_offsets.core.plan.pruning import absent
+from airflow_kafka_offsets.core.source.audit import Audit, Auditor
+from airflow_kafka_offsets.core.source.islands import Islands
 from airflow_kafka_offsets.core.window import State, Window
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ports import Ledger

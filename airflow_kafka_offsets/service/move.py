@@ -22,20 +22,20 @@ from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.history import FOUNDED, Act
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, topics_of
-from airflow_kafka_offsets.core.place import importing, verifying
-from airflow_kafka_offsets.core.place.importing import ImportedOffsets, Moves
-from airflow_kafka_offsets.core.place.place import Meaning, PlaceOffsets, next_offsets, only
-from airflow_kafka_offsets.core.place.verifying import Difference
 from airflow_kafka_offsets.core.plan.matching import appeared_note
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
 from airflow_kafka_offsets.core.plan.reset import Reset, check_confirmed, check_no_open_window, summary_of_reset
+from airflow_kafka_offsets.core.source import importing, verifying
+from airflow_kafka_offsets.core.source.importing import ImportedOffsets, Moves
+from airflow_kafka_offsets.core.source.offsets import Meaning, PlaceOffsets, next_offsets, only
+from airflow_kafka_offsets.core.source.verifying import Difference
 from airflow_kafka_offsets.core.store.guarantees import must_write
 from airflow_kafka_offsets.core.window import Held
 from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetSource, OffsetStore
-from airflow_kafka_offsets.service.places import StoreSource
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.replay import from_oldest_open
 from airflow_kafka_offsets.service.reset import snapshot_of_all, work_out
+from airflow_kafka_offsets.service.sources import StoreSource
 from airflow_kafka_offsets.service.topics import topics_now, topics_to_take
 from airflow_kafka_offsets.service.windows import second_look, utc_now
 

@@ -18,8 +18,8 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
-from airflow_kafka_offsets.core.place.verifying import published
 from airflow_kafka_offsets.core.plan.ownership import GroupState
+from airflow_kafka_offsets.core.source.verifying import published
 from airflow_kafka_offsets.core.store import advance
 from airflow_kafka_offsets.core.window import State, Window
 from airflow_kafka_offsets.ports import Ledger, OffsetStore

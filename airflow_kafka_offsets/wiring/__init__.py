@@ -72,7 +72,7 @@ def open_ledger(conn_id: str | None = None) -> Ledger:
         BadInputError: the connection is missing or not that of a database which can hold the ledger.
         LedgerError: the database does not answer, or its tables are not current.
     """
-    from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+    from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 
     url = ledger_url(conn_id)
     return SqlLedger(url, create=url == default_ledger_url())
@@ -89,7 +89,7 @@ def open_ledger_at(url: str, *, is_asked_often: bool = False) -> Ledger:
         LedgerSchemaError: the tables do not exist, or are not current.
         LedgerUnavailableError: the database does not answer.
     """
-    from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+    from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 
     return SqlLedger(url, is_asked_often=is_asked_often)
 
@@ -100,8 +100,8 @@ def ledger_revisions(url: str) -> tuple[str | None, str]:
     Raises:
         LedgerUnavailableError: the database does not answer.
     """
-    from airflow_kafka_offsets.adapters.ledger import schema
-    from airflow_kafka_offsets.adapters.ledger.engine import open_engine
+    from airflow_kafka_offsets.ledger import schema
+    from airflow_kafka_offsets.ledger.engine import open_engine
 
     return schema.current_revision(open_engine(url)), schema.REVISION
 
@@ -117,8 +117,8 @@ def upgrade_ledger(url: str, *, beside_others: bool = False) -> tuple[str | None
         LedgerSchemaError: the tables are newer than this package, or the file belongs to another application.
         LedgerUnavailableError: the database does not answer.
     """
-    from airflow_kafka_offsets.adapters.ledger import schema
-    from airflow_kafka_offsets.adapters.ledger.engine import open_engine
+    from airflow_kafka_offsets.ledger import schema
+    from airflow_kafka_offsets.ledger.engine import open_engine
 
     database = open_engine(url)
     before = schema.current_revision(database)

@@ -19,9 +19,9 @@ import pytest
 import requests
 from confluent_kafka import Producer
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.history import Attempt, WindowRow
 from airflow_kafka_offsets.core.window import Window
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from tests.acceptance.server import Servers, shared_servers
 from tests.conftest import folder_of_the_run
 from tests.lab.airflow import Airflow

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_kafka_offsets.adapters.ledger import schema
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.window import Outcome, State
+from airflow_kafka_offsets.ledger import schema
+from airflow_kafka_offsets.ledger.engine import open_engine
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from tests.acceptance.conftest import Lab, expect_once
 from tests.acceptance.server import connection_of
 from tests.lab.databases import Postgres

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from tests.architecture.test_parsing import GROUP, PACKAGE
 
 HELP = {
@@ -22,7 +22,7 @@ HELP = {
     "cli.parser",
     "cli.running",
     "core.output_tables",
-    "core.place.place",
+    "core.source.offsets",
     "core.window",
     "core.window_id",
 }
@@ -31,9 +31,9 @@ STATUS = {
     *HELP,
     "airflow_versions",
     "adapters",
-    "adapters.ledger.*",
+    "ledger.*",
     "documents",
-    "cli.places",
+    "cli.sources",
     "cli.status",
     "cli.tables",
     "core.*",

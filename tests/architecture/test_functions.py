@@ -17,7 +17,7 @@ PURE = (
 )
 CLOCKS_AND_IO = {"now", "utcnow", "today", "open", "print", "input", "read_text", "write_text"}
 
-LEDGER = "adapters.ledger"
+LEDGER = "ledger"
 
 
 def impure_calls(tree: ast.AST) -> Iterator[str]:

@@ -90,9 +90,10 @@ LAYERS: dict[str, set[str]] = {
     "core": {"spark"},
     "documents": {"core"},
     "ports": {"core"},
-    "service": {"core", "ports"},
-    "adapters": {"core", "ports"},
-    "wiring": {"airflow_versions", "spark", "core", "ports", "service", "adapters"},
+    "ledger": {"core", "ports"},
+    "service": {"core", "ports", "ledger"},
+    "adapters": {"core", "ports", "ledger"},
+    "wiring": {"airflow_versions", "spark", "core", "ports", "ledger", "service", "adapters"},
     "triggers": {"airflow_versions", "core", "ports", "service", "wiring"},
     "launch": {"airflow_versions", "spark", "core", "ports", "wiring"},
     "task": {"airflow_versions", "spark", "core", "ports", "service", "wiring", "triggers", "launch"},
@@ -215,7 +216,7 @@ def test_only_the_page_knows_what_only_the_api_server_needs() -> None:
 
 def test_what_opens_stores_and_places_imports_no_client_before_it_opens_one() -> None:
     clients = ["redis", "kazoo", "happybase", "boto3", "botocore", "hdfs", "pyspark"]
-    imported = f"{PACKAGE}.wiring.stores.opening, {PACKAGE}.wiring.places, {PACKAGE}.wiring.connections"
+    imported = f"{PACKAGE}.wiring.stores.opening, {PACKAGE}.wiring.sources, {PACKAGE}.wiring.connections"
     assert _python(f"import sys, {imported}\nprint([c for c in {clients} if c in sys.modules])") == "[]"
 
 

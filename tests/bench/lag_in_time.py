@@ -23,13 +23,13 @@ from confluent_kafka import Producer
 from tabulate import tabulate
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.lag.measure import to_ms
 from airflow_kafka_offsets.core.lag.search import MOST_LOOKUPS, Search
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service.freshness import look
 from airflow_kafka_offsets.service.times import find
 from tests.bench.plan_and_commit import PER_BROKER, PER_TOPIC, make_topics

@@ -27,7 +27,6 @@ from typing import Any
 from sqlalchemy import event, text
 from tabulate import tabulate
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.conditions import CommittedUntil, LagAtMost
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
@@ -35,6 +34,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.request import Ranges, TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Claim, Outcome
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.windows import Planned, WindowService
 from tests.lab.databases import MariaDB, Postgres

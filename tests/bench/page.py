@@ -22,11 +22,11 @@ import requests
 from sqlalchemy import select, update
 from tabulate import tabulate
 
-from airflow_kafka_offsets.adapters.ledger.engine import writing
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.adapters.ledger.tables import groups, windows
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import State
+from airflow_kafka_offsets.ledger.engine import writing
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.tables import groups, windows
 from tests.acceptance.server import connection_of
 from tests.bench.long_history import DEEP, GROUPS, SHORT, WIDE, settle
 from tests.lab.databases import Postgres

@@ -29,11 +29,11 @@ from sqlalchemy import Engine, text
 from tabulate import tabulate
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
-from airflow_kafka_offsets.adapters.ledger.documents import dump_ranges
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine, writing
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import Claim, Outcome
+from airflow_kafka_offsets.ledger.documents import dump_ranges
+from airflow_kafka_offsets.ledger.engine import open_engine, writing
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.databases import Postgres
 from tests.lab.kafka import KafkaBroker

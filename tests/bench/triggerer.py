@@ -32,7 +32,6 @@ from tabulate import tabulate
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.adapters.kafka import client as kafka_client
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.conditions import (
     Condition,
     LagAtMost,
@@ -43,6 +42,7 @@ from airflow_kafka_offsets.core.conditions import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import Claim, Scope
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.triggers.conditions import ConditionTrigger

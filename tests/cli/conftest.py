@@ -25,8 +25,6 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from airflow_kafka_offsets import wiring
-from airflow_kafka_offsets.adapters.ledger.schema import VERSION_TABLE
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.cli import airflow_runs, main
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError
 from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
@@ -36,6 +34,8 @@ from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.store_address import StoreAddress
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window
+from airflow_kafka_offsets.ledger.schema import VERSION_TABLE
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.wiring.stores import opening as wiring_of_stores

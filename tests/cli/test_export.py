@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_kafka_offsets.adapters.places import csv_file
+from airflow_kafka_offsets.adapters.sources import csv_file
 from tests.cli.conftest import ORDERS_0, ORDERS_1, Cli, Lake, Stores
 
 EXPORT = ("export", "lake.orders")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from airflow_kafka_offsets.adapters.ledger import schema
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger import schema
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from tests.cli.conftest import Cli, Lake
 from tests.ledger.examples import add
 

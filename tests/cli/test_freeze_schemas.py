@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
 from airflow_kafka_offsets.cli import airflow_runs
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -19,6 +18,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.cli.conftest import Cli, Lake, cells
 from tests.cli.test_definition import keys_in_page, keys_of, window_keys

@@ -258,7 +258,7 @@ def test_every_ledger_opens_or_says_why_not(shell: Shell, url: str, in_environme
 
 
 def _columns() -> list[tuple[str, str]]:
-    from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claims, groups, windows
+    from airflow_kafka_offsets.ledger.tables import acts, attempts, claims, groups, windows
 
     documents = {groups: ["definition", "origin", "created_at"], claims: ["scope"], acts: ["details", "at"]}
     documents |= {

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets import wiring
-from airflow_kafka_offsets.adapters.ledger import schema
 from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.ledger import schema
 from tests.cli.conftest import Cli, Lake
 
 CANARY = "hunter2-canary"

@@ -13,9 +13,9 @@ import pytest
 from airflow.dag_processing.bundles.local import LocalDagBundle
 from airflow.sdk.definitions._internal.contextmanager import DagContext
 
-from airflow_kafka_offsets.adapters.ledger.schema import VERSION_TABLE
 from airflow_kafka_offsets.core.errors import LedgerSchemaError
 from airflow_kafka_offsets.core.plan.ownership import GroupState
+from airflow_kafka_offsets.ledger.schema import VERSION_TABLE
 from airflow_kafka_offsets.wiring import connections
 from airflow_kafka_offsets.wiring.absent import open_ledger_or_absent
 from tests.cli.conftest import Cli, Lake, in_a_process, set_revision

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import create_engine, text
 
-from airflow_kafka_offsets.adapters.ledger.schema import REVISION
+from airflow_kafka_offsets.ledger.schema import REVISION
 from tests.cli.conftest import Cli, Done, in_a_process, set_revision
 from tests.cli.test_foreign_database import DAG_FILE
 

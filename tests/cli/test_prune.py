@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from airflow_kafka_offsets import wiring
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import BadInputError, LedgerUnavailableError
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.ports import LogOffsets
 from tests.cli.conftest import CLICKS_0, ORDERS_0, ORDERS_1, Cli, Lake
 

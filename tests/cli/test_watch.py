@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import LedgerError, LedgerUnavailableError
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from tests.cli.conftest import ORDERS_1, Cli, Lake, at_each_pause, ctrl_c_is
 from tests.lab.patience import wait_until
 

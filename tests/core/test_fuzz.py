@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from airflow_kafka_offsets import KafkaGroup, StoreAddress
 from airflow_kafka_offsets.core.conditions import LagAtMost, TimePassed, UnreadAtLeast, WindowCommitted, parse_moment
 from airflow_kafka_offsets.core.errors import MAX_MESSAGE, BadInputError
-from airflow_kafka_offsets.core.place.checkpoint import read_offsets
-from airflow_kafka_offsets.core.place.offsets_csv import load_csv
-from airflow_kafka_offsets.core.place.place import parse_place
 from airflow_kafka_offsets.core.plan.request import parse_replay
+from airflow_kafka_offsets.core.source.checkpoint import read_offsets
+from airflow_kafka_offsets.core.source.offsets import parse_place
+from airflow_kafka_offsets.core.source.offsets_csv import load_csv
 from airflow_kafka_offsets.core.spark_json import load_offsets
 from airflow_kafka_offsets.core.starting import parse_reset_target
 from airflow_kafka_offsets.core.store_address import parse_store_address

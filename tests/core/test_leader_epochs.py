@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_kafka_offsets.adapters.ledger.documents import dump_position, dump_ranges, load_position, load_ranges
 from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import LogTruncatedError
 from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
@@ -15,6 +14,7 @@ from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRanges
+from airflow_kafka_offsets.ledger.documents import dump_position, dump_ranges, load_position, load_ranges
 from tests.core.examples import ids, ranges, tp, window
 
 AT_100 = Position({tp(0): 100, tp(1): 50}, ids([tp(0)]), {tp(0): 3, tp(1): 4})

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import PrunedWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.window import Claim, Outcome
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service.prune import Prune, Pruning
 from airflow_kafka_offsets.service.windows import WindowService, utc_now
 from tests.lab.kafka import KafkaBroker

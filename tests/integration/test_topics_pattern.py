@@ -8,14 +8,14 @@ import pytest
 from confluent_kafka.admin import AclOperation
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.adapters.stores.kafka import KafkaStore
 from airflow_kafka_offsets.core.errors import KafkaRefusedError, MissingPartitionError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service.move import Asked, Moving
-from airflow_kafka_offsets.service.places import LedgerSource, StoreSource
+from airflow_kafka_offsets.service.sources import LedgerSource, StoreSource
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.kafka import KafkaBroker
 from tests.lab.topics import create_topic, delete_topic, produce

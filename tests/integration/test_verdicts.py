@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import (
     AtRiskError,
     BadInputError,
@@ -23,6 +22,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import free_port

@@ -21,9 +21,9 @@ import requests
 from confluent_kafka import Producer
 from tabulate import tabulate
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.window import State, Window
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.task.links import in_airflow
 from tests.lab.airflow import Airflow
 from tests.lab.jars import JarError, jars_for_launches

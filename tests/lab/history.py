@@ -11,10 +11,6 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Table, func, insert, literal, select
 
-from airflow_kafka_offsets.adapters.ledger.documents import dump_position, dump_ranges
-from airflow_kafka_offsets.adapters.ledger.engine import writing
-from airflow_kafka_offsets.adapters.ledger.packing import pack
-from airflow_kafka_offsets.adapters.ledger.tables import acts, attempts, claim_windows, claims, groups, windows
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -22,6 +18,10 @@ from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Lane, Outcome, Scope, State
 from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.ledger.documents import dump_position, dump_ranges
+from airflow_kafka_offsets.ledger.engine import writing
+from airflow_kafka_offsets.ledger.packing import pack
+from airflow_kafka_offsets.ledger.tables import acts, attempts, claim_windows, claims, groups, windows
 
 FIRST_CUT = datetime(2020, 1, 1, tzinfo=UTC)
 CHUNK = 5_000

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Dialect, Engine, create_engine
 from sqlalchemy.util import LRUCache
 
-from airflow_kafka_offsets.adapters.ledger import engine as engines
+from airflow_kafka_offsets.ledger import engine as engines
 
 _COMPILED: LRUCache[Any, Any] = LRUCache(2000)
 

@@ -16,9 +16,9 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.history import Attempt, WindowRow
 from airflow_kafka_offsets.core.launch.start import LAUNCHER_OPTIONS, SUBMIT_OPTIONS
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.acceptance.conftest import Hold
 from tests.lab.forks import Fork, Forks

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import create_engine, text
 
-from airflow_kafka_offsets.adapters.ledger import schema
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger import schema
+from airflow_kafka_offsets.ledger.engine import open_engine
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from tests.ledger.new_ledger import in_a_file, on_a_server
 from tests.ledger.pooled import ledger_at
 from tests.ledger.races import Competition

@@ -9,8 +9,8 @@ from unittest.mock import patch
 from sqlalchemy import make_url
 from sqlalchemy.pool import NullPool, QueuePool
 
-from airflow_kafka_offsets.adapters.ledger import engine
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger import engine
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 
 
 class _Pool(QueuePool):

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, event, text
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from tests.lab.patience import Patience
 
 

@@ -10,10 +10,6 @@ from threading import Event
 import pytest
 from sqlalchemy import select, update
 
-from airflow_kafka_offsets.adapters.ledger import sql_ledger
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.adapters.ledger.tables import groups, metadata, windows
 from airflow_kafka_offsets.core.errors import (
     ConcurrentChangeError,
     ConfirmationError,
@@ -32,6 +28,10 @@ from airflow_kafka_offsets.core.schemas import Frozen, Subject, ToFreeze
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OPEN, Claim, Excerpt, Held, Lane, Outcome, Scope, State
 from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.ledger import sql_ledger
+from airflow_kafka_offsets.ledger.engine import open_engine
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.tables import groups, metadata, windows
 from airflow_kafka_offsets.ports import Ledger
 from tests.lab.patience import ANSWER, LONGEST, wait_until
 from tests.ledger.examples import NOW, act, add, add_all, check_laws, claim, commit, draft, group

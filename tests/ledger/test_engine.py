@@ -13,9 +13,9 @@ from unittest.mock import Mock
 import pytest
 from sqlalchemy import NullPool, event, inspect
 
-from airflow_kafka_offsets.adapters.ledger.engine import looking, open_engine, reading, shared_engine
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import LedgerUnavailableError, NoLedgerError
+from airflow_kafka_offsets.ledger.engine import looking, open_engine, reading, shared_engine
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from tests.ledger.examples import NOW, claim, draft, group
 
 

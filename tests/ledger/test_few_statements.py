@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.conditions import CommittedUntil, LagAtMost, WindowCommitted
 from airflow_kafka_offsets.core.lag.pace import MAX_RUNS
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service import watch
 from tests.lab.history import History, write
 from tests.ledger.examples import NOW, claim, draft, group

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from sqlalchemy import and_, select, text, update
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.adapters.ledger.tables import groups, windows
 from airflow_kafka_offsets.core.history import KEPT_FROM
 from airflow_kafka_offsets.core.lag.pace import MAX_RUNS
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -22,6 +20,8 @@ from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OPEN, OWNING, Claim, Held, Lane, Outcome, State
 from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.tables import groups, windows
 from airflow_kafka_offsets.service import pictures
 from airflow_kafka_offsets.service.replay import live_windows
 from tests.lab.history import History, write

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.cli import windows as command
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service import pictures
 from tests.ledger.examples import add_all, claim, draft
 

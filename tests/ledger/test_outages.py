@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import create_engine, text
 
-from airflow_kafka_offsets.adapters.ledger import engine, schema
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import LedgerUnavailableError
+from airflow_kafka_offsets.ledger import engine, schema
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from tests.lab.patience import wait_until
 from tests.ledger.examples import NOW, add, check_laws, claim, commit
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_kafka_offsets.adapters.ledger.documents import load_ranges, load_some_ranges
-from airflow_kafka_offsets.adapters.ledger.packing import MAX_PLAIN, count_filled, pack, unpack
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.ledger.documents import load_ranges, load_some_ranges
+from airflow_kafka_offsets.ledger.packing import MAX_PLAIN, count_filled, pack, unpack
 
 _OFFSETS = st.integers(0, 2**63 - 1)
 _ROWS = st.lists(

@@ -8,8 +8,6 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, insert, select
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.adapters.ledger.tables import attempts, claim_windows, claims, pruned_claims, staged
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError, PrunedWindowError, UnknownWindowError
 from airflow_kafka_offsets.core.history import KEPT_FROM, Act, OldWindow
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -17,6 +15,8 @@ from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Held, State
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.tables import attempts, claim_windows, claims, pruned_claims, staged
 from tests.ledger import races
 from tests.ledger.examples import NOW, act, add, add_all, claim, commit, draft
 from tests.ledger.pooled import ledger_at

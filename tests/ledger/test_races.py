@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 import pytest
 
-from airflow_kafka_offsets.adapters.ledger import sql_ledger
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError
 from airflow_kafka_offsets.core.window import Lane, State
+from airflow_kafka_offsets.ledger import sql_ledger
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from tests.ledger import races
 from tests.ledger.examples import act, add, add_all, check_laws, claim, commit, draft, succeed
 from tests.ledger.pooled import ledger_at

@@ -32,14 +32,14 @@ from sqlalchemy import (
     text,
 )
 
-from airflow_kafka_offsets.adapters.ledger import schema, steps
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine, reading, writing
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.adapters.ledger.tables import metadata
 from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError, LedgerUnavailableError, NotYetError
 from airflow_kafka_offsets.core.plan.ownership import Owner, Position
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Lane, Outcome, Scope
+from airflow_kafka_offsets.ledger import schema, steps
+from airflow_kafka_offsets.ledger.engine import open_engine, reading, writing
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.tables import metadata
 from tests.lab.history import follow_ids
 from tests.ledger.examples import NOW, act, add, check_laws, claim, commit, group, succeed
 

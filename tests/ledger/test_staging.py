@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, create_engine, inspect, text
 
-from airflow_kafka_offsets.adapters.ledger import engine
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError, OutputError
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Held, Outcome, State
+from airflow_kafka_offsets.ledger import engine
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
 from tests.lab.patience import LONGEST
 from tests.ledger.examples import NOW, act, add, claim

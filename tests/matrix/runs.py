@@ -16,10 +16,10 @@ from sqlalchemy.engine import make_url
 
 import airflow_kafka_offsets
 from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, KafkaSparkSubmitOperator, PlanWindowOperator
-from airflow_kafka_offsets.adapters.ledger import schema
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.window import Outcome, State
+from airflow_kafka_offsets.ledger import schema
+from airflow_kafka_offsets.ledger.engine import open_engine
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.spark.handoff import Subject
 from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.lab.cache import PROVIDER_CACHE

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Self
 import jwt
 import requests
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import KEPT_FROM, Act
 from airflow_kafka_offsets.core.log import IsolationLevel
@@ -25,6 +24,7 @@ from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Draft, Lane, Outcome
 from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from tests.lab.airflow import Airflow
 from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK

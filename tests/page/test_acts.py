@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.overview import Outline
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.documents import as_json
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.page import render, views
 from airflow_kafka_offsets.page.strips import Axis
 from airflow_kafka_offsets.page.zoom import read_zoom

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError, LedgerUnavailableError
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.page import app as page
 from tests.lab.patience import ANSWER
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import PrunedWindowError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
@@ -21,6 +20,7 @@ from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.documents import as_json
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.page import render, views
 from airflow_kafka_offsets.page.heat import Shade
 from airflow_kafka_offsets.page.strips import Axis

@@ -12,10 +12,10 @@ import anyio
 import pytest
 from sqlalchemy import make_url, text
 
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine
-from airflow_kafka_offsets.adapters.ledger.schema import VERSION_TABLE
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import LedgerUnavailableError, NoLedgerError
+from airflow_kafka_offsets.ledger.engine import open_engine
+from airflow_kafka_offsets.ledger.schema import VERSION_TABLE
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.page import app as page
 from tests.lab.processes import LOOPBACK
 from tests.page.server import PageServer

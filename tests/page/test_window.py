@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets import documents
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.overview import summary_of
 from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.window import Claim
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.page import render, views
 from airflow_kafka_offsets.service import pictures
 from tests.page.server import Story

@@ -22,12 +22,12 @@ from unittest.mock import patch
 
 from sqlalchemy import Connection, update
 
-from airflow_kafka_offsets.adapters.ledger import sql_ledger
-from airflow_kafka_offsets.adapters.ledger.tables import groups, windows
 from airflow_kafka_offsets.core.plan import ownership, pruning
 from airflow_kafka_offsets.core.plan.ownership import Abandonment
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Standing, Window, check_commit
+from airflow_kafka_offsets.ledger import sql_ledger
+from airflow_kafka_offsets.ledger.tables import groups, windows
 from airflow_kafka_offsets.service import windows as service
 from airflow_kafka_offsets.service.publish import Publisher
 from tests.service.simulation import BrokenLawError, simulate

@@ -56,8 +56,8 @@ from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service import prune
 from airflow_kafka_offsets.service.move import Asked, Moving
-from airflow_kafka_offsets.service.places import LedgerSource
 from airflow_kafka_offsets.service.prune import Pruning
+from airflow_kafka_offsets.service.sources import LedgerSource
 from airflow_kafka_offsets.service.windows import Planned, WindowService
 from airflow_kafka_offsets.task import work
 from airflow_kafka_offsets.task.definition import Stop

@@ -29,7 +29,7 @@ from airflow_kafka_offsets.core.plan.reset import Reset
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.window import Claim, State, Window
 from airflow_kafka_offsets.service.move import Asked, Moving
-from airflow_kafka_offsets.service.places import StoreSource
+from airflow_kafka_offsets.service.sources import StoreSource
 from tests.core.examples import claim, ranges, tp
 from tests.lab.memory import IN_MEMORY
 from tests.service.world import World

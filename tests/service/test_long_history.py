@@ -12,7 +12,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -22,6 +21,7 @@ from airflow_kafka_offsets.core.plan.request import Ranges
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Draft, Held, Lane, Outcome, State
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service.replay import FIRST_PAGE, live_windows, pages
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.history import History, write

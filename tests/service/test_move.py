@@ -17,14 +17,14 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.place.place import PlaceOffsets
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.request import Live, Ranges
 from airflow_kafka_offsets.core.ranges import OffsetRange
+from airflow_kafka_offsets.core.source.offsets import PlaceOffsets
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service.move import Asked, Moving
-from airflow_kafka_offsets.service.places import LedgerSource, StoreSource
+from airflow_kafka_offsets.service.sources import LedgerSource, StoreSource
 from tests.core.examples import claim, group, ranges, tp
 from tests.service.world import World
 from tests.stores.memory import MemoryStore

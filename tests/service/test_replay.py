@@ -14,8 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_kafka_offsets.adapters.ledger import engine
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConfirmationError,
@@ -31,6 +29,8 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, TimeSpan, Windows
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Scope, State, Window
+from airflow_kafka_offsets.ledger import engine
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service.windows import Planned, WindowService
 from tests.core.examples import NOON, claim, ranges, tp
 from tests.lab.memory import IN_MEMORY

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
 from airflow_kafka_offsets.core.errors import (
     NotYetError,
@@ -21,6 +20,7 @@ from airflow_kafka_offsets.core.plan.ownership import How
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.schemas import Registry, Subject
 from airflow_kafka_offsets.core.window import Window
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.core.examples import claim, tp
 from tests.lab import registry as lab

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from airflow_kafka_offsets.adapters.ledger import sql_ledger
+from airflow_kafka_offsets.ledger import sql_ledger
 from tests.service import broken_rules
 from tests.service.broken_rules import broken, first_noticed
 from tests.service.simulation import main, simulate

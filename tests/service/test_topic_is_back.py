@@ -18,8 +18,8 @@ from airflow_kafka_offsets.core.plan.kept import kept_parts
 from airflow_kafka_offsets.core.plan.request import Ranges, TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.service.move import Asked, Moving
-from airflow_kafka_offsets.service.places import StoreSource
 from airflow_kafka_offsets.service.prune import Pruning
+from airflow_kafka_offsets.service.sources import StoreSource
 from tests.core.examples import NOON, claim, ranges, tp
 from tests.service.world import World
 from tests.stores.memory import MemoryStore

@@ -31,7 +31,7 @@ from airflow_kafka_offsets.core.window import State, Window
 from airflow_kafka_offsets.ports import OffsetSource
 from airflow_kafka_offsets.service import freshness, watch
 from airflow_kafka_offsets.service.move import Asked, Copy, Moving
-from airflow_kafka_offsets.service.places import LedgerSource, StoreSource
+from airflow_kafka_offsets.service.sources import LedgerSource, StoreSource
 from tests.core.examples import claim, tp
 from tests.lab.memory import IN_MEMORY
 from tests.service.memory_log import MemoryLog

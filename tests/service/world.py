@@ -11,14 +11,14 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.pool import SingletonThreadPool
 
-from airflow_kafka_offsets.adapters.ledger.engine import _sqlite
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.conditions import LagAtMost
 from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.request import Request
 from airflow_kafka_offsets.core.plan.waiting import Decision
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State, Window
+from airflow_kafka_offsets.ledger.engine import _sqlite
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.windows import LIVE, Planned, WindowService
 from tests.core.examples import NOON, group

@@ -13,11 +13,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.adapters.places.checkpoint import CheckpointDirectory
+from airflow_kafka_offsets.adapters.sources.checkpoint import CheckpointDirectory
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import Claim, Window
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.cli.conftest import in_a_process
 from tests.lab.topics import create_topic, produce

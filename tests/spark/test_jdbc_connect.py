@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_kafka_offsets.adapters.ledger import schema
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine
+from airflow_kafka_offsets.ledger import schema
+from airflow_kafka_offsets.ledger.engine import open_engine
 from tests.lab.patience import run_to_end
 from tests.lab.topics import create_topic, produce
 from tests.spark.jdbc import Database

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
-from airflow_kafka_offsets.adapters.ledger import schema
-from airflow_kafka_offsets.adapters.ledger.engine import open_engine
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.core.errors import OutputError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.window import Claim, State
 from airflow_kafka_offsets.launch.job_files import Report, handoff_of
+from airflow_kafka_offsets.ledger import schema
+from airflow_kafka_offsets.ledger.engine import open_engine
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service.windows import LIVE, Planned, WindowService
 from airflow_kafka_offsets.spark import KafkaWindow
 from airflow_kafka_offsets.spark.errors import IncompleteReadError, TargetError

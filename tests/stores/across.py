@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from airflow_kafka_offsets.adapters.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.cli import main
 from airflow_kafka_offsets.core.errors import StoreDriftError
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -25,6 +24,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.core.window import Claim, Scope
+from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service.windows import WindowService, utc_now
 from airflow_kafka_offsets.wiring import open_log, open_service
 from airflow_kafka_offsets.wiring.stores.opening import open_store

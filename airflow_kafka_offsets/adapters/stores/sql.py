@@ -39,14 +39,6 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InternalError, NoSuchTableError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from airflow_kafka_offsets.adapters.ledger.engine import (
-    engine_without_transactions,
-    first_line,
-    is_lost,
-    is_there,
-    open_engine,
-    where,
-)
 from airflow_kafka_offsets.adapters.stores.swapping import swap
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
@@ -59,6 +51,14 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition, is_whole, topics_of
 from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees
+from airflow_kafka_offsets.ledger.engine import (
+    engine_without_transactions,
+    first_line,
+    is_lost,
+    is_there,
+    open_engine,
+    where,
+)
 
 _Row = tuple[Any, ...]
 """Topic, group, partition and offset, as the driver returns them."""

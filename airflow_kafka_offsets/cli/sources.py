@@ -1,0 +1,232 @@
+"""Which ledger and which Kafka a command talks to, from its arguments, the environment and Airflow."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+from argparse import Namespace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.cli.arguments import LEDGER_VARIABLE
+from airflow_kafka_offsets.core.errors import BadInputError, NotYetError
+from airflow_kafka_offsets.core.history import check_signature
+from airflow_kafka_offsets.core.secrets import is_secret
+from airflow_kafka_offsets.core.source.offsets import (
+    CheckpointPlace,
+    CsvPlace,
+    LedgerPlace,
+    Meaning,
+    Place,
+    check_meaning,
+    check_name,
+    parse_place,
+)
+from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
+from airflow_kafka_offsets.service.move import Asked
+from airflow_kafka_offsets.service.sources import LedgerSource, StoreSource
+from airflow_kafka_offsets.wiring.absent import open_ledger_or_absent
+from airflow_kafka_offsets.wiring.late import late
+from airflow_kafka_offsets.wiring.stores import opening
+from airflow_kafka_offsets.wiring.stores.kafka import CALLBACKS
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetSource, OffsetStore
+    from airflow_kafka_offsets.service.windows import WindowService
+
+
+def open_ledger(args: Namespace) -> Ledger:
+    """Open the ledger that the arguments name; it is never made or changed by opening."""
+    return wiring.open_ledger_at(ledger_url(args))
+
+
+def open_ledger_of(args: Namespace, group: KafkaGroup) -> Ledger:
+    """Open the ledger that the arguments name, or the one of a group as its DAG defines it; it may not be there yet."""
+    return open_ledger_or_absent(ledger_url(args, group.ledger_conn_id))
+
+
+def ledger_url(args: Namespace, conn_id: str | None = None) -> str:
+    """Return SQLAlchemy's URL of the ledger; it may hold a password.
+
+    Args:
+        args: the arguments.
+        conn_id: the connection that a group's definition names; None: it names none.
+
+    Raises:
+        BadInputError: a password in argv, not a URL, or no such connection.
+    """
+    if args.ledger:
+        return _url(args.ledger, "--ledger", may_hold_password=False)
+    if conn_id:
+        return wiring.ledger_url(conn_id)
+    if from_environment := os.environ.get(LEDGER_VARIABLE):
+        return _url(from_environment, LEDGER_VARIABLE, may_hold_password=True)
+    return wiring.ledger_url()
+
+
+def _url(value: str, source: str, *, may_hold_password: bool) -> str:
+    if "://" not in value:
+        return _url_of_connection(value, source, may_be_shown=not may_hold_password)
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(value)
+    except (ArgumentError, ValueError):
+        # Neither the value nor SQLAlchemy's words for it: both may show a password.
+        raise BadInputError(
+            f"{source} is not SQLAlchemy's URL of a database, such as postgresql://user@host/db"
+        ) from None
+    if any(map(is_secret, url.query)):
+        # SQLAlchemy masks only a password that stands before the @.
+        raise BadInputError(
+            f"{source} holds a password after the '?', where messages would show it: put it before the @"
+        )
+    if url.password is not None and not may_hold_password:
+        raise BadInputError(
+            f"{source} holds a password, and every user of this machine can read a command line: put the URL into the "
+            f"environment variable {LEDGER_VARIABLE}, or name an Airflow connection"
+        )
+    return value
+
+
+def _url_of_connection(conn_id: str, source: str, *, may_be_shown: bool) -> str:
+    try:
+        return wiring.ledger_url(conn_id)
+    except NotYetError:
+        if may_be_shown and re.fullmatch(r"[\w.-]+", conn_id):
+            raise
+        # Airflow's own words would show it, and it may be a URL that was typed wrong, with its password.
+        raise BadInputError(
+            f"{source} is not a URL, as it has no '://', and Airflow has no connection of that name. It is not shown here, as it "
+            f"may hold a password. Write SQLAlchemy's URL, such as postgresql://user{'' if may_be_shown else ':password'}@host/db (a "
+            "file is sqlite:////var/lib/kafka_offsets.db), or a connection id"
+        ) from None
+
+
+def open_log(args: Namespace, group: KafkaGroup) -> LogOffsets:
+    """Open the Kafka that the arguments name, or else the one of the group's Airflow connection."""
+    return wiring.open_log(group, kafka_config(args))
+
+
+def open_service(args: Namespace, ledger: Ledger, group: KafkaGroup) -> WindowService:
+    """Return the use cases on a ledger, the group's Kafka and its offset store: these two are opened when they are needed."""
+    from airflow_kafka_offsets.service.windows import WindowService
+
+    return WindowService(ledger, late(lambda: open_log(args, group)), store=open_own_store(args, group))
+
+
+def open_own_store(args: Namespace, group: KafkaGroup) -> OffsetStore | None:
+    """Return the group's own offset store, which is opened when it is needed; None: it has none."""
+    if group.offset_store is None:
+        return None
+    address = parse_store_address(group.offset_store)
+    return late(partial(opening.open_store, address, group, kafka_config(args)), name=str(address))
+
+
+def asked_of_place(args: Namespace, ledger: Ledger, group: KafkaGroup) -> Asked:
+    """Open the place that offsets are taken from, and say what of it.
+
+    Raises:
+        BadInputError: it is no place, or can't have that name or meaning.
+    """
+    place, meaning = parse_place(args.from_place), Meaning(args.meaning)
+    check_meaning(place, meaning)
+    check_name(place, args.as_name)
+    name = args.as_name or group.name
+    return Asked(_open_source(args, ledger, group, place, name), name, meaning, tuple(args.topic or ()))
+
+
+def _open_source(args: Namespace, ledger: Ledger, group: KafkaGroup, place: Place, name: str) -> OffsetSource:
+
+    match place:
+        case LedgerPlace():
+            return LedgerSource(ledger, name)
+        case CheckpointPlace():
+            return sources.open_checkpoint(place)
+        case CsvPlace():
+            return sources.CsvFile(place.file, name, is_chosen=args.as_name is not None)
+        case _:
+            return StoreSource(opening.open_store(place, group, kafka_config(args)), name)
+
+
+def open_target(args: Namespace, address: str, group: KafkaGroup) -> OffsetStore:
+    """Open an offset store that offsets go to, or are compared with.
+
+    Raises:
+        BadInputError: it is no offset store.
+    """
+    match parse_place(address):
+        case StoreAddress() as place:
+            return opening.open_store(place, group, kafka_config(args))
+        case LedgerPlace():
+            raise BadInputError(
+                f"The ledger is not an offset store. To bring offsets there: kafka-offsets import {group.name}"
+            )
+        case CsvPlace():
+            raise BadInputError(
+                f"A file is not an offset store. To bring offsets there: kafka-offsets export {group.name}"
+            )
+        case _:
+            raise BadInputError("A checkpoint belongs to its query: no one else can write to it")
+
+
+def kafka_config(args: Namespace) -> dict[str, Any] | None:
+    """Return librdkafka's settings from the arguments; None: they name no Kafka.
+
+    Raises:
+        BadInputError: the file can't be read or names no servers.
+    """
+    # A command that asks nothing of Kafka, such as take-over, has neither argument.
+    file, servers = getattr(args, "kafka_config", None), getattr(args, "bootstrap_servers", None)
+    if not file and not servers:
+        return None
+    config: dict[str, Any] = read_properties(file) if file else {}
+    if servers:
+        config["bootstrap.servers"] = servers
+    if not config.get("bootstrap.servers"):
+        raise BadInputError(f"{file} has no bootstrap.servers; add it, or use --bootstrap-servers")
+    return config
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """Read ``name=value`` lines; lines that are empty or start with # don't count.
+
+    Raises:
+        BadInputError: the file can't be read, or a line is something else. Values are not shown: they may be secrets.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise BadInputError(f"Can't read {path}: {getattr(exc, 'strerror', None) or 'it is not UTF-8'}") from exc
+    values: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        if not equals or not name.strip():
+            raise BadInputError(f"{path}, line {number}: expected name=value, such as bootstrap.servers=kafka:9092")
+        if name.strip() in CALLBACKS:
+            raise BadInputError(
+                f"{path}, line {number}: {name.strip()} is a function in Python, which a file can't hold"
+            )
+        values[name.strip()] = value.strip()
+    return values
+
+
+def person(args: Namespace) -> str:
+    """Return who does this.
+
+    Raises:
+        BadInputError: the operating system has no name for this user, or the ledger can't keep the name or the reason.
+    """
+    try:
+        who = str(args.who or getpass.getuser())
+    except (OSError, KeyError) as exc:
+        raise BadInputError("This user has no name on this machine: give your name with --who") from exc
+    check_signature(who, args.why)
+    return who

@@ -1,0 +1,178 @@
+"""Takes over offsets from one place to another: none is invented, and none is lost silently."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_kafka_offsets.core.errors import BadInputError, DataLossError, TopicRecreatedError, name_some
+from airflow_kafka_offsets.core.leader_epochs import to_note
+from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
+from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
+from airflow_kafka_offsets.core.source.offsets import Meaning, PlaceOffsets, next_offsets
+from airflow_kafka_offsets.core.window import Held
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedOffsets:
+    """Offsets that a group takes over from a place.
+
+    Attributes:
+        found: the numbers as the place has them.
+        meaning: whether these are next offsets or last offsets read.
+        target: where the group continues: the next offset of each partition.
+        lost: the offsets that the group would read next, but retention has removed. The target is after them.
+        unnamed: partitions that the place does not name. A new group reads them from their beginning offset.
+    """
+
+    found: Offsets
+    meaning: Meaning
+    target: Offsets
+    lost: OffsetRanges
+    unnamed: tuple[TopicPartition, ...]
+
+    def position(self, log: LogSnapshot) -> Position:
+        """Return where a new group begins."""
+        beginnings = {tp: log.bounds[tp].beginning for tp in self.unnamed}
+        return Position(dict(sorted({**beginnings, **self.target}.items())), dict(log.topic_ids), to_note(None, log))
+
+
+def to_import(
+    place: str, found: PlaceOffsets, meaning: Meaning, log: LogSnapshot, *, skip_lost: bool = False
+) -> ImportedOffsets:
+    """Compare the offsets of a place with what Kafka has.
+
+    Args:
+        place: where the offsets are from, for messages.
+        found: what the place holds of the chosen topics.
+        meaning: whether its numbers are next offsets or last offsets read.
+        log: what Kafka holds of these topics.
+        skip_lost: continue at the beginning offset where retention has removed the next records.
+
+    Raises:
+        BadInputError: Kafka does not have a partition, or an offset is above its end offset.
+        TopicRecreatedError: the offsets are those of an earlier topic of that name.
+        DataLossError: retention has removed the next records, and `skip_lost` is not set.
+    """
+    target = next_offsets(found.offsets, meaning)
+    if unknown := [str(tp) for tp in target if tp not in log.bounds]:
+        raise BadInputError(
+            f"{place} names {name_some(unknown, ', ')}, which Kafka does not have. Check that this is the right Kafka, or choose "
+            "topics with --topic"
+        )
+    _refuse_recreated(place, found, target, log)
+    _refuse_beyond(place, target, meaning, log)
+    lost = OffsetRanges(
+        (tp, OffsetRange(offset, log.bounds[tp].beginning))
+        for tp, offset in target.items()
+        if offset < log.bounds[tp].beginning
+    )
+    if lost and not skip_lost:
+        raise _loss(place, lost)
+    inside = {tp: max(offset, log.bounds[tp].beginning) for tp, offset in target.items()}
+    unnamed = tuple(sorted(log.bounds.keys() - target.keys()))
+    return ImportedOffsets(dict(sorted(found.offsets.items())), meaning, inside, lost, unnamed)
+
+
+def _refuse_recreated(place: str, found: PlaceOffsets, target: Offsets, log: LogSnapshot) -> None:
+    topics = topics_of(target)
+    if other := [topic for topic in topics if found.topic_ids.get(topic, log.topic_ids[topic]) != log.topic_ids[topic]]:
+        raise TopicRecreatedError(
+            f"{place} holds offsets of an earlier topic of the name {name_some(other, ', ')}, which are not valid in today's "
+            "topic. Choose the other topics with --topic"
+        )
+
+
+def _refuse_beyond(place: str, target: Offsets, meaning: Meaning, log: LogSnapshot) -> None:
+    beyond = [
+        f"{tp}: {offset} is above the end offset {log.bounds[tp].end}"
+        for tp, offset in target.items()
+        if offset > log.bounds[tp].end
+    ]
+    if beyond:
+        off_by_one = ", or next offsets already (then --meaning next)" if meaning.step else ""
+        raise BadInputError(
+            f"{place} is ahead of Kafka: {name_some(beyond)}. These may be offsets of another Kafka, of an earlier topic of "
+            f"that name or of an open transaction{off_by_one}"
+        )
+
+
+def _loss(place: str, lost: OffsetRanges) -> DataLossError:
+    sentences = {
+        tp: f"{tp}: offsets {gone} expired before they were read (next offset {gone.start}, beginning offset {gone.end})"
+        for tp, gone in lost.items()
+    }
+    return DataLossError(
+        f"Retention has removed records after the offsets of {place}: {name_some(list(sentences.values()))}. To begin "
+        "after the removed records, and record them as lost: add --skip-lost",
+        sentences,
+    )
+
+
+def facts(imported: ImportedOffsets) -> dict[str, object]:
+    """Return what the ledger records about the imported offsets."""
+    return {
+        "found": {str(tp): number for tp, number in imported.found.items()},
+        "lost": named_ranges(imported.lost),
+    }
+
+
+def check_something(place: str, name: str, found: PlaceOffsets) -> None:
+    """Refuse a place without offsets.
+
+    Raises:
+        BadInputError: the place holds no offsets under that name.
+    """
+    if not found.offsets:
+        raise BadInputError(
+            f"{place} holds no offsets under the name {name} for these topics. If it keeps them under another name: --as NAME"
+        )
+
+
+Moves = Mapping[TopicPartition, tuple[int | None, int]]
+"""Old and new offset of each partition; old None: there was none."""
+
+
+def moves(old: Offsets, new: Offsets) -> Moves:
+    """Return the partitions whose offset changes."""
+    return {tp: (old.get(tp), offset) for tp, offset in sorted(new.items()) if old.get(tp) != offset}
+
+
+def left_open(windows: Sequence[Held], topics: Collection[str]) -> tuple[Held, ...]:
+    """Return the windows with records of these topics. A group that continues from the watermark before them reads these again."""
+    return tuple(held for held in windows if any(tp.topic in topics for tp in held.window.ranges.without_empty()))
+
+
+def left_open_notes(windows: Sequence[Held]) -> list[str]:
+    """Return the warnings about windows of the group that the offsets come from: open ones, and those that were committed behind them."""
+    waiting = [f"{held.window.id} ({held.window.state}, held by {held.holder})" for held in windows if _is_open(held)]
+    done = [held.window.id for held in windows if not _is_open(held)]
+    notes = []
+    if waiting:
+        notes.append(
+            f"not committed there: {name_some(waiting, ', ')}. The new group reads their offsets again under new ids: commit or abandon "
+            "these windows before the import, or stop their runs and remove what they wrote"
+        )
+    if done:
+        notes.append(
+            f"committed there, but behind an open window: {name_some(done, ', ')}. The new group reads their offsets again, too: remove what "
+            "they wrote, or import when the windows before them are committed"
+        )
+    return notes
+
+
+def committed_behind_note(windows: Sequence[Held]) -> list[str]:
+    """Return the warning about offsets that someone who goes on from the watermark of a group reads a second time."""
+    done = [held.window.id for held in windows if not _is_open(held)]
+    if not done:
+        return []
+    return [
+        f"{name_some(done, ', ')} {'is' if len(done) == 1 else 'are'} committed behind an open window, and these are the offsets before "
+        "that: another reader that continues from here reads their records again"
+    ]
+
+
+def _is_open(held: Held) -> bool:
+    return held.window.state.is_open
