@@ -18,6 +18,7 @@ from airflow_kafka_offsets.core.spark_json import dump_offsets
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.documents import Document, kept_document, range_document
 from airflow_kafka_offsets.service.audit import audit_table
+from airflow_kafka_offsets.wiring import sources
 
 
 def audit(args: Namespace) -> Answer:

@@ -13,6 +13,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, counted
 from airflow_kafka_offsets.core.source.offsets_csv import dump_csv
 from airflow_kafka_offsets.documents import Document
 from airflow_kafka_offsets.service.move import Export, Moving
+from airflow_kafka_offsets.wiring import sources
 
 
 def export(args: Namespace) -> Answer:

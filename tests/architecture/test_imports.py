@@ -194,7 +194,7 @@ def test_the_job_side_imports_pyspark_the_standard_library_and_itself() -> None:
     ],
 )
 def test_heavy_clients_are_imported_where_they_are_used(client: str) -> None:
-    outside = [p for p in MODULES if not is_in(name_of(p), "adapters", "spark")]
+    outside = [p for p in MODULES if not is_in(name_of(p), "adapters", "ledger", "spark")]
     at_import = [name_of(p) for p in outside for i in imports_of(p, anywhere=False) if top(i) == client]
     assert at_import == []
 
