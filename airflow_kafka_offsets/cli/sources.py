@@ -27,7 +27,6 @@ from airflow_kafka_offsets.core.source.offsets import (
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
 from airflow_kafka_offsets.service.move import Asked
 from airflow_kafka_offsets.service.sources import LedgerSource, StoreSource
-from airflow_kafka_offsets.wiring import sources
 from airflow_kafka_offsets.wiring.absent import open_ledger_or_absent
 from airflow_kafka_offsets.wiring.late import late
 from airflow_kafka_offsets.wiring.stores import opening
@@ -142,6 +141,8 @@ def asked_of_place(args: Namespace, ledger: Ledger, group: KafkaGroup) -> Asked:
 
 
 def _open_source(args: Namespace, ledger: Ledger, group: KafkaGroup, place: Place, name: str) -> OffsetSource:
+
+    from airflow_kafka_offsets.wiring import sources
 
     match place:
         case LedgerPlace():
