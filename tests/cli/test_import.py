@@ -248,7 +248,7 @@ def test_what_retention_removed_is_named_and_recorded(cli: Cli, lake: Lake, tmp_
     done = cli(*NEW, "--from", place, "--yes")
     assert (done.code, done.out) == (1, "")
     assert (
-        "orders-0: offsets 900 to 949 expired before they were read (next offset 900, beginning offset 950)" in done.err
+        "orders-0: offsets [900, 950) expired before they were read (next offset 900, beginning offset 950)" in done.err
     )
     assert "add --skip-lost" in done.err
     assert lake.dump() == before

@@ -54,7 +54,7 @@ class Danger:
 
     def __str__(self) -> str:
         when = f"in {length(self.headroom_seconds)}" if self.headroom_seconds >= 1 else "at any moment"
-        return f"offsets {self.start} to {self.until - 1} {when}"
+        return f"offsets [{self.start}, {self.until}) {when}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ def test_without_danger_a_plan_stays_as_it_is() -> None:
 def test_a_warning_names_partitions_numbers_and_what_to_do() -> None:
     [warned] = told(group(), [plan()], {tp(0): danger(), tp(1): danger(headroom=9000.0)})
     assert warned.warnings == (
-        "retention may remove records of this window before its job has read them: orders-0 offsets 0 to 59 in 5 min. To gain "
+        "retention may remove records of this window before its job has read them: orders-0 offsets [0, 60) in 5 min. To gain "
         "time, raise retention.ms of orders until the window is committed: kafka-configs --bootstrap-server ... --alter --entity-type topics "
         "--entity-name orders --add-config retention.ms=...",
     )
@@ -126,7 +126,7 @@ def test_what_a_cap_leaves_in_danger_is_said() -> None:
     [warned] = told(group(max_offsets=30), cut(whole, 1, 30), {tp(0): danger(headroom=9000.0)})
     [text] = warned.warnings
     assert text.startswith(
-        "with max_offsets=30, 1 window can't hold all that retention may remove soon: orders-0 offsets 0 to 59 in 2 h 30 min"
+        "with max_offsets=30, 1 window can't hold all that retention may remove soon: orders-0 offsets [0, 60) in 2 h 30 min"
     )
     assert text.endswith("raise max_offsets, or let several windows run at once with max_open_windows")
 
@@ -143,7 +143,7 @@ def test_fail_plans_nothing_and_says_why() -> None:
         told(strict, [plan()], {tp(0): danger(headroom=0.2)})
     assert isinstance(caught.value, LogError)
     assert str(caught.value) == (
-        "orders-0: retention may remove offsets 0 to 59 at any moment, and a window of this group may take 45 min until it is read. "
+        "orders-0: retention may remove offsets [0, 60) at any moment, and a window of this group may take 45 min until it is read. "
         "Nothing was planned. To gain time, raise retention.ms of orders until the window is committed: kafka-configs --bootstrap-server ... --alter "
         "--entity-type topics --entity-name orders --add-config retention.ms=... To read what can still be read: "
         "KafkaGroup(on_at_risk='warn') for group lake"
@@ -168,7 +168,7 @@ def test_windows_that_run_as_they_are_are_warned_about_by_name() -> None:
     text = warning_of(["lake-000001", "lake-000002"], {tp(0): danger(), tp(1): danger(headroom=9000.0)})
     assert text is not None
     assert text.startswith(
-        "retention may remove records of lake-000001, lake-000002 before a job has read them: orders-0 offsets 0 to 59 in 5 min. To"
+        "retention may remove records of lake-000001, lake-000002 before a job has read them: orders-0 offsets [0, 60) in 5 min. To"
     )
 
 
