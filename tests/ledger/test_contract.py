@@ -240,11 +240,11 @@ class LedgerContract:
         where = Position(
             {TopicPartition("orders", 0): 5, TopicPartition("orders", 1): 2**62}, {"orders": "id-of-orders"}
         )
-        ledger.found(group(name, kafka_conn_id="other"), where, act("import", place="ledger"))
+        ledger.found(group(name, kafka_conn_id="other"), where, act("import", source="ledger"))
         state = ledger.load(name, claim())
         assert (state.position, state.open, state.claimed) == (where, (), ())
         assert ledger.group(name).kafka_conn_id == "other"
-        assert ledger.acts(name) == [act("import", place="ledger")]
+        assert ledger.acts(name) == [act("import", source="ledger")]
         assert ledger.windows(name) == []
 
     def test_a_group_that_was_founded_goes_on_like_any_other(self, ledger: Ledger, name: str) -> None:

@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.request import Live, Ranges
 from airflow_kafka_offsets.core.ranges import OffsetRange
-from airflow_kafka_offsets.core.source.offsets import PlaceOffsets
+from airflow_kafka_offsets.core.source.offsets import SourceOffsets
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service.move import Asked, Moving
@@ -79,7 +79,7 @@ class Slow(LedgerSource):
 
     happens: Callable[[], object]
 
-    def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
+    def read(self, topics: Sequence[str] = ()) -> SourceOffsets:
         """Return the watermark of before."""
         found = super().read(topics)
         self.happens()
