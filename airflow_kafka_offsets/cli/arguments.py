@@ -559,11 +559,11 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     ),
     CommandGroup(
         "db",
-        "make, upgrade or show the ledger's tables",
+        "make or show the ledger's tables",
         (
             Command(
                 "upgrade",
-                "make or upgrade the ledger's tables",
+                "make the ledger's tables",
                 "Make the ledger's tables, or bring them to the revision that this package needs. If they have it, nothing is changed.",
                 "db.upgrade",
                 (

@@ -24,7 +24,7 @@ class Attempt:
         outcome: how it ended.
         records: how many records the job read; None: not reported.
         started_at, ended_at: in UTC; ended_at None: no end is reported.
-        series: the series of tries, see `core.tries.Try.series`; None: an older version of this package recorded the attempt.
+        series: the series of tries, see `core.tries.Try.series`.
     """
 
     id: int
@@ -35,7 +35,7 @@ class Attempt:
     records: int | None
     started_at: datetime
     ended_at: datetime | None
-    series: str | None = None
+    series: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ class SqlLedger:
 
         Args:
             url: SQLAlchemy's URL of the database.
-            create: make or upgrade the tables if they are not current (for a SQLite file that only this package uses).
+            create: make the tables if there are none (for a SQLite file that only this package uses).
             is_asked_often: whether this process opens it again and again: then what it learns of the database is kept
                 (`engine.shared_engine`). What the ledger holds is read each time.
 
@@ -327,7 +327,6 @@ class SqlLedger:
                     seq=window.seq,
                     claim_id=claim_id,
                     try_number=this_try.number,
-                    last_clear=this_try.last_clear,
                     series=this_try.series,
                     outcome=Outcome.RUNNING,
                     started_at=now,
