@@ -18,7 +18,6 @@ from tests.lab import processes
 from tests.lab.cache import PROVIDER_CACHE
 from tests.lab.leftovers import sweep
 from tests.lab.memory import IN_MEMORY
-from tests.lab.slices import work_in_long_slices
 from tests.lab.start import MUCH_CODE, SHORT_LIFE, start_variables
 from tests.lab.statements import share_compiled_statements
 from tests.lanes import Lanes
@@ -117,8 +116,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes |
 
 
 def pytest_configure() -> None:
-    """Tidy up after killed runs; work in long slices; stop the servers at SIGTERM, too, and ask them without a proxy; let Spark and ledgers start quickly."""
-    work_in_long_slices()
+    """Tidy up after killed runs; stop the servers at SIGTERM, too, and ask them without a proxy; let Spark and ledgers start quickly."""
     sweep()
     processes.reach_loopback_directly()
     share_compiled_statements()
