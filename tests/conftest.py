@@ -19,7 +19,6 @@ from tests.lab.cache import PROVIDER_CACHE
 from tests.lab.leftovers import sweep
 from tests.lab.memory import IN_MEMORY
 from tests.lab.start import MUCH_CODE, SHORT_LIFE, start_variables
-from tests.lab.statements import share_compiled_statements
 from tests.lanes import Lanes
 
 # What tests have in common asserts, too; only in tests and conftest.py does pytest say by itself what was compared.
@@ -116,10 +115,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes |
 
 
 def pytest_configure() -> None:
-    """Tidy up after killed runs; stop the servers at SIGTERM, too, and ask them without a proxy; let Spark and ledgers start quickly."""
+    """Tidy up after killed runs; stop the servers at SIGTERM, too, and ask them without a proxy; let Spark start quickly."""
     sweep()
     processes.reach_loopback_directly()
-    share_compiled_statements()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.update(start_variables(span=0))
     os.environ[SUBMIT_OPTIONS] += f" {SHORT_LIFE} {MUCH_CODE}"

@@ -21,7 +21,6 @@ from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service.prune import Pruning
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.patience import LONGEST
-from tests.lab.statements import share_compiled_statements
 from tests.ledger.examples import NOW, act, claim, draft, group
 from tests.ledger.pooled import ledger_at
 from tests.service.memory_log import MemoryLog
@@ -196,7 +195,6 @@ _start: Barrier
 def _set_up(start: Barrier) -> None:
     global _start
     _start = start
-    share_compiled_statements()
 
 
 def _contend(race: Race, url: str, names: Sequence[str], me: int) -> list[Answer]:
