@@ -15,9 +15,9 @@ from airflow_kafka_offsets.spark.errors import (
     BAD_RECORD,
     DATA_LOSS,
     BadRecordError,
-    DataLossError,
     DecodeError,
     IncompleteReadError,
+    LostRecordsError,
     PublishError,
 )
 from airflow_kafka_offsets.spark.handoff import Handoff
@@ -225,7 +225,7 @@ class WindowReading:
             ReaderOptionError: an option would change what the window fixes.
             DecodeError: keys or values can't be decoded in this way.
             UnfinishedReadError: the frame of an earlier call is not checked yet.
-            IncompleteReadError, DataLossError: with `side`, as in `persisted`; nothing was written there.
+            IncompleteReadError, LostRecordsError: with `side`, as in `persisted`; nothing was written there.
         """
         decoding = self._decoding(value, key, schema, key_schema, on_bad, side)
         if side is not None:
@@ -279,7 +279,7 @@ class WindowReading:
 
         Raises:
             IncompleteReadError: not all planned offsets were read; the block was not run.
-            DataLossError: Kafka no longer holds them; the block was not run.
+            LostRecordsError: Kafka no longer holds them; the block was not run.
             BadRecordError: a record can't be decoded; the block was not run.
             DecodeError: as in `read`.
         """
@@ -425,7 +425,7 @@ class WindowReading:
                 raise
             lost = _LOST_RANGE.search(str(exc))
             where = lost[0] if lost else "Spark does not say which"
-            raise DataLossError(
+            raise LostRecordsError(
                 f"Window {self.id}: Kafka no longer holds all of its offsets, {failed} ({where}). "
                 "After the window was planned, retention removed them, or the topic was recreated"
             ) from exc

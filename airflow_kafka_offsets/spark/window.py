@@ -117,7 +117,7 @@ class KafkaWindow(WindowReading):
 
         Raises:
             IncompleteReadError: not all planned offsets were read; nothing was published.
-            DataLossError: Kafka no longer holds them; nothing was published.
+            LostRecordsError: Kafka no longer holds them; nothing was published.
             PublishError: other tries of the window were faster each time, or the old output could not be restored.
             OtherWindowError: another window of this id (of another ledger) wrote the output there; nothing was published.
         """
@@ -164,7 +164,7 @@ class KafkaWindow(WindowReading):
 
         Raises:
             IncompleteReadError: not all planned offsets were read.
-            DataLossError: Kafka no longer holds them; nothing was published.
+            LostRecordsError: Kafka no longer holds them; nothing was published.
             OtherWindowError: another window of this id (of another ledger) wrote the rows there; nothing was published.
             WriteOptionError: the options would double or lose rows.
         """
@@ -210,7 +210,7 @@ class KafkaWindow(WindowReading):
             **options: for Iceberg's writer; not with `merge_on`.
 
         Raises:
-            IncompleteReadError, DataLossError, OtherWindowError, WriteOptionError: as in `write_delta`.
+            IncompleteReadError, LostRecordsError, OtherWindowError, WriteOptionError: as in `write_delta`.
         """
         with self._progress.writing("write_iceberg", table=table):
             target = IcebergTable(self._spark, table, self._label)
@@ -250,7 +250,7 @@ class KafkaWindow(WindowReading):
         Raises:
             TargetError: the table does not exist, or has the wrong form.
             IncompleteReadError: not all planned offsets were read; nothing was published.
-            DataLossError: Kafka no longer holds them; nothing was published.
+            LostRecordsError: Kafka no longer holds them; nothing was published.
             OtherWindowError: another window of this id (of another ledger) wrote the rows there; they are unchanged.
             PublishError: the database refused, or rows were staged twice; the old rows are unchanged.
         """
@@ -277,7 +277,7 @@ class KafkaWindow(WindowReading):
         Raises:
             TargetError: the table does not exist, has the wrong form, or is not in ``output_tables``; or the database is not the
                 ledger's.
-            IncompleteReadError, DataLossError, PublishError: as in `write_jdbc`; nothing is staged.
+            IncompleteReadError, LostRecordsError, PublishError: as in `write_jdbc`; nothing is staged.
         """
         with self._progress.writing("stage_jdbc", url=url, table=table):
             refuse_window_id(df)
@@ -310,7 +310,7 @@ class KafkaWindow(WindowReading):
 
         Raises:
             IncompleteReadError: not all planned offsets were read.
-            DataLossError: Kafka no longer holds them.
+            LostRecordsError: Kafka no longer holds them.
         """
         with self._progress.writing("write", function=function):
             results: list[_T] = []

@@ -15,9 +15,9 @@ from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
 from airflow_kafka_offsets.spark import values
 from airflow_kafka_offsets.spark.errors import (
     BadRecordError,
-    DataLossError,
     DecodeError,
     IncompleteReadError,
+    LostRecordsError,
     PublishError,
     WriteOptionError,
 )
@@ -469,7 +469,7 @@ def test_one_call_reads_once_puts_bad_records_aside_and_returns_the_others(
     assert found == [(n, n, "?") for n in range(10) if n != 4]
     window.finish()
     assert len(kept_by(spark) - before) == 1
-    with pytest.raises(DataLossError):
+    with pytest.raises(LostRecordsError):
         window.read(value="avro", on_bad="side", side=side)
     assert len(kept_by(spark) - before) == 1, "a call that fails lets go of its own frame only"
     assert rows.count() == 9
@@ -556,7 +556,7 @@ def test_a_read_that_is_not_complete_puts_nothing_aside(
 ) -> None:
     window = make_window({topic: {0: (0, 10)}}, schemas=[fill(kafka, topic)])
     delete_records(kafka, topic, 3)
-    with pytest.raises(DataLossError, match="nothing was published"):
+    with pytest.raises(LostRecordsError, match="nothing was published"):
         window.read(value="avro", on_bad="side", side=f"{tmp_path}/side")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(IncompleteReadError, match="nothing was read"):

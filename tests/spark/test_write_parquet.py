@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_kafka_offsets.spark.errors import (
-    DataLossError,
     IncompleteReadError,
+    LostRecordsError,
     OtherWindowError,
     PublishError,
     WriteOptionError,
@@ -201,7 +201,7 @@ def test_expired_records_are_data_loss_and_nothing_is_published(
     first.write_parquet(values(first), str(tmp_path))
     delete_records(kafka, topic, before=60)
     rerun = make_window({topic: {0: (10, 90)}})
-    with pytest.raises(DataLossError, match=rf"\[10, 90\) for topic partition {topic}-0"):
+    with pytest.raises(LostRecordsError, match=rf"\[10, 90\) for topic partition {topic}-0"):
         rerun.write_parquet(values(rerun), str(tmp_path))
     assert found(spark, tmp_path) == [*range(10, 90)]
     assert names(tmp_path) == [f"window_id={first.id}"]
