@@ -406,7 +406,7 @@ def _(job: Job) -> None:
         )
 
     for said in map(refuse, ("parquet", "orc", "json")):
-        assert "not possible over Spark Connect" in said, said
+        assert "Spark Connect can't rename" in said, said
 
 
 @step("write_jdbc(), reruns", JDBC, SUBMIT)
@@ -442,7 +442,7 @@ def _(job: Job) -> None:
     same(sorted(len(found(job.rows(row.staging))) for row in entries), [0, 7])
     run = job.window()
     said = refused(TargetError, lambda: stage(run, numbers(run.read()), "elsewhere"))
-    assert "No one would publish what is staged for elsewhere" in said, said
+    assert "Nothing would publish what is staged for elsewhere" in said, said
     short = job.window()
     refused(IncompleteReadError, lambda: stage(short, numbers(short.read()).limit(3)))
 

@@ -120,11 +120,11 @@ def test_what_can_not_be_decoded_is_named_with_the_reason(spark: SparkSession) -
         framed(2, encoded(7) + b"\xff"): "its bytes do not fit the schema with id 2, or not the schema to read with",
         framed(
             2**31 + 5, encoded(7)
-        ): "no schema with id 2147483653 was frozen with the window. Name another Avro subject that has it in the "
+        ): "no schema with id 2147483653 was frozen with the window. Name its subject in the "
         "group's Registry(...), and run the window again",
         b"": "it has 0 bytes, and a registry's header alone has 5",
         b"\0\0\0\1": "it has 4 bytes, and",
-        b"\1" + bytes(16) + encoded(7): "its schema is named by a GUID (byte 0x01), and only an id (0x00) is read here",
+        b"\1" + bytes(16) + encoded(7): "its schema is named by a GUID (byte 0x01), not by an id (0x00)",
         b'{"id": 7}': "it begins with the byte 0x7b, and a registry's header with 0x00",
     }
     found = decoded(spark, Decoding(of(OF_ORDERS), "avro", on_bad="null"), *map(Row, cases))
