@@ -48,8 +48,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.lineage import ReadWindow
 from airflow_kafka_offsets.launch.job_files import NO_REPORT, Report
-from airflow_kafka_offsets.spark.errors import DataLossError as DataLossOfJobError
-from airflow_kafka_offsets.spark.errors import KafkaWindowError
+from airflow_kafka_offsets.spark.errors import KafkaWindowError, LostRecordsError
 from airflow_kafka_offsets.wiring.connections import without_secrets
 
 if TYPE_CHECKING:
@@ -247,7 +246,7 @@ class Ending:
             next_try=_next_try(self._context, exc),
             was_stopped=self._stop is not None and self._stop.is_kill(exc),
             was_skipped=isinstance(exc, AirflowSkipException),
-            needs_person=isinstance(exc, LogError | DataLossOfJobError),
+            needs_person=isinstance(exc, LogError | LostRecordsError),
             is_rerun=planned.is_rerun,
             can_reconnect=self._can_reconnect,
             has_policy=_has_policy(self._context),

@@ -171,6 +171,7 @@ def _refusal(group: KafkaGroup, at_risk: Mapping[TopicPartition, Danger]) -> AtR
 def _more_time(partitions: Collection[TopicPartition]) -> str:
     topics = sorted({tp.topic for tp in partitions})
     return (
-        f"To gain time, raise retention.ms of {name_some(topics, ', ')} until the window is committed: kafka-configs --bootstrap-server ... --alter "
-        f"--entity-type topics --entity-name {topics[0]} --add-config retention.ms=..."
+        f"To gain time, raise retention.ms of {name_some(topics, ', ')} until the window is committed:\n"
+        f"    kafka-configs --bootstrap-server ... --alter --entity-type topics --entity-name {topics[0]} "
+        "--add-config retention.ms=..."
     )
