@@ -175,10 +175,7 @@ def test_a_note_on_something_else_does_not_make_unlimited_headroom_unknown(cli: 
     lake.commit(CLICKS, 9)
     lake.log.produce(CLICKS_0, 1, datetime.now(UTC))
     done = cli("status", "lake.clicks")
-    assert (
-        "\n\nNote: the age of records is not known: one before them is dated in the future: clicks-0."
-        in done.out
-    )
+    assert "\n\nNote: the age of records is not known: one before them is dated in the future: clicks-0." in done.out
     assert "\nheadroom:       retention never removes these records\n" in done.out
 
 

@@ -79,9 +79,7 @@ def test_a_histogram_that_can_not_be_right_leaves_the_total(bars: str | None) ->
 
 @pytest.mark.parametrize("metrics", [{}, {"records": None, "histogram": None}])
 def test_no_report_is_no_count(metrics: dict[str, object]) -> None:
-    with pytest.raises(
-        IncompleteReadError, match=r"was not run, .* Spark Connect server .* run the window again"
-    ):
+    with pytest.raises(IncompleteReadError, match=r"was not run, .* Spark Connect server .* run the window again"):
         counted({("a", 0): 3}, Reported(metrics))
 
 

@@ -303,7 +303,9 @@ def test_spark_s_conf_may_name_the_folder(around: Around, spark: SparkSession) -
 def test_an_address_without_a_window_is_an_error_that_says_where_it_comes_from(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with pytest.raises(HandoffError, match=r"can't be read from file:.*/nowhere/window\.json.*'exchange' of the plan task"):
+    with pytest.raises(
+        HandoffError, match=r"can't be read from file:.*/nowhere/window\.json.*'exchange' of the plan task"
+    ):
         current_window(spark, f"file://{tmp_path}/nowhere")
 
 

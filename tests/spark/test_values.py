@@ -341,7 +341,7 @@ def test_strings_are_texts(spark: SparkSession) -> None:
         ({"on_bad": "null"}, "on_bad='null' has no effect without value= or key="),
         (
             {"key": "avro"},
-            r"has no Avro schemas for keys: .* no Avro subject <topic>-key, .*key_subjects=.* run the window",
+            r"has no Avro schemas for keys: .* no Avro subject <topic>-key\. .*key_subjects=.* run the window",
         ),
     ],
 )

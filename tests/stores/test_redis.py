@@ -324,9 +324,7 @@ def test_a_client_without_tls_gets_no_answer(redis_secure: SecureRedisServer, gr
 
 def test_several_topics_on_a_cluster_want_a_hash_tag(redis_cluster: RedisCluster, group: str) -> None:
     store = RedisStore(NAME, 5, redis_cluster.servers[0].login(), is_cluster=True)
-    with pytest.raises(
-        BadInputError, match=r"key=offset:\{group_tag\}:\{topic\}, for keys such as offset:\{lake\."
-    ):
+    with pytest.raises(BadInputError, match=r"key=offset:\{group_tag\}:\{topic\}, for keys such as offset:\{lake\."):
         store.advance(group, {}, at("orders", 5) | at("payments", 6))
     store.advance(group, {}, at("orders", 5))
     store.advance(group, {}, at("payments", 6))

@@ -179,7 +179,7 @@ class SqlContract(StoreContract):
         self.run(database, f"INSERT INTO {table} VALUES ('t', :g, 0, 5)", g=group)
         store = SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
         assert store.read(group, ["t"]) == at("t", 5)
-        with pytest.raises(StoreRefusedError, match=f"no unique key.*UNIQUE INDEX .* ON {table}"):
+        with pytest.raises(StoreRefusedError, match=rf"no unique key.*\n.*UNIQUE INDEX .* ON {table}"):
             store.advance(group, at("t", 5), at("t", 6))
         self.run(database, f"INSERT INTO {table} VALUES ('t', :g, 0, 6)", g=group)
         with pytest.raises(StoreContentError, match="several rows"):
@@ -193,7 +193,7 @@ class SqlContract(StoreContract):
         store = SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
         with pytest.raises(StoreRefusedError) as caught:
             store.advance(group, {}, at("t", 6))
-        found = re.search(r"Make one: (.*)", str(caught.value))
+        found = re.search(r"Make one:\n +(.*)", str(caught.value))
         assert found
         database.exec_driver_sql(found[1])
         store.advance(group, {}, at("t", 6))
@@ -206,7 +206,7 @@ class SqlContract(StoreContract):
         for ask in (lambda: store.read(group, ["t"]), lambda: store.advance(group, {}, at("t", 5))):
             with pytest.raises(StoreRefusedError, match="CREATE TABLE") as caught:
                 ask()
-        found = re.search(r"Make it: (.*); or add", str(caught.value))
+        found = re.search(r"make it:\n +(.*)", str(caught.value))
         assert found
         database.exec_driver_sql(found[1])
         store.advance(group, {}, at("t", 5))

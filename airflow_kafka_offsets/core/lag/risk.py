@@ -163,8 +163,7 @@ def _refusal(group: KafkaGroup, at_risk: Mapping[TopicPartition, Danger]) -> AtR
             tp: f"{tp}: retention may remove {danger}, and a window of this group needs {length(danger.needed_seconds)}"
             for tp, danger in at_risk.items()
         },
-        f"Nothing was planned. {_more_time(at_risk)} To read what can still be read: KafkaGroup(on_at_risk='warn') for group "
-        f"{group.name}",
+        f"Nothing was planned. To read what can still be read: KafkaGroup(on_at_risk='warn') for group {group.name}. {_more_time(at_risk)}",
     )
 
 

@@ -99,7 +99,9 @@ def test_sources_that_share_a_topic_are_merged_by_partition(second: str) -> None
 @pytest.mark.parametrize("second", ['{"orders":{"0":6}}', '{"orders":{"0":6,"1":3}}'])
 def test_sources_that_stand_differently_in_one_partition_are_refused_and_one_can_be_chosen(second: str) -> None:
     text = log('{"orders":{"0":5}}', '{"clicks":{"0":9}}', second)
-    with pytest.raises(BadInputError, match=r"sources 0 and 2 both read orders-0 .*\(5 and 6\).* add \?source=2"):
+    with pytest.raises(
+        BadInputError, match=r"sources 0 and 2 have different offsets for orders-0 \(5 and 6\).* add \?source=2"
+    ):
         read_offsets("x", text)
     assert read_offsets("x", text, "0").offsets == {tp(0): 5}
     assert read_offsets("x", text, "1").offsets == {tp(0, "clicks"): 9}

@@ -54,7 +54,7 @@ def test_a_file_without_a_line_has_no_offsets() -> None:
         ("orders,0,9223372036854775808\n", "line 1: expected"),
         ("orders,0,٣\n", "line 1: expected"),
         ("a,b,orders,0,5\n", "line 1: expected"),
-        ("orders,0\n", "line 1: expected \[group,\]topic,partition,offset"),
+        ("orders,0\n", r"line 1: expected \[group,\]topic,partition,offset"),
         ("GROUP TOPIC PARTITION CURRENT-OFFSET\n", "line 1: expected"),
         ("orders,0,5\norders,0,6\n", "line 2: orders-0 is there twice"),
         ("lake,orders,0,5\norders,0,6\n", "lines with and without a group"),

@@ -246,9 +246,7 @@ def test_a_session_that_lets_delta_skip_writes_is_refused(
     window = make_window(ranges)
     spark.conf.set("spark.databricks.delta.write.txnAppId", "loader")
     try:
-        with pytest.raises(
-            WriteOptionError, match="txnAppId is set in the session, so Delta would skip writes"
-        ):
+        with pytest.raises(WriteOptionError, match="txnAppId is set in the session, so Delta would skip writes"):
             window.write_delta(values(window), f"{tmp_path}/t")
     finally:
         spark.conf.unset("spark.databricks.delta.write.txnAppId")
