@@ -82,7 +82,7 @@ def test_what_an_open_window_has_published_is_told_and_no_fault(cli: Cli, tmp_pa
     ahead = [("orders", 1, offset) for offset in range(300, 310)]
     done = cli("audit", "lake.orders", "--table", file_of(tmp_path, [*FIRST, *SECOND, *ahead]))
     assert done.code == 0
-    assert "Outside the committed windows, the table has 10 offsets: orders-1: 300 to 309. Still open:" in done.out
+    assert "Outside the committed windows, the table has 10 offsets: orders-1: [300, 310). Still open:" in done.out
     assert "lake.orders-000003" in done.out
 
 
@@ -183,5 +183,5 @@ def test_what_a_reset_told_to_keep_is_not_said_to_be_removed(cli: Cli, lake: Lak
     orders = [*FIRST, *SECOND, *(("orders", 1, offset) for offset in range(300, 5000))]
     table = file_of(tmp_path, [*orders, *kept])
     done = cli("audit", "lake.both", "--table", table)
-    assert f"clicks-0: {owned.start} to {owned.end - 1}" in done.out
+    assert f"clicks-0: [{owned.start}, {owned.end})" in done.out
     assert "but keep what a reset told you to keep" in done.out

@@ -150,7 +150,7 @@ def test_what_nobody_reads_again_is_told_by_its_reason(cli: Cli, lake: Lake) -> 
     assert cli("reset", "lake.both", "--why", "w", "--topic", "clicks", "--to", "earliest", "--yes").code == 0
     recreated = cli(*on_orders)
     assert recreated.code == 4
-    assert "The topic of lake.both-000001 clicks-0 80 to 89 was recreated since: no one can read" in recreated.out
+    assert "The topic of lake.both-000001 clicks-0 [80, 90) was recreated since: no one can read" in recreated.out
     assert "no longer reads" not in recreated.out
     assert "put the topic back" not in recreated.out
     assert ["clicks", "0", "80", "90", "10"] in [cells(line) for line in recreated.out.splitlines()]
@@ -164,6 +164,6 @@ def test_a_topic_that_left_the_group_may_come_back(cli: Cli, lake: Lake) -> None
     lake.log.produce(ORDERS_1, 1)
     lake.commit(KafkaGroup("lake.both", topics=["orders"]), 2)
     done = cli("reset", "lake.both", "--why", "w", "--topic", "orders", "--to", "earliest")
-    assert "The group no longer reads the topic of lake.both-000001 clicks-0 80 to 89: no new window reads" in done.out
+    assert "The group no longer reads the topic of lake.both-000001 clicks-0 [80, 90): no new window reads" in done.out
     assert "or first put the topic back into the group's topics" in done.out
     assert "was recreated" not in done.out
