@@ -325,7 +325,6 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
     def _prepare(self, planned: Planned, options: ReaderOptions, directory: Path, report: Path | None) -> None:
         """Put window, login and job side where spark-submit finds them; the hook is built from these fields later."""
         from airflow_kafka_offsets.core.launch.jobs import tags
-        from airflow_kafka_offsets.launch.connector import JARS, PACKAGES
         from airflow_kafka_offsets.launch.job_files import (
             fill,
             handoff_of,
@@ -336,6 +335,7 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
         )
         from airflow_kafka_offsets.spark.shipping import write_zip
         from airflow_kafka_offsets.task.results import placeholders
+        from airflow_kafka_offsets.wiring.machine.connector import JARS, PACKAGES
 
         login = write_login(options.jaas, directory) if options.jaas is not None else None
         handoff = handoff_of(planned, options.with_jaas_file(str(login)), self.group, report)
@@ -359,7 +359,7 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
             self.name = planned.window.id
 
     def _with_connector(self, hook: SubmitHook) -> dict[str, str]:
-        from airflow_kafka_offsets.launch.connector import EXCLUDES, JARS, PACKAGES, for_submit
+        from airflow_kafka_offsets.wiring.machine.connector import EXCLUDES, JARS, PACKAGES, for_submit
 
         return for_submit(
             self.connector,
