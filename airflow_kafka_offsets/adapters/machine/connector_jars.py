@@ -47,7 +47,7 @@ def kept_jars(folder: Path) -> list[Path]:
 def _foreign(path: Path) -> ConnectorUnavailableError:
     return ConnectorUnavailableError(
         f"{path} belongs to another user, or others can write to it, or it is a link: so the Kafka connector in it is not used. "
-        f"Give it to this user (docs/quickstart.md#the-cache-folder), or {NAME_ANOTHER}"
+        f"Give it to this user or to root, or {NAME_ANOTHER}"
     )
 
 
@@ -87,7 +87,7 @@ def fetch_jars(
     command = shlex.join(["kafka-offsets", "jars", "--spark-home", str(spark.home), *avro, *more])
     raise ConnectorUnavailableError(
         f"{coordinates} is neither in {spark.home}/jars nor in {folder}, and could not be fetched: {problem}. Nothing was planned: fetch it, or "
-        "copy the folder from another machine (see docs/reference/errors.md#connectorunavailableerror).\n"
+        "copy the folder from another machine.\n"
         f"  {without_passwords(command)}\n{tail_of(output)}".rstrip()
     )
 
