@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Act, Attempt, Frontier, Idle, OldWindow, WindowRow
+from airflow_kafka_offsets.core.history import Act, Attempt, Frontier, OldWindow, WindowRow
 from airflow_kafka_offsets.core.lag.pace import Commit
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.lag.search import Hits, Probe
@@ -300,18 +300,6 @@ class Ledger(Protocol):
 
         Raises:
             ConcurrentChangeError: a window has other ones by now.
-        """
-        ...
-
-    def refreeze(self, there: Sequence[tuple[Idle, Frozen]], act: Act) -> None:
-        """`freeze` schemas on a person's word, and record it, if each window still has the state, the holder and the attempts that were read.
-
-        Args:
-            there: the windows as they were read, each with what takes the place of its schemas.
-            act: what is recorded with it.
-
-        Raises:
-            ConcurrentChangeError: a run took a window or began an attempt at it since, or it was changed; or see `freeze`.
         """
         ...
 

@@ -388,29 +388,6 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         ),
     ),
     Command(
-        "freeze-schemas",
-        "ask the schema registry again for what is frozen with windows",
-        "Ask the schema registry again for the schemas that were frozen with windows when they were planned, and freeze what it has now. "
-        "Use this if they are not right: the registry's answer was old, a subject had a wrong kind, or a record has an id that is not "
-        "frozen. A retry, a clear and a replay of these windows decode with the new ones. Refused for a window that a job is at work "
-        "on. Without --yes: a dry run.",
-        "freeze_schemas.freeze_schemas",
-        (
-            _GROUP,
-            argument(
-                "--windows", required=True, metavar="IDS", help="these windows: 12, 12-15, 3,12-15 or a window id"
-            ),
-            argument(
-                "--drop",
-                action="store_true",
-                help="take out what the registry no longer has, and subjects that the group's definition no longer names (default: they "
-                "stay)",
-            ),
-            *_ACT,
-            *_COMMON,
-        ),
-    ),
-    Command(
         "prune",
         "take old windows out of the ledger that Kafka no longer holds",
         "Take windows out of the ledger, from the oldest on: those that are closed, were not used for a while, and whose offsets Kafka no "
@@ -582,11 +559,11 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     ),
     CommandGroup(
         "db",
-        "make, upgrade or show the ledger's tables",
+        "make or show the ledger's tables",
         (
             Command(
                 "upgrade",
-                "make or upgrade the ledger's tables",
+                "make the ledger's tables",
                 "Make the ledger's tables, or bring them to the revision that this package needs. If they have it, nothing is changed.",
                 "db.upgrade",
                 (

@@ -12,9 +12,9 @@ from airflow_kafka_offsets.core.errors import LedgerSchemaError
 
 
 def upgrade(args: Namespace) -> Answer:
-    """Make or upgrade the ledger's tables."""
+    """Make the ledger's tables."""
     before, after = wiring.upgrade_ledger(ledger_url(args), beside_others=args.beside_others)
-    what = "was current" if before == after else "is upgraded" if before else "is made"
+    what = "was there" if before == after else "is made"
     return Answer(
         {"before": before, "after": after},
         lambda: f"The ledger {what}: revision {before or 'none (no tables)'} before, {after} now.",
@@ -39,4 +39,4 @@ def _what_helps(url: str) -> str | None:
         wiring.open_ledger_at(url)
     except LedgerSchemaError as exc:
         return str(exc)
-    return None  # someone else has upgraded it just now
+    return None  # someone else has made it just now

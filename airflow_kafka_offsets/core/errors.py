@@ -25,7 +25,7 @@ The tree:
     ├── LedgerError
     │   ├── LedgerUnavailableError  the database did not answer: try again later
     │   ├── DamagedRowError         a row is in a form that this package never writes: restore it
-    │   └── LedgerSchemaError       the tables are of another version: kafka-offsets db upgrade
+    │   └── LedgerSchemaError       there are no tables, or another version of this package made them
     │       └── NoLedgerError       there are none yet
     ├── StoreError
     │   ├── StoreAnswerError        the offset store gave no useful answer

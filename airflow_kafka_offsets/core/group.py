@@ -347,12 +347,12 @@ _STORED: Mapping[str, Callable[[Any], Any]] = {
     "max_open_windows": _of(int),
     "retention": lambda seconds: None if seconds is None else timedelta(seconds=seconds),
     "grace": lambda seconds: timedelta(seconds=seconds),
-    "expect_gaps": bool,  # earlier versions stored any text, which counted as true
-    "expect_fewer": bool,
+    "expect_gaps": _of(bool),
+    "expect_fewer": _of(bool),
     "kafka_timeout": _of(int, float),
     "spark_options": _of(dict),
     "offset_store": _of(str, NoneType),
     "output_tables": _names,
     "registry": lambda document: None if document is None else Registry.from_json(document),
 }
-"""How each stored value is read, whichever version's `to_json` wrote it."""
+"""How each value that `to_json` wrote is read."""

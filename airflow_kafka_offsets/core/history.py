@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError
+from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.window import Claim, Held, Outcome
 from airflow_kafka_offsets.core.window_id import group_of
 
@@ -24,7 +24,7 @@ class Attempt:
         outcome: how it ended.
         records: how many records the job read; None: not reported.
         started_at, ended_at: in UTC; ended_at None: no end is reported.
-        series: the series of tries, see `core.tries.Try.series`; None: an older version of this package recorded the attempt.
+        series: the series of tries, see `core.tries.Try.series`.
     """
 
     id: int
@@ -35,7 +35,7 @@ class Attempt:
     records: int | None
     started_at: datetime
     ended_at: datetime | None
-    series: str | None = None
+    series: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Act:
     """What a person did to a group.
 
     Attributes:
-        kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"take-over"``, ``"freeze-schemas"``, ``"import"``, ``"copy"``, ``"export"`` or
+        kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"take-over"``, ``"import"``, ``"copy"``, ``"export"`` or
             ``"prune"``.
         who, why, at: as recorded.
         details: JSON-able facts: windows concerned, gaps, places.
@@ -77,11 +77,9 @@ class Act:
 
 
 def acted_on(details: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the windows that an act was about, from its details, in order: one, those of a reset, or those whose schemas were frozen again."""
+    """Return the windows that an act was about, from its details, in order: one, or those of a reset."""
     one = [details["window"]] if "window" in details else []
-    return tuple(
-        sorted([*one, *details.get(TAKEN, ()), *details.get("superseded", ()), *details.get(REFROZEN, ())], key=_by_age)
-    )
+    return tuple(sorted([*one, *details.get(TAKEN, ()), *details.get("superseded", ())], key=_by_age))
 
 
 def _by_age(window_id: str) -> tuple[int, str]:
@@ -104,24 +102,6 @@ class WindowRow:
     committed_at: datetime | None
     attempts: int
     records: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """A window that no job was at work on when someone looked.
-
-    Attributes:
-        held: the window, and whoever worked on it last.
-        last_attempt: the ledger's number of the newest attempt at it; None: there was none.
-    """
-
-    held: Held
-    last_attempt: int | None = None
-
-    @classmethod
-    def after(cls, held: Held, attempts: Sequence[Attempt]) -> Idle:
-        """Return a window after these attempts at it, oldest first."""
-        return cls(held, attempts[-1].id if attempts else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +160,6 @@ TAKEN = "taken"
 FOUNDED = "founded"
 """In the details of an import that made its group: where each partition starts. What lies below, another reader has read."""
 
-REFROZEN = "refrozen"
-"""In the details of a freeze: the windows, each with the ledger's number of the schemas that it had before."""
-
 KEPT_FROM = "kept_from"
 """In the details of a prune: the number of the first window that it left."""
 
@@ -199,30 +176,3 @@ def check_signature(who: str, why: str) -> None:
         raise BadInputError("Give a reason (why): the ledger keeps it for whoever finds this later")
     if not who.strip() or len(who) > MAX_WHO:
         raise BadInputError(f"Name who does this, in at most {MAX_WHO} characters; got {who[:MAX_WHO]!r}")
-
-
-def check_idle(held: Held, attempts: Sequence[Attempt], holder_is_over: bool | None) -> Idle:
-    """Refuse to freeze schemas again that a job may read with: the ledger would not tell what its output was decoded with.
-
-    Returns:
-        What must still hold when other schemas are frozen with the window.
-
-    Args:
-        held: the window.
-        attempts: at it, oldest first.
-        holder_is_over: whether the run that has it is over; None: no Airflow could be asked.
-
-    Raises:
-        IllegalStepError: a job is at work on it, or may be.
-    """
-    idle = Idle.after(held, attempts)
-    if holder_is_over is not False:
-        return idle
-    own = [attempt for attempt in attempts if attempt.claim == held.holder]
-    # Between two tries there is no job, and the next one reads what is frozen then. Another launcher leaves no attempt.
-    if own and own[-1].outcome is not Outcome.RUNNING:
-        return idle
-    raise IllegalStepError(
-        f"Window {held.window.id} is being worked on by {held.holder}, with the schemas that were frozen when its job began. Nothing was "
-        "changed. Wait until that task is over, or mark it as failed and make sure that its job is over. Then type the same command again"
-    )

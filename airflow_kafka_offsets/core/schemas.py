@@ -1,13 +1,13 @@
 """Schemas of a registry, frozen with a window: a replay reads with the same ones, whatever the registry has by then.
 
-What is frozen are whole subjects. One that the group's definition names only later is added when the window is run again. Otherwise, only
-a person changes what is frozen with a window: ``kafka-offsets freeze-schemas``.
+What is frozen are whole subjects. One that the group's definition names only later is added when the window is run again. What is frozen
+never changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -184,68 +184,6 @@ def completed(frozen: Frozen, names: Mapping[str, str], answers: Frozen, conn_id
             "schema describes them"
         )
     return whole
-
-
-def refrozen(before: Frozen, names: Mapping[str, str], answers: Frozen, conn_id: str, *, drop: bool = False) -> Frozen:
-    """Return what is to be frozen with a window after the registry was asked again: what it has now, and what it no longer has.
-
-    Args:
-        before: what is frozen with the window.
-        names: what `wanted` returned.
-        answers: what the registry has of these subjects, and of those in `before`.
-        conn_id: its connection, for the message.
-        drop: whether that leaves which the registry no longer has, or the group's definition no longer names.
-
-    Raises:
-        NotYetError: a subject that is needed is not there.
-    """
-    if drop:
-        return completed({}, names, {name: answers[name] for name in names}, conn_id)
-    merged = {name: _merged(before.get(name), answers[name]) for name in {*before, *names}}
-    return completed(before, names, merged, conn_id)
-
-
-def _merged(before: Subject | None, now: Subject | None) -> Subject | None:
-    if before is None or now is None:
-        return now or before
-    if before.kind != now.kind:
-        return now
-    return replace(now, schemas={**before.schemas, **now.schemas})
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What a subject that is frozen with a window becomes.
-
-    Attributes:
-        name: of the subject.
-        before, after: the subject; None: it was not there.
-    """
-
-    name: str
-    before: Subject | None
-    after: Subject | None
-
-    @property
-    def added(self) -> list[int]:
-        """The ids that are new, or have another schema than before."""
-        old, new = _schemas_of(self.before), _schemas_of(self.after)
-        return sorted(number for number, text in new.items() if old.get(number) != text)
-
-    @property
-    def dropped(self) -> list[int]:
-        """The ids that leave."""
-        return sorted(_schemas_of(self.before).keys() - _schemas_of(self.after).keys())
-
-
-def _schemas_of(subject: Subject | None) -> Mapping[int, str]:
-    return {} if subject is None else subject.schemas
-
-
-def changes(before: Frozen, after: Frozen) -> list[Change]:
-    """Return the subjects that are not the same in both."""
-    found = [Change(name, before.get(name), after.get(name)) for name in sorted({*before, *after})]
-    return [change for change in found if change.before != change.after]
 
 
 @dataclass(frozen=True, slots=True)

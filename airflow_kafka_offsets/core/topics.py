@@ -11,14 +11,13 @@ the topics of people.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
 
 # The characters that Kafka allows, so that no name has to be escaped but for its dots.
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
-_LEADING_FLAGS = re.compile(r"\(\?[aiLmsux]+\)")
 _INTERNAL = "__"
 MAX_PATTERN = 1000
 
@@ -95,20 +94,3 @@ def check_pattern(pattern: object) -> None:
             f"topics_pattern={short(pattern)} is not a regular expression of Python: {exc}. "
             "For all topics whose names begin with orders: topics_pattern='orders.*'"
         ) from exc
-
-
-def leaving_out(pattern: str, topics: Iterable[str]) -> str | None:
-    r"""Return a pattern that matches the same names without these; None: for one of internal topics there is none.
-
-    >>> leaving_out("orders-.*", ["orders-eu", "orders-1.2"])
-    '(?!(?:orders-1\\.2|orders-eu)$)(?:orders-.*)'
-    >>> leaving_out("(?i)orders-.*", ["orders-eu"])
-    '(?i)(?!(?:orders-eu)$)(?:orders-.*)'
-    """
-    # Python takes flags for the whole expression only at its beginning.
-    leading = _LEADING_FLAGS.match(pattern)
-    flags = leading.group() if leading else ""
-    if pattern.startswith(_INTERNAL):  # only one that begins so matches names that begin so
-        return None
-    names = "|".join(topic.replace(".", r"\.") for topic in sorted(topics))
-    return f"{flags}(?!(?:{names})$)(?:{pattern.removeprefix(flags)})"

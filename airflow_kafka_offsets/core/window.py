@@ -75,7 +75,7 @@ class Draft:
         leader_epochs: the epoch of the leader that reported the end of each partition's log, see `core.leader_epochs`.
         schemas: the ledger's number of the schemas that are frozen with it, see `core.schemas`; None: there are none.
         unread: the group's lag when the window was cut, before it took its part: the offsets from its starts to the ends of the logs
-            that planning saw. None: not known, as in the backfill lane and of windows that an earlier version cut.
+            that planning saw; None in the backfill lane.
     """
 
     ranges: OffsetRanges

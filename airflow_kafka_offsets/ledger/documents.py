@@ -2,8 +2,7 @@
 
 ``{"orders":{"id":"wDQp...","partitions":[0,1],"start":[10,20],"span":[5,0],"epoch":[3,null]}}``
 
-``epoch`` holds leader epochs (`core.leader_epochs`). It is missing if none is known, and in documents of earlier versions, which
-ignore it.
+``epoch`` holds leader epochs (`core.leader_epochs`). It is missing if none is known.
 
 A document of many partitions is packed, see `packing`.
 """

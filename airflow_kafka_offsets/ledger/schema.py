@@ -20,8 +20,8 @@ from airflow_kafka_offsets.ledger.engine import (
 )
 from airflow_kafka_offsets.ledger.tables import metadata
 
-REVISION = "0009"
-"""The revision that this code requires. A test compares it with Alembic's head."""
+REVISION = "0001_425b4caf"
+"""The revision that this code requires: the number of the newest migration, and a digest of the tables, which a test computes."""
 
 VERSION_TABLE = "kafka_offsets_alembic_version"
 
@@ -31,14 +31,16 @@ class SchemaState:
     """What a database holds.
 
     Attributes:
-        revision: of the ledger's tables; None: there are none, or they are not complete.
+        revision: of the ledger's tables; None if there are none, or if they are not complete.
         ours: the names of the ledger's tables.
         others: the names of all other tables.
+        is_foreign: whether another version of this package made the ledger.
     """
 
     revision: str | None = None
     ours: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    is_foreign: bool = False
 
 
 def look(engine: Engine) -> SchemaState:
@@ -60,13 +62,17 @@ def look(engine: Engine) -> SchemaState:
 
 
 def _found(connection: Connection) -> SchemaState:
-    known = {VERSION_TABLE, *metadata.tables}
-    tables = sorted(inspect(connection).get_table_names())
-    return SchemaState(
-        _revision(connection),
-        tuple(table for table in tables if table in known),
-        tuple(table for table in tables if table not in known),
+    inspector = inspect(connection)
+    tables = set(inspector.get_table_names())
+    ours = tables & {VERSION_TABLE, *metadata.tables}
+    revision = _revision(connection)
+    # Without a revision, the columns say whether this version began to make the tables and died.
+    differing = (
+        {column["name"] for column in inspector.get_columns(name)} != set(metadata.tables[name].columns.keys())
+        for name in ours & set(metadata.tables)
     )
+    is_foreign = any(differing) if revision is None else revision != REVISION
+    return SchemaState(revision, tuple(sorted(ours)), tuple(sorted(tables - ours)), is_foreign)
 
 
 def current_revision(engine: Engine) -> str | None:
@@ -92,12 +98,13 @@ def check_revision(engine: Engine) -> None:
 
     Raises:
         NoLedgerError: there is no ledger yet: no file, no table, or on a server only other tables.
-        LedgerSchemaError: the tables have another version, or the file belongs to another application.
+        LedgerSchemaError: another version of this package made the tables, or the file belongs to another application.
     """
     found = look(engine)
     if found.revision == REVISION:
         return
-    _refuse_newer(engine, found.revision)
+    if found.is_foreign:
+        raise _made_by_another(engine, found)
     if found.others and not found.ours:
         raise _foreign(engine, found)
     if not is_there(engine.url):
@@ -108,10 +115,17 @@ def check_revision(engine: Engine) -> None:
             where(engine),
         )
     message = (
-        f"The ledger {where(engine)} is at revision {found.revision or 'none (no tables)'}, and this package requires "
-        f"{REVISION}. Run once, with the same ledger: kafka-offsets db upgrade"
+        f"The ledger {where(engine)} has {'not all of its' if found.ours else 'no'} tables yet. "
+        "Run once, with the same ledger: kafka-offsets db upgrade"
     )
     raise LedgerSchemaError(message) if found.ours else NoLedgerError(message, where(engine))
+
+
+def _made_by_another(engine: Engine, found: SchemaState) -> LedgerSchemaError:
+    return LedgerSchemaError(
+        f"Another version of airflow-kafka-offsets made the ledger {where(engine)} (revision {found.revision or 'unknown'}, and this "
+        f"version needs {REVISION}), so nothing was changed: install the version that made it, or name another database"
+    )
 
 
 def _foreign(engine: Engine, found: SchemaState) -> LedgerSchemaError:
@@ -129,29 +143,22 @@ def _is_file(engine: Engine) -> bool:
     return engine.dialect.name == "sqlite"
 
 
-def _refuse_newer(engine: Engine, revision: str | None) -> None:
-    if revision is not None and revision > REVISION:
-        raise LedgerSchemaError(
-            f"The ledger {where(engine)} is at revision {revision}, newer than this package's {REVISION}: install the version "
-            "of airflow-kafka-offsets that the other machines have (kafka-offsets db upgrade can't go back)"
-        )
-
-
 def _refuse_to_upgrade(engine: Engine, found: SchemaState, *, beside_others: bool) -> None:
-    _refuse_newer(engine, found.revision)
+    if found.is_foreign:
+        raise _made_by_another(engine, found)
     if not beside_others and _is_file(engine) and found.others and not found.ours:
         raise _foreign(engine, found)
 
 
 def upgrade(engine: Engine, *, beside_others: bool = False) -> str:
-    """Create or upgrade the tables in one transaction, and return their revision. Do nothing if they are current.
+    """Create the tables in one transaction, and return their revision. Do nothing if they are current.
 
     Args:
         engine: of the database.
         beside_others: also in a SQLite file that holds other tables only. (On a server this is always allowed.)
 
     Raises:
-        LedgerSchemaError: the tables have a newer version, or the file belongs to another application.
+        LedgerSchemaError: another version of this package made the tables, or the file belongs to another application.
         LedgerError: the database did not answer, or refused.
     """
     from alembic import command

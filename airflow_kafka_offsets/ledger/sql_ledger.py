@@ -52,7 +52,7 @@ from airflow_kafka_offsets.core.errors import (
     no_group,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act, Attempt, Frontier, Idle, OldWindow, WindowRow
+from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act, Attempt, Frontier, OldWindow, WindowRow
 from airflow_kafka_offsets.core.lag.pace import Commit
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -135,7 +135,7 @@ class SqlLedger:
 
         Args:
             url: SQLAlchemy's URL of the database.
-            create: make or upgrade the tables if they are not current (for a SQLite file that only this package uses).
+            create: make the tables if there are none (for a SQLite file that only this package uses).
             is_asked_often: whether this process opens it again and again: then what it learns of the database is kept
                 (`engine.shared_engine`). What the ledger holds is read each time.
 
@@ -289,23 +289,6 @@ class SqlLedger:
             with self._writing() as connection:
                 _freeze(connection, there)
 
-    def refreeze(self, there: Sequence[tuple[Idle, Frozen]], act: Act) -> None:
-        """Freeze schemas on a person's word, all or none, if nothing happened to the windows since they were read."""
-        with writing(self._seeing_all_commits()) as connection:
-            group = there[0][0].held.window.group
-            # Before the windows, as in a turn: the act below refers to the group. In another order, both would wait for each other.
-            _wait_for_turn(connection, group)
-            (group_id,) = _group(connection, group, groups.c.id)
-            _check_idle(connection, group_id, [idle for idle, _ in there])
-            _freeze(connection, [(idle.held.window, frozen) for idle, frozen in there])
-            _record(connection, group_id, act)
-
-    def _seeing_all_commits(self) -> Engine:
-        """Return the engine for a transaction whose questions see what others committed while it waited for a lock."""
-        if self._engine.dialect.name == "sqlite":  # others commit before it begins, or after it
-            return self._engine
-        return self._engine.execution_options(isolation_level="READ COMMITTED")
-
     def define(self, group: KafkaGroup, claim: Claim) -> None:
         """Store the definition of an existing group, unless the group belongs to another task."""
         with self._reading() as connection:
@@ -344,7 +327,6 @@ class SqlLedger:
                     seq=window.seq,
                     claim_id=claim_id,
                     try_number=this_try.number,
-                    last_clear=this_try.last_clear,
                     series=this_try.series,
                     outcome=Outcome.RUNNING,
                     started_at=now,
@@ -1284,30 +1266,6 @@ def _freeze(connection: Connection, there: Sequence[tuple[Window, Frozen]]) -> N
         done = connection.execute(update(windows).where(here, before).values(schemas=number))
         if done.rowcount != 1:
             raise ConcurrentChangeError(f"Another process froze schemas with window {window.id} just now")
-
-
-def _check_idle(connection: Connection, group_id: int, seen: Sequence[Idle]) -> None:
-    """Compare windows with what was read of them, and let no one change them, or begin an attempt, until the transaction ends."""
-    standing: dict[int, Any] = {}
-    last: dict[int, int] = {}
-    seqs = sorted(idle.held.window.seq for idle in seen)
-    for some in _chunks(seqs):
-        here = and_(windows.c.group_id == group_id, windows.c.seq.in_(some))
-        # An attempt refers to its window, so whoever adds one waits for this lock.
-        locked = select(windows.c.seq, windows.c.state, windows.c.holds).where(here).order_by(windows.c.seq)
-        standing |= {row.seq: (row.state, row.holds) for row in connection.execute(locked.with_for_update())}
-    for some in _chunks(seqs):  # after the locks
-        at_windows = and_(attempts.c.group_id == group_id, attempts.c.seq.in_(some))
-        newest = select(attempts.c.seq, func.max(attempts.c.id).label("id")).where(at_windows).group_by(attempts.c.seq)
-        last |= {row.seq: row.id for row in connection.execute(newest)}
-    for idle in seen:
-        window = idle.held.window
-        was = (window.state, idle.held.holds, idle.last_attempt)
-        if (*standing.get(window.seq, (None, None)), last.get(window.seq)) != was:
-            raise ConcurrentChangeError(
-                f"A run took window {window.id}, or it was changed, just now: its job may read with the schemas of before. Nothing was "
-                "written. Type the same command again"
-            )
 
 
 def _claim(row: Row[Any]) -> Claim:

@@ -174,10 +174,8 @@ attempts = Table(
     Column("seq", BigInteger, nullable=False),
     Column("claim_id", _BIG, ForeignKey(claims.c.id), nullable=False),
     Column("try_number", Integer, nullable=False),
-    # The try after which the task was last cleared. Only versions before `series` read it. It stays because it can't be null.
-    Column("last_clear", Integer, nullable=False),
-    # `core.tries.Try.series`; None: an earlier version did not record it, so no later try continues the attempt.
-    Column("series", String(64)),
+    # `core.tries.Try.series`.
+    Column("series", String(64), nullable=False),
     Column("outcome", String(10), nullable=False),
     Column("records", BigInteger),
     Column("started_at", UtcDateTime, nullable=False),

@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup, OnAtRisk
 from airflow_kafka_offsets.core.lag.measure import to_ms
 from airflow_kafka_offsets.core.lag.pace import Pace, commits_wanted, pace_of
 from airflow_kafka_offsets.core.lag.retention import Retention, hidden_note
-from airflow_kafka_offsets.core.lag.risk import Danger, dangers, endangered, questions, together, warning_of
+from airflow_kafka_offsets.core.lag.risk import Danger, dangers, endangered, probes, together, warning_of
 from airflow_kafka_offsets.core.lag.search import Search
 from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.ownership import GroupState
@@ -60,7 +60,8 @@ class Guard:
         """
         ranges = together(windows.values())
         try:
-            return warning_of(list(windows), self._look(group, ranges)) if ranges else None
+            at_risk = self._look(group, ranges) if ranges else {}
+            return warning_of(list(windows), at_risk) if at_risk else None
         except KafkaAnswerError as exc:
             logger.info("Group %s: whether retention is near is not known: %s", group.name, exc)
             return None
@@ -77,26 +78,21 @@ class Guard:
         logger.warning("Group %s: whether retention is near is not known: %s", group.name, note)
 
     def _look(self, group: KafkaGroup, ranges: OffsetRanges) -> dict[TopicPartition, Danger]:
-        retentions = self._retentions(group, topics_of(ranges))
-        if all(retention.time is None for retention in retentions.values()):
-            return {}
-        now_ms = to_ms(self.clock())
-        asked = questions(ranges, retentions, self._pace(group), now_ms)
-        hits = self.kafka.first_records([question.probe for question in asked.values()])
-        safe_from = endangered(ranges, {tp: question.probe for tp, question in asked.items()}, hits)
-        if not safe_from:
-            return {}
-        searches = {
-            tp: Search(tp, ranges[tp].start, ranges[tp].end, now_ms, now_ms - int(asked[tp].retention * 1000))
-            for tp in safe_from
-        }
-        for tp, search in searches.items():
-            search.learn(asked[tp].probe.time_ms, hits[asked[tp].probe])
-        waits = {tp: asked[tp].wait_probe for tp in safe_from}
-        waiting = find(self.kafka, list(searches.values()), {}, waits.values())
+        retentions, pace, now_ms = self._retentions(group, topics_of(ranges)), self._pace(group), to_ms(self.clock())
+        asked = probes(ranges, retentions, pace, now_ms)
+        hits = self.kafka.first_records(list(asked.values())) if asked else {}
+        at_risk = endangered(ranges, asked, hits)
+        searches = []
+        for tp, offsets in at_risk.items():
+            seconds = retentions[tp.topic].time
+            assert seconds is not None
+            search = Search(tp, offsets.start, ranges[tp].end, now_ms, now_ms - int(seconds.total_seconds() * 1000))
+            search.learn(asked[tp].time_ms, hits[asked[tp]])
+            searches.append(search)
+        find(self.kafka, searches, {})
         # A search that found no record has nothing to lose.
-        ages = {tp: (now_ms - s.low) / 1000 for tp, s in searches.items() if not s.is_empty}
-        return dangers(ranges, asked, safe_from, endangered(ranges, waits, waiting), ages)
+        ages = {s.partition: (now_ms - s.low) / 1000 for s in searches if not s.is_empty}
+        return dangers(at_risk, ages, retentions, pace)
 
     def _retentions(self, group: KafkaGroup, topics: Sequence[str]) -> Mapping[str, Retention]:
         known = self.kafka.retentions(topics)

@@ -79,11 +79,7 @@ def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Map
     newest = ledger.excerpt(group, asked)
     if newest is None:
         return
-    stretches = stretches_of(ledger, group, newest.seq + 1)
-    if not stretches:
-        yield from pages(ledger, group, states=(State.COMMITTED,), lane=Lane.LIVE)
-        return
-    for first, end in stretches:
+    for first, end in stretches_of(ledger, group, newest.seq + 1):
         top = newest if first <= newest.seq < end else ledger.excerpt(group, asked, before=end, since=first)
         # Of a topic that was recreated, or is back, this stretch may have another incarnation: then the owners are in another one.
         here = replay.ever_planned(asked, top, topic_ids) if top else asked
@@ -106,21 +102,16 @@ def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Map
 
 
 def stretches_of(ledger: Ledger, group: str, end: int) -> list[tuple[int, int]]:
-    """Return from where and up to which number windows start in the order of their numbers, each in one incarnation of a topic.
+    """Return from where and up to which number windows start in the order of their numbers, the newest stretch first.
 
     Args:
         ledger: the ledger.
         group: the group's name.
         end: windows from this number on are left out.
-
-    Returns:
-        The newest stretch first; none: a person moved the watermark in an earlier version, which did not note where.
     """
-    moves = [act.details for act in ledger.acts(group) if act.kind == "reset" or NEXT_WINDOW in act.details]
-    if not all(NEXT_WINDOW in details for details in moves):
-        return []
     # After a reset back, windows start again where earlier ones have been. An empty one of these may stay there, as it owns nothing.
-    firsts = {1, *(int(details[NEXT_WINDOW]) for details in moves)}
+    acts = ledger.acts(group)
+    firsts = {1, *(int(act.details[NEXT_WINDOW]) for act in acts if NEXT_WINDOW in act.details)}
     return list(pairwise((*sorted(first for first in firsts if first < end), end)))[::-1]
 
 

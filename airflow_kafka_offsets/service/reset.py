@@ -149,7 +149,7 @@ def snapshot_of_all(
     if absent := [topic for topic in topics if topic not in snapshot.topic_ids]:
         was_read = position is not None and any(topic in position.topic_ids for topic in absent)
         # Windows own offsets of it, and so --topic alone may not help.
-        deleted = f". {way_out_of_missing(group, absent)}, let a run plan, and repeat the command" if was_read else ""
+        deleted = f". {way_out_of_missing(group)}, let a run plan, and repeat the command" if was_read else ""
         raise MissingPartitionError(
             f"Kafka has no topic {name_some(absent, ', ')}: choose others with --topic, or check that this is the right Kafka{deleted}"
         )

@@ -30,8 +30,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow
-from airflow_kafka_offsets.core.lag.risk import read_from_the_beginning, with_urgent
-from airflow_kafka_offsets.core.lag.risk import told as told_of_risk
+from airflow_kafka_offsets.core.lag.risk import warn_of_risk
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
@@ -39,13 +38,11 @@ from airflow_kafka_offsets.core.plan.kept import Kept
 from airflow_kafka_offsets.core.plan.matching import as_planned, subjects_of, subjects_of_new
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, How, Owner, Position
 from airflow_kafka_offsets.core.plan.planning import (
-    FUTURE,
     SECOND_LOOK_LEVEL,
     Plan,
     cut,
     plan_all,
     suspects,
-    with_held_back,
 )
 from airflow_kafka_offsets.core.plan.readable import check_all_readable, check_same_topics, ends_behind, unreadable
 from airflow_kafka_offsets.core.plan.request import Live, Refused, Replay, Request, TimeSpan, parse_seq
@@ -571,13 +568,8 @@ class WindowService:
             recovered = self._look_again(doubtful, SECOND_LOOK_LEVEL)
             whole = plan_all(group, position, snapshot, until=until, recovered=recovered, ends=ends)
             whole = with_left(self._checked(group, position, snapshot, whole), group, position)
-        if ends:
-            beyond_now = self._offsets_at(group, snapshot, self._clock() + FUTURE)
-            whole = with_held_back(whole, snapshot, ends, beyond_now)
-        found = self._guard.look(group, whole)
-        plans = cut(with_urgent(whole, found), number, group.max_offsets)
-        never_refused = read_from_the_beginning(found, position, snapshot)
-        return told_of_risk(group, plans, found, never_refused) if found else plans
+        at_risk = self._guard.look(group, whole)
+        return warn_of_risk(group, cut(whole, number, group.max_offsets), at_risk, position, snapshot)
 
     def _checked(self, group: KafkaGroup, position: Position, snapshot: LogSnapshot, plan: Plan) -> Plan:
         """Make sure that what was read is still there, and note in the plan the epochs that the next look needs."""

@@ -48,11 +48,6 @@ class Label:
         note = {"window_id": self.window_id, "group": self.group, "seq": self.seq, "digest": self.digest}
         return note if self.ranges is None else {**note, "ranges": self.ranges}
 
-    @property
-    def old_digest(self) -> str:
-        """The digest without topic ids, as older versions wrote it."""
-        return self.digest.partition("-")[0]
-
     def is_of(self, found: Mapping[str, Any]) -> bool:
         """Whether a note is of this window; a digest without topic ids is compared without them."""
         mine, other = self.digest.partition("-"), str(found["digest"]).partition("-")

@@ -182,7 +182,7 @@ def aside(frame: DataFrame) -> DataFrame:
 
 def _part(form: Form, handoff: Handoff) -> _Part:
     if form.kind == "avro":
-        return _Avro(form, readers(form, handoff), freeze_again(handoff))
+        return _Avro(form, readers(form, handoff))
     return _Json(form) if form.kind == "json" else _Text(form)
 
 
@@ -297,22 +297,14 @@ def readers(form: Form, handoff: Handoff) -> list[Reader]:
     ]
 
 
-def freeze_again(handoff: Handoff) -> str:
-    """Return what asks the registry again for the schemas that are frozen with a window."""
-    return f"kafka-offsets freeze-schemas {handoff.group} --windows {handoff.seq} --why '...' --yes"
-
-
 def _no_schemas(form: Form, handoff: Handoff) -> str:
     what = f"Window {handoff.window_id} has no Avro schemas for {form.part}s"
     if handoff.schemas is None:
-        return (
-            f"{what}, because its group names no registry: set KafkaGroup(registry='<id of an Airflow connection>'), and run the window "
-            "again"
-        )
+        return f"{what}: its group names no registry. Set KafkaGroup(registry='<id of an Airflow connection>'), and run the window again"
+    names = "subjects" if form.part == VALUE else "key_subjects"
     return (
-        f"{what}: when they were frozen, the registry had no Avro subject for them. By default that is <topic>-{form.part}; others are named by "
-        f"KafkaGroup(registry=Registry(..., {'subjects' if form.part == VALUE else 'key_subjects'}={{'<topic>': [...]}})). If the registry "
-        f"has it by now: {freeze_again(handoff)}; then run the window again"
+        f"{what}: when it was planned, the registry had no Avro subject <topic>-{form.part}, nor one that the group names. Name a subject "
+        f"that has them: KafkaGroup(registry=Registry(..., {names}={{'<topic>': [...]}})), and run the window again"
     )
 
 
@@ -353,9 +345,8 @@ def full_name(text: str) -> str:
 
 
 class _Avro(_Part):
-    def __init__(self, form: Form, its_readers: Sequence[Reader], way_out: str) -> None:
+    def __init__(self, form: Form, its_readers: Sequence[Reader]) -> None:
         super().__init__(form)
-        self._way_out = way_out
         self._readers = its_readers
         writers = [writer for reader in its_readers for writer in reader.writers]
         self._topics = {topic for writer in writers for topic in writer.topics}
@@ -439,8 +430,7 @@ class _Avro(_Part):
                 _sentence(
                     "no schema with id ",
                     number,
-                    " was frozen with the window: the group's registry has it under another subject, or it is not Avro. If it has it "
-                    f"under the group's subjects by now: {self._way_out}",
+                    " was frozen with the window. Name another Avro subject that has it in the group's Registry(...), and run the window again",
                 )
             )
         )

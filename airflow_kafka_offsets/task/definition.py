@@ -16,7 +16,6 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.fields import FLAG, POLL_INTERVAL, TEXT, Kinds, one_of, or_none
 from airflow_kafka_offsets.core.group import GROUP, KafkaGroup
-from airflow_kafka_offsets.core.launch.start_choice import COMPILER, START_ARCHIVE
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.lineage import ReadWindow
@@ -34,8 +33,6 @@ JOB: Kinds = {
     **PLANNING,
     "emit_empty": FLAG,
     "connector": or_none(TEXT),
-    "start_archive": or_none(START_ARCHIVE),
-    "compiler": COMPILER,
 }
 """What every operator that runs Spark takes."""
 

@@ -107,14 +107,14 @@ def ledger_revisions(url: str) -> tuple[str | None, str]:
 
 
 def upgrade_ledger(url: str, *, beside_others: bool = False) -> tuple[str | None, str]:
-    """Make or upgrade a ledger's tables, and return the revision before (None: there were none) and after.
+    """Make a ledger's tables, and return the revision before (None: there were none) and after.
 
     Args:
         url: SQLAlchemy's URL.
         beside_others: also in a SQLite file that holds other tables only.
 
     Raises:
-        LedgerSchemaError: the tables are newer than this package, or the file belongs to another application.
+        LedgerSchemaError: another version of this package made the tables, or the file belongs to another application.
         LedgerUnavailableError: the database does not answer.
     """
     from airflow_kafka_offsets.ledger import schema

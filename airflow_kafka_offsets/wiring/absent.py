@@ -102,7 +102,7 @@ def open_ledger_to_show(patience: int) -> Ledger:
 
 
 def open_ledger_to_look(conn_id: str | None = None) -> Ledger:
-    """Open a ledger for a sensor or trigger: unlike `wiring.open_ledger`, it neither makes the default one nor upgrades it.
+    """Open a ledger for a sensor or trigger: unlike `wiring.open_ledger`, it does not make the default one.
 
     A default ledger that is not there yet is taken as one without groups.
 

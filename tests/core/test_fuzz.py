@@ -111,8 +111,6 @@ def test_the_ledgers_own_tables_are_no_output() -> None:
 @pytest.mark.parametrize(
     ("name", "stored", "meant"),
     [
-        ("expect_gaps", "false", True),
-        ("expect_fewer", 0, False),
         ("max_offsets", 10**30, 10**30),
         ("output_tables", ["kafka_offsets_windows"], ("kafka_offsets_windows",)),
         ("kafka_conn_id", "", ""),

@@ -16,11 +16,9 @@ from airflow_kafka_offsets.core.schemas import (
     Part,
     Registry,
     Subject,
-    changes,
     completed,
     described,
     lacking,
-    refrozen,
     topics_then,
     wanted,
 )
@@ -73,37 +71,6 @@ def test_a_subject_that_is_needed_and_not_there_is_named_with_what_to_write() ->
 
 def test_the_topics_of_a_window_are_not_those_that_joined_later_or_left() -> None:
     assert topics_then(["orders", "clicks"], ["left", "orders"]) == ["orders"]
-
-
-TWO = Subject("AVRO", 2, {2: '"int"'})
-NAMES = {"a": "the values of orders", "b": ""}
-
-
-def test_what_the_registry_has_now_takes_the_place_of_what_was_frozen() -> None:
-    before = {"a": ONE, "b": None, "c": ONE}
-    after = refrozen(before, NAMES, {"a": TWO, "b": ONE, "c": None}, "r")
-    assert after == {"a": Subject("AVRO", 2, {1: '"long"', 2: '"int"'}), "b": ONE, "c": ONE}
-    assert [change.name for change in changes(before, after)] == ["a", "b"]
-    other_text = refrozen({"a": ONE}, NAMES, {"a": Subject("AVRO", 1, {1: '"int"'}), "b": None}, "r")
-    assert [(change.added, change.dropped) for change in changes({"a": ONE}, other_text)] == [([1], [])]
-
-
-def test_what_the_registry_no_longer_has_leaves_only_if_it_is_dropped() -> None:
-    before, answers = {"a": ONE, "c": ONE}, {"a": TWO, "b": None, "c": ONE}
-    after = refrozen(before, NAMES, answers, "r", drop=True)
-    assert after == {"a": TWO, "b": None}
-    assert [(change.name, change.added, change.dropped) for change in changes(before, after)] == [
-        ("a", [2], [1]),
-        ("c", [], [1]),
-    ]
-    with pytest.raises(NotYetError, match="has no subject a for the values of orders"):
-        refrozen(before, NAMES, {**answers, "a": None}, "r", drop=True)
-    assert refrozen(before, NAMES, {**answers, "a": None}, "r")["a"] == ONE
-
-
-def test_another_kind_takes_the_place_of_all_that_was_there() -> None:
-    json_schema = Subject("JSON", 3, {3: "{}"})
-    assert refrozen({"a": json_schema}, {"a": ""}, {"a": ONE}, "r") == {"a": ONE}
 
 
 def test_a_job_gets_the_avro_subjects_with_their_topics() -> None:

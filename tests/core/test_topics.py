@@ -10,8 +10,7 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.plan.matching import way_out_of_missing
-from airflow_kafka_offsets.core.topics import Matching, leaving_out
+from airflow_kafka_offsets.core.topics import Matching
 
 
 @pytest.mark.parametrize(
@@ -55,30 +54,3 @@ def test_the_ledger_keeps_a_pattern_with_what_it_matched() -> None:
     assert stored == planned
     assert stored.topics == ("orders-a", "orders-b")
     assert replace(stored, kafka_timeout=5).topics == stored.topics
-
-
-@pytest.mark.parametrize("pattern", ["orders-.*", "orders-eu|orders-us", "(?i)ORDERS-.*"])
-def test_a_pattern_that_leaves_out_a_topic_matches_all_others_as_before(pattern: str) -> None:
-    found = leaving_out(pattern, ["orders-eu"])
-    assert found is not None
-    without = Matching(found)
-    assert "orders-eu" not in without
-    for other in ("orders-us", "orders-eu-2", "clicks"):
-        assert (other in without) is (other in Matching(pattern))
-
-
-@pytest.mark.parametrize(
-    ("pattern", "known", "gone"),
-    [
-        ("__audit-.*|orders-.*", ["__audit-a", "__audit-b", "orders-eu"], ["__audit-a"]),
-        ("__audit-.*", ["__audit-a"], ["__audit-a"]),
-        ("(?i)orders-.*", ["orders-eu", "ORDERS-EU"], ["orders-eu"]),
-        ("|".join("x" * 240 + str(n) for n in range(4)), [], ["x" * 240 + str(n) for n in range(4)]),
-    ],
-    ids=["internal topics", "nothing but internal topics", "another one in other letters", "too long"],
-)
-def test_a_pattern_that_would_leave_out_more_is_not_suggested(pattern: str, known: list[str], gone: list[str]) -> None:
-    group = KafkaGroup("lake", topics_pattern=pattern).having_matched(known)
-    told = way_out_of_missing(group, gone)
-    assert "topics_pattern=" not in told
-    assert "matches all others" in told

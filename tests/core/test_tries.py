@@ -63,10 +63,6 @@ def test_a_retry_with_more_retries_than_before_still_continues() -> None:
     assert replace(FIRST, number=2, retries=5).continues(recorded(FIRST))
 
 
-def test_what_an_older_version_recorded_is_not_continued() -> None:
-    assert not replace(FIRST, number=2).continues(replace(recorded(FIRST), series=None))
-
-
 def test_a_series_begins_with_the_oldest_try_that_is_continued() -> None:
     before, cleared = FIRST, Try(2, 2 + 1, 2, NOON)
     done = [recorded(t) for t in (before, cleared, replace(cleared, number=3))]

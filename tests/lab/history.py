@@ -86,7 +86,6 @@ _COPIED: dict[Table, dict[str, ColumnElement[Any]]] = {
         "seq": windows.c.seq,
         "claim_id": windows.c.holder,
         "try_number": literal(1),
-        "last_clear": literal(0),
         "series": literal("0"),
         "outcome": literal(Outcome.SUCCEEDED, attempts.c.outcome.type),
         "records": windows.c.span,

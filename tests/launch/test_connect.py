@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 def attempt(number: int, task_id: str = "load", outcome: Outcome = Outcome.RUNNING, second: int = 0) -> Attempt:
     started = datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC)
-    return Attempt(number, "lake-000001", Claim("d", "r", task_id), 1, outcome, None, started, None)
+    return Attempt(number, "lake-000001", Claim("d", "r", task_id), 1, outcome, None, started, None, "0")
 
 
 def test_each_attempt_of_each_ledger_has_a_session_of_its_own() -> None:

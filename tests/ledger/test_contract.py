@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.errors import (
     UnknownGroupError,
     UnknownWindowError,
 )
-from airflow_kafka_offsets.core.history import NEXT_WINDOW, Frontier, Idle
+from airflow_kafka_offsets.core.history import NEXT_WINDOW, Frontier
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.overview import MAX_RECENT, summary_of
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position
@@ -125,50 +125,6 @@ class LedgerContract:
         with pytest.raises(ConcurrentChangeError):
             ledger.freeze([(bare.window, two)])
         assert frozen(bare) == one
-
-    def test_schemas_are_frozen_again_only_if_nothing_happened_to_any_window_since_someone_looked(
-        self, ledger: Ledger, name: str
-    ) -> None:
-        one, two, by_hand = {f"{name}-1": None}, {f"{name}-2": None}, act("freeze-schemas")
-        added = ledger.add_windows(group(name), 0, [draft(0, 5), draft(5, 9)], claim(), NOW, (), ToFreeze([one, one]))
-
-        def look() -> list[tuple[Idle, Frozen]]:
-            rows = [ledger.window(held.window.id).held for held in added]
-            return [(Idle.after(held, ledger.attempts(held.window.id)), two) for held in rows]
-
-        def numbers() -> set[int | None]:
-            return {ledger.window(held.window.id).held.window.schemas for held in added}
-
-        def adopted(held: Held) -> None:
-            ledger.hold([ledger.window(held.window.id).held], claim("r2"), NOW)
-
-        def asked_again(held: Held) -> None:
-            ledger.hold([ledger.window(held.window.id).held], claim("r2"), NOW)
-
-        def began(held: Held) -> None:
-            ledger.start_attempt(held.window, claim("r2"), Try(), NOW)
-
-        def tried_again(held: Held) -> None:
-            ledger.start_attempt(held.window, claim("r2"), Try(2), NOW)
-
-        def committed(held: Held) -> None:
-            ledger.commit_by_hand(held.window.id, act("commit"))
-
-        def frozen_by_another_person(held: Held) -> None:
-            ledger.freeze([(ledger.window(held.window.id).held.window, {f"{name}-3": None})])
-
-        for happens in (adopted, asked_again, began, tried_again, committed, frozen_by_another_person):
-            before = look()
-            happens(added[1])
-            there = numbers()
-            with pytest.raises(ConcurrentChangeError, match=f"window {added[1].window.id}"):
-                ledger.refreeze(before, by_hand)
-            assert (numbers(), by_hand in ledger.acts(name)) == (there, False), happens.__name__
-        ledger.refreeze(look(), by_hand)
-        (number,) = numbers()
-        assert number is not None
-        assert ledger.schemas(number) == two
-        assert ledger.acts(name)[-1] == by_hand
 
     def test_schemas_are_frozen_together_with_a_plan_or_not_at_all(self, ledger: Ledger, name: str) -> None:
         one = {f"{name}-1": None}
@@ -1170,35 +1126,6 @@ class TestSqlite(LedgerContract):
 
 class _Server(LedgerContract):
     """What a server refuses has a type, too. And transactions run at one moment, of which one waits for another's locks."""
-
-    def test_who_freezes_schemas_again_waits_for_an_attempt_that_begins_at_that_moment(
-        self, url: str, ledger: SqlLedger, name: str
-    ) -> None:
-        held = add(ledger, name, 0, 10)
-        seen = [(Idle.after(held, ledger.attempts(held.window.id)), {f"{name}-1": None})]
-        with ThreadPoolExecutor(1) as pool:
-            with ledger.turn(f"{name}-other"):  # one transaction
-                ledger.start_attempt(held.window, held.holder, Try(), NOW)
-                waiting = pool.submit(ledger.refreeze, seen, act("freeze-schemas"))
-                until_it_waits_for_a_lock(url, waiting)
-            with pytest.raises(ConcurrentChangeError, match="A run took window"):
-                waiting.result(LONGEST)
-        assert ledger.window(held.window.id).held.window.schemas is None
-
-    def test_who_freezes_schemas_again_waits_for_the_turn_of_the_group_and_has_no_window_meanwhile(
-        self, url: str, ledger: SqlLedger, name: str
-    ) -> None:
-        """In another order, both would wait for each other."""
-        held = add(ledger, name, 0, 10)
-        seen = [(Idle.after(held, ledger.attempts(held.window.id)), {f"{name}-1": None})]
-        with ThreadPoolExecutor(1) as pool:
-            with ledger.turn(name):
-                waiting = pool.submit(ledger.refreeze, seen, act("freeze-schemas"))
-                until_it_waits_for_a_lock(url, waiting)
-                ledger.hold([held], claim("r2"), NOW)
-            with pytest.raises(ConcurrentChangeError, match="A run took window"):
-                waiting.result(LONGEST)
-        assert ledger.window(held.window.id).held.holder == claim("r2")
 
     def test_a_value_that_the_database_refuses_is_an_error_of_the_ledger(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10)

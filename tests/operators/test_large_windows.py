@@ -27,8 +27,7 @@ from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_FILE, Handoff
 from airflow_kafka_offsets.spark.options import layout, reader_options
 from airflow_kafka_offsets.spark.window import KafkaWindow
-from airflow_kafka_offsets.task.results import event_extra, placeholders, small_together, window_result
-from airflow_kafka_offsets.task.results import task_result
+from airflow_kafka_offsets.task.results import event_extra, placeholders, small_together, task_result, window_result
 from tests.core.examples import claim, tp
 from tests.lab.kafka import KafkaBroker
 from tests.lab.memory import IN_MEMORY

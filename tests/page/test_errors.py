@@ -30,7 +30,7 @@ def request(query: bytes = b"") -> Request:
         (KafkaUnavailableError("no leader"), 503, "There is no answer"),
         (KafkaRefusedError("wrong password"), 500, "Kafka refused"),
         (LedgerUnavailableError("no route"), 503, "The ledger does not answer"),
-        (LedgerSchemaError("of a newer version"), 500, "The ledger can't be read"),
+        (LedgerSchemaError("of another version"), 500, "The ledger can't be read"),
     ],
 )
 def test_the_heading_says_whether_there_was_an_answer(error: KafkaOffsetsError, status: int, heading: str) -> None:

@@ -86,8 +86,6 @@ def test_the_schemas_that_are_frozen_with_a_window_are_shown(story: Story) -> No
         "orders-key",
         "not there",
     ]
-    assert "kafka-offsets freeze-schemas lake.orders --windows 1 --why" in text
-    assert "freeze-schemas" not in page(story, 2, "orders")
 
 
 def test_without_the_group_there_is_no_replay_and_no_link_that_ends_in_an_error(story: Story) -> None:

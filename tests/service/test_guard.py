@@ -1,4 +1,4 @@
-"""Planning near the end of retention: warn or fail, read first what expires first, and ask Kafka little."""
+"""Planning near the end of retention: warn or fail, and ask Kafka little."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_group_that_keeps_up_hears_nothing_and_asks_once_more(world: World) ->
     assert world.kafka.calls == ["snapshot", "retentions", "first_records"]
 
 
-FEW = 8
+FEW = 7
 """So many questions to Kafka a plan has at most, by docs/guarantees.md, if no log ends too early and retention is far."""
 
 
@@ -88,8 +88,8 @@ def test_a_first_plan_asks_no_more_of_them(quick_folder: Any) -> None:
     other.kafka.create("orders-rare")
     other.kafka.produce(tp(0), 10, other.now)
     assert other.plan(claim(), until_now(other)).window.span == 10
-    assert other.kafka.calls.count("offsets_at") == 3
-    assert len(other.kafka.calls) == FEW
+    assert other.kafka.calls.count("offsets_at") == 2
+    assert len(other.kafka.calls) <= FEW
 
 
 def test_a_log_that_seems_to_end_too_early_is_looked_at_five_times_more(by_pattern: World) -> None:
@@ -118,27 +118,9 @@ def test_a_window_that_may_expire_is_a_warning_with_numbers(world: World) -> Non
     planned = world.plan(claim("second"))
     [warning] = planned.warnings
     assert warning.startswith(
-        "retention may remove records of this window before its job has read them: orders-0 offsets 10 to 179 in 4 min"
+        "retention may remove records of this window before a job has read them: orders-0 offsets 10 to 179 in 4 min"
     )
     assert planned.window.span == 10 * 24 * 13
-
-
-def test_a_cap_reads_first_what_expires_before_the_next_window_is_done(world: World) -> None:
-    world.configure(max_offsets=100, max_open_windows=3)
-    world.kafka.produce(tp(0), 60, world.now)
-    backlog(world)
-    windows = [planned.window for planned in world.ask(claim("second"), at_most=1)]
-    # 70 offsets of partition 0 expire until then.
-    assert {p.partition: r.span for p, r in windows[0].ranges.items()} == {0: 70, 1: 30}
-
-
-def test_partitions_that_are_equally_late_are_read_in_equal_parts(world: World) -> None:
-    for hour in range(24 * 7):
-        for partition in (0, 1):
-            world.kafka.produce(tp(partition), 10, world.now + hour * HOUR)
-    world.now += 7 * DAY - HOUR
-    world.configure(max_offsets=40)
-    assert {p.partition: r.span for p, r in world.plan(claim("second")).window.ranges.items()} == {0: 20, 1: 20}
 
 
 def test_fail_leaves_nothing_planned(world: World) -> None:
@@ -298,7 +280,7 @@ def test_after_a_loss_what_is_left_is_read_also_with_fail(world: World, how: str
         world.service.reset(world.group, "earliest", "ada", "what is gone is gone")
     planned = world.plan(claim("second"))
     assert planned.window.ranges[tp(0)].start == 20
-    assert "this window before its job has read them: orders-0 offsets 20 to" in planned.warnings[-1]
+    assert "this window before a job has read them: orders-0 offsets 20 to" in planned.warnings[-1]
 
 
 def test_whoever_loses_a_race_to_itself_is_warned_about_the_window_that_it_gets(

@@ -182,6 +182,29 @@ def test_a_subject_that_is_named_later_is_added_to_the_window_and_the_others_sta
     assert (ids_of(world, window), ids_of(world, window, "refunds")) == ([101], [103])
 
 
+def test_a_schema_that_came_too_late_is_added_by_another_subject_that_has_it(
+    world: World, registry: lab.Registry
+) -> None:
+    window = world.plan(ONE).window
+    late = registry.register("orders-value", '"string"')
+    assert registry.register("orders-late", '"string"') == late
+    world.do(window, ONE)
+    world.configure(registry=Registry("registry", subjects={"orders": ["orders-value", "orders-late"]}))
+    assert world.plan(ONE, last_clear=1).window.id == window.id
+    assert (ids_of(world, window), ids_of(world, window, "orders-late")) == ([101], [late])
+
+
+def test_what_an_abandoned_window_owned_is_planned_again_with_the_schemas_of_that_moment(
+    world: World, registry: lab.Registry
+) -> None:
+    window = world.plan(ONE).window
+    late = registry.register("orders-value", '"string"')
+    world.service.abandon(window.id, "ann", "the replica was behind")
+    again = world.plan(ONE).window
+    assert again.ranges == window.ranges
+    assert (ids_of(world, window), ids_of(world, again)) == ([101], [101, late])
+
+
 def test_a_window_of_before_a_topic_joined_is_run_again_as_it_was(world: World, registry: lab.Registry) -> None:
     window = world.run(ONE)
     world.kafka.create("clicks", 1)

@@ -147,23 +147,16 @@ def ahead(world: World) -> World:
     return world
 
 
-def test_a_record_dated_in_the_future_is_named_with_its_partition_and_offset(
+def test_a_record_dated_in_the_future_holds_its_partition_back_and_is_named_once_nothing_is_read(
     ahead: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     planned = ahead.plan(claim("a"), until(-1))
-    assert planned.window.ranges == ranges({tp(0): (0, 5), tp(1): (0, 6)})
-    [warning] = planned.warnings
+    assert (planned.window.ranges, planned.warnings) == (ranges({tp(0): (0, 5), tp(1): (0, 6)}), ())
+    ahead.do(planned.window, claim("a"))
+    [warning] = ahead.plan(claim("b"), until(-0.5)).warnings
     assert "orders-0 at offset 5 (7 offsets waiting there)" in warning
     assert "orders-1" not in warning
     assert warning in caplog.text
-
-
-def test_a_record_of_the_next_interval_is_no_record_of_the_future(ahead: World) -> None:
-    planned = ahead.plan(claim("a"), until(-2))
-    assert planned.window.ranges == ranges({tp(0): (0, 5), tp(1): (0, 0)})
-    # The first record of orders-1 at or after that time is an ordinary one.
-    assert "orders-1" not in " ".join(planned.warnings)
-    assert "orders-0 at offset 5" in " ".join(planned.warnings)
 
 
 def test_a_run_by_hand_reads_past_the_record_of_the_future(ahead: World) -> None:

@@ -129,7 +129,7 @@ def test_a_log_that_really_ends_too_early_is_told_after_a_look(busy: World, monk
 def test_a_cut_time_is_looked_up_once(busy: World, monkeypatch: pytest.MonkeyPatch) -> None:
     before_the_write(busy, monkeypatch, lambda: plan_aside(busy, TWO))
     busy.plan(ONE, Live(until=NOON + timedelta(minutes=1), ends_at=NOON + timedelta(minutes=1)))
-    assert busy.kafka.calls == ["snapshot", "offsets_at", "offsets_at", "retentions"]
+    assert busy.kafka.calls == ["snapshot", "offsets_at", "retentions"]
 
 
 def test_with_an_offset_store_no_one_takes_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

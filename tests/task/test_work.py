@@ -27,7 +27,6 @@ from airflow_kafka_offsets.core.errors import (
     WindowBusyError,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Act, Idle
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.schemas import Subject
@@ -299,15 +298,14 @@ def test_a_job_gets_the_schemas_that_its_window_has_when_its_attempt_begins(
         planned = world.ask(NEW)
     newer, seen = {"orders-value": Subject("AVRO", 102, {102: '"string"'})}, []
 
-    def refreeze() -> None:
-        held = world.ledger.window(planned[0].window.id).held
-        world.ledger.refreeze([(Idle(held), newer)], Act("freeze-schemas", "ann", "it was wrong", NOON))
+    def freeze() -> None:
+        world.ledger.freeze([(world.ledger.window(planned[0].window.id).held.window, newer)])
 
     def run(planned: Planned) -> Report:
         seen.append(planned.frozen)
         return Report(planned.window.span)
 
-    before_the_write(world, monkeypatch, refreeze, at="start_attempt")
+    before_the_write(world, monkeypatch, freeze, at="start_attempt")
     all_of(world, planned, run, this_try=Try(), claim=NEW)
     assert seen == [newer]
 

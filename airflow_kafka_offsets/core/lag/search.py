@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from math import isqrt
 from typing import NamedTuple
 
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.planning import FUTURE
+
+FUTURE_MS = 60_000
+"""How far the clock of a producer may run ahead before its records count as dated in the future."""
 
 MAX_ROUNDS = 10
 """How many lookups a search may take. Each is one batch for all partitions that are not found yet."""
@@ -140,7 +141,7 @@ class Search:
         if hit is None and asked_ms == 0:
             self.is_empty = True
         elif hit is not None and (hit.offset <= self.watermark or asked_ms == 0):
-            self.is_ahead = self.is_ahead or hit.time_ms - self.now_ms > FUTURE // timedelta(milliseconds=1)
+            self.is_ahead = self.is_ahead or hit.time_ms - self.now_ms > FUTURE_MS
             self._raise(min(hit.time_ms, self.now_ms), hit.offset)
         elif self.low < asked_ms < self.high:
             self.high, self.high_offset = asked_ms, self.end if hit is None else hit.offset

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from airflow_kafka_offsets.core.errors import MAX_NAMED, BadInputError, MissingPartitionError, name_some
+from airflow_kafka_offsets.core.errors import MissingPartitionError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.schemas import Frozen, Part, Registry, topics_then, wanted
-from airflow_kafka_offsets.core.topics import Matching, check_pattern, leaving_out
 from airflow_kafka_offsets.core.window import Draft, Lane
 
 
@@ -148,20 +147,8 @@ def _check_matches(group: KafkaGroup, known: Position, log: LogSnapshot) -> None
     )
 
 
-def way_out_of_missing(group: KafkaGroup, topics: Sequence[str]) -> str:
+def way_out_of_missing(group: KafkaGroup) -> str:
     """Return what to do about topics that were deleted on purpose."""
     if group.topics_pattern is None:
         return "If it was deleted on purpose, remove the topic from the group's topics"
-    without = leaving_out(group.topics_pattern, topics) if len(topics) <= MAX_NAMED else None
-    if without is None or not _still_reads(without, [topic for topic in group.topics if topic in group.reads], topics):
-        return "If it was deleted on purpose, change topics_pattern so that it no longer matches its name, and matches all others"
-    return f"If it was deleted on purpose, leave it out of the pattern: topics_pattern={without!r}"
-
-
-def _still_reads(pattern: str, known: Iterable[str], without: Collection[str]) -> bool:
-    try:
-        check_pattern(pattern)
-    except BadInputError:  # too long
-        return False
-    matching = Matching(pattern)
-    return all((topic in matching) is (topic not in without) for topic in {*known, *without})
+    return "If it was deleted on purpose, change topics_pattern so that it no longer matches its name, and matches all others"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from airflow_kafka_offsets.core.errors import (
@@ -47,12 +47,10 @@ class Plan(Draft):
     Attributes:
         verdicts: the verdict on each partition; empty in the backfill lane.
         warnings: sentences for the log.
-        urgent: of some partitions, the first offset that can wait for the next window; the cap serves those before it first.
     """
 
     verdicts: Mapping[TopicPartition, Verdict] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    urgent: Offsets = field(default_factory=dict)
 
 
 def judge(tp: TopicPartition, position: Position | None, log: LogSnapshot, recovered: Bounds | None = None) -> Verdict:
@@ -165,7 +163,7 @@ def plan_all(
         lost,
         unread=_unread(ranges, verdicts, log),
         verdicts=verdicts,
-        warnings=_warnings(fell_back, lost),
+        warnings=(*_warnings(fell_back, lost), *_held_back(ranges, by_time, log)),
     )
 
 
@@ -191,45 +189,8 @@ def cut(whole: Plan, number: int, max_offsets: int | None) -> list[Plan]:
 
 
 def _capped(plan: Plan, max_offsets: int | None) -> Plan:
-    ranges = cap(plan.ranges, max_offsets, plan.urgent)
+    ranges = cap(plan.ranges, max_offsets)
     return replace(plan, ranges=ranges, is_capped=ranges.span < plan.span)
-
-
-FUTURE = timedelta(minutes=1)
-"""How far the clock of a producer may run ahead before its records count as dated in the future."""
-
-
-def with_held_back(
-    plan: Plan,
-    log: LogSnapshot,
-    ends: Mapping[TopicPartition, int | None],
-    beyond_now: Mapping[TopicPartition, int | None],
-) -> Plan:
-    """Warn of partitions that a record dated in the future holds back: no window that ends by time passes it before that date.
-
-    Args:
-        plan: a window that ends by time.
-        log: what Kafka holds.
-        ends: where it ends, by the timestamp index.
-        beyond_now: the same index for `FUTURE` from now.
-    """
-    held = [
-        f"{tp} at offset {end} ({counted(waiting, 'offset')} waiting there)"
-        for tp, end in sorted(ends.items())
-        if end is not None and end == beyond_now.get(tp) and (waiting := _waiting(plan, log, tp, end)) > 0
-    ]
-    if not held:
-        return plan
-    warning = (
-        "a record dated in the future holds its partition back until that date, because windows end by time: "
-        f"{name_some(held, ', ')}. A run that is triggered by hand ends at the end offset, and so reads past it"
-    )
-    return replace(plan, warnings=(*plan.warnings, warning))
-
-
-def _waiting(plan: Plan, log: LogSnapshot, tp: TopicPartition, end: int) -> int:
-    # A window that did not end by time may have read past the record already.
-    return log.bounds[tp].end - max(end, plan.ranges[tp].start) if tp in plan.ranges else 0
 
 
 def _range(start: int, verdict: Verdict, bounds: Bounds | None, end: int | None) -> OffsetRange:
@@ -257,6 +218,23 @@ def _warnings(fell_back: list[TopicPartition], lost: OffsetRanges) -> tuple[str,
         gaps = name_some([f"{tp} {r}" for tp, r in lost.items()], ", ")
         warnings.append(f"offsets expired before they were read and are recorded as lost: {gaps}")
     return tuple(warnings)
+
+
+def _held_back(ranges: OffsetRanges, ends: Mapping[TopicPartition, int | None], log: LogSnapshot) -> tuple[str, ...]:
+    """Warn if a window that ends by time is empty while records wait: one dated in the future holds its partition back."""
+    if ranges.span:
+        return ()
+    waiting = {
+        tp: f"{tp} at offset {end} ({counted(log.bounds[tp].end - max(end, ranges[tp].start), 'offset')} waiting there)"
+        for tp, end in sorted(ends.items())
+        if end is not None and tp in ranges and max(end, ranges[tp].start) < log.bounds[tp].end
+    }
+    if not waiting:
+        return ()
+    return (
+        f"this window ends by time and is empty, although records wait: {name_some(waiting.values(), ', ')}. A record dated in the "
+        "future holds its partition back until that date; a run that is triggered by hand reads past it",
+    )
 
 
 def _start(tp: TopicPartition, verdict: Verdict, position: Position, log: LogSnapshot, first: Offsets) -> int:
@@ -292,7 +270,7 @@ def _refuse(
     if gone := by_verdict.get(Verdict.MISSING):
         raise MissingPartitionError.naming(
             {tp: f"{tp}: gone from Kafka (watermark {position.offsets[tp]})" for tp in gone},
-            way_out_of_missing(group, topics_of(gone)),
+            way_out_of_missing(group),
         )
     if gone := by_verdict.get(Verdict.TRUNCATED):
         ends = {tp: recovered.get(tp, log.bounds[tp]).end for tp in gone}

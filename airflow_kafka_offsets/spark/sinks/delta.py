@@ -71,8 +71,7 @@ class DeltaTable:
         """
         this_try = uuid.uuid4().hex
         writer = frame.write.format("delta").mode("append").options(**options)
-        # Without the topic ids: older versions appended windows without them.
-        application = f"{self._label.window_id} {self._label.old_digest}"
+        application = f"{self._label.window_id} {self._label.digest}"
         writer = writer.option("txnAppId", application).option("txnVersion", 0)
         self._save(self._labelled(writer, APPEND, this_try))
         # If it is not among the newest, others may have made more since, or Delta has skipped it.

@@ -56,16 +56,14 @@ def test_without_a_cap_or_below_it_nothing_is_cut() -> None:
 def test_no_partition_starves_below_a_cap_smaller_than_their_number(
     start: list[tuple[int, int]], amount: int, data: Any
 ) -> None:
-    """A quiet partition gets its turn, although busy ones always have the larger backlog, and one that can't wait."""
+    """A quiet partition gets its turn, although busy ones always have the larger backlog."""
     starts = {tp(i): s for i, (s, _) in enumerate(start)}
     ends = {tp(i): s + span for i, (s, span) in enumerate(start)}
     busy = data.draw(st.sets(st.sampled_from(sorted(ends))))
-    is_urgent = data.draw(st.booleans())
     waiting: dict[TopicPartition, int] = dict.fromkeys(ends, 0)
     for _ in range(60):
         ends |= {p: ends[p] + 100 for p in busy}
-        urgent = {p: ends[p] for p in busy} if is_urgent else {}
-        capped = cap(OffsetRanges.between(starts, ends), amount, urgent)
+        capped = cap(OffsetRanges.between(starts, ends), amount)
         for p, r in capped.items():
             waiting[p] = 0 if r.span or starts[p] == ends[p] else waiting[p] + 1
             assert waiting[p] <= 2 * len(ends), f"{p} got nothing for {waiting[p]} windows"
@@ -86,27 +84,3 @@ def test_sharing_out_sorts_and_does_not_search(number: int, monkeypatch: pytest.
     monkeypatch.setattr(TopicPartition, "__lt__", counting)
     cap(full, number // 2)
     assert compared < 60 * number
-
-
-urgencies = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 1400)), max_size=6)
-
-
-@given(backlogs, st.integers(1, 4000), urgencies)
-def test_with_urgent_offsets_the_cap_stays_exact_and_saves_no_fewer_of_them(
-    backlog: list[tuple[int, int]], amount: int, urgent: list[tuple[int, int]]
-) -> None:
-    full, first = _ranges(backlog), {tp(i): until for i, until in urgent}
-    capped = cap(full, amount, first)
-    assert capped.span == min(amount, full.span)
-    assert all(full[p].start == capped[p].start <= capped[p].end <= full[p].end for p in full)
-
-    def saved(taken: OffsetRanges) -> int:
-        return sum(max(0, min(taken[p].end, first.get(p, 0)) - taken[p].start) for p in taken)
-
-    assert saved(capped) >= saved(cap(full, amount))
-
-
-def test_what_is_urgent_is_shared_out_like_the_rest() -> None:
-    full = ranges({tp(i): (0, 1000) for i in range(4)})
-    assert cap(full, 199, {tp(0): 80, tp(1): 80, tp(2): 10}).ends == {tp(0): 80, tp(1): 80, tp(2): 20, tp(3): 19}
-    assert cap(full, 100, {tp(0): 1000, tp(1): 1000}).ends == {tp(0): 48, tp(1): 48, tp(2): 2, tp(3): 2}

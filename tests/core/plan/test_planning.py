@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.planning import Plan, Verdict, cut, plan_all, suspects, with_held_back
+from airflow_kafka_offsets.core.plan.planning import Plan, Verdict, cut, plan_all, suspects
 from airflow_kafka_offsets.core.plan.readable import check_all_readable, check_readable, check_same_topics
 from airflow_kafka_offsets.core.window import State
 from tests.core.examples import NOON, group, log, position, ranges, tp, window
@@ -464,27 +464,21 @@ def test_a_cap_cuts_a_window_by_time_too_and_the_next_goes_on_to_that_time() -> 
     assert [p.ranges[tp()].end for p in plans] == [4, 8, 10]
 
 
-HELD = {tp(0): 12, tp(1): None, tp(2): 5}
-
-
-def test_a_record_dated_in_the_future_is_named_with_what_waits_behind_it() -> None:
-    now = log({tp(0): (0, 20), tp(1): (0, 9), tp(2): (0, 9)})
-    plan = plan_window(group(), position({tp(0): 10, tp(1): 0, tp(2): 0}), now, ends=HELD)
-    warned = with_held_back(plan, now, HELD, {tp(0): 12, tp(1): None, tp(2): 7})
-    [warning] = warned.warnings
-    assert "orders-0 at offset 12 (8 offsets waiting there)" in warning
-    assert "orders-1" not in warning
-    assert "orders-2" not in warning
-    assert with_held_back(plan, now, HELD, {tp(0): 13, tp(1): None, tp(2): None}) is plan
-
-
-@pytest.mark.parametrize(("watermark", "waiting"), [(15, "5 offsets"), (19, "1 offset"), (20, None)])
-def test_who_has_read_past_the_future_record_waits_for_the_rest_only(watermark: int, waiting: str | None) -> None:
-    now = log({tp(0): (0, 20)})
-    plan = plan_window(group(), position({tp(0): watermark}), now, ends={tp(0): 12})
+@pytest.mark.parametrize(("watermark", "waiting"), [(12, "8 offsets"), (15, "5 offsets"), (19, "1 offset"), (20, None)])
+def test_an_empty_window_names_the_record_of_the_future_and_what_waits_behind_it(
+    watermark: int, waiting: str | None
+) -> None:
+    now = log({tp(0): (0, 20), tp(1): (0, 9)})
+    plan = plan_window(group(), position({tp(0): watermark, tp(1): 9}), now, ends={tp(0): 12, tp(1): None})
     assert plan.ranges.span == 0
-    warnings = with_held_back(plan, now, {tp(0): 12}, {tp(0): 12}).warnings
-    assert [f"({waiting} waiting there)" in w for w in warnings] == ([True] if waiting else [])
+    assert [f"orders-0 at offset 12 ({waiting} waiting there)" in w for w in plan.warnings] == (
+        [True] if waiting else []
+    )
+
+
+def test_a_window_that_reads_something_says_nothing_of_the_future() -> None:
+    now = log({tp(0): (0, 20), tp(1): (0, 9)})
+    assert plan_window(group(), position({tp(0): 12, tp(1): 0}), now, ends={tp(0): 12, tp(1): None}).warnings == ()
 
 
 # Several windows that are run again.
