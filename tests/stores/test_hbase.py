@@ -440,7 +440,9 @@ class TestHBase(StoreContract):
         store.advance(group, {}, at(topic, 5))
         with hbase.gateway(user="bob") as port:
             of_bob = open_hbase(hbase, port=port)
-            with pytest.raises(StoreRefusedError, match=r"denies access: .*bob.*grant '<user>', 'RW', 'kafka_offsets'"):
+            with pytest.raises(
+                StoreRefusedError, match=r"denies access: .*bob.*\n +grant '<user>', 'RW', 'kafka_offsets'"
+            ):
                 of_bob.read(group, [topic])
             admin.allow("bob", "READ", table=TABLE)
             once_it_may(lambda: of_bob.read(group, [topic]))

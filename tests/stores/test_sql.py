@@ -482,7 +482,7 @@ class TestMariaDB(Served):
             f"CREATE TABLE {table} (topic VARCHAR(100), group_id VARCHAR(100), `partition` INT, `offset` BIGINT, "
             "PRIMARY KEY (topic, group_id, `partition`)) ENGINE=MyISAM",
         )
-        with pytest.raises(StoreRefusedError, match=r"MyISAM, which has no transactions.*ENGINE = InnoDB"):
+        with pytest.raises(StoreRefusedError, match=r"MyISAM, which has no transactions:\n.*ENGINE = InnoDB"):
             SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp="")).advance(group, {}, at("t", 5))
 
     def test_an_offset_that_a_narrow_column_clips_is_not_kept(
