@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.state_metrics import Family, Told
+from airflow_kafka_offsets.core.state_metrics import Family, Samples
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def write(families: Sequence[Family], file: Path) -> None:
     prometheus.write(families, file)
 
 
-def read(file: Path) -> Told:
+def read(file: Path) -> Samples:
     """Return the metrics of a file that `write` wrote; nothing: there is none, or it holds something else.
 
     Raises:
