@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from airflow_kafka_offsets.core.launch.start import SUBMIT_OPTIONS
 from tests.lab import processes
@@ -28,6 +29,8 @@ pytest.register_assert_rewrite(
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from xdist.remote import Producer
 
     from tests.lab.databases import MariaDB, Postgres
     from tests.lab.forks import Forks
@@ -65,13 +68,8 @@ _MARKER_OF_FIXTURE = {
     "start_archive": "spark",
     "yarn": "yarn",
 }
-# Files that use one of these fixtures share a heavy server: they run in one process, which starts it once.
-_PROCESS_OF_FIXTURE = {
-    "spark_connect": "Spark Connect",
-    "spark_standalone": "standalone Spark",
-    "table_jars": "Spark",
-    "server": "page",
-}
+# The files of such a folder share a server that is dear to start: they run in one process.
+_FOLDERS_OF_ONE_PROCESS = ("tests/spark/sinks/", "tests/spark/", "tests/page/")
 _MARKERS_OF_SERVERS = frozenset({"server", "airflow", *_MARKER_OF_FIXTURE.values()})
 
 # What collecting makes stays until the end: to look through it again and again took a third of its time.
@@ -94,25 +92,27 @@ def pytest_configure() -> None:
     os.environ["AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER"] = str(PROVIDER_CACHE)
 
 
+class _FoldersAndFiles(LoadFileScheduling):
+    """Gives each process a whole folder of `_FOLDERS_OF_ONE_PROCESS`, or a whole file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return next((folder for folder in _FOLDERS_OF_ONE_PROCESS if file.startswith(folder)), file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _FoldersAndFiles | None:
+    """Let `--dist=loadfile` keep such folders together."""
+    return _FoldersAndFiles(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test that uses a server, before `-m` selects; keep the tests of a file in one process, and files that share a heavy server."""
-    process_of_file: dict[str, str] = {}
+    """Mark each test that uses a server, before `-m` selects."""
     for item in items:
-        fixtures = set(getattr(item, "fixturenames", ()))
-        for fixture in _MARKER_OF_FIXTURE.keys() & fixtures:
+        for fixture in _MARKER_OF_FIXTURE.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(_MARKER_OF_FIXTURE[fixture])
         if not _MARKERS_OF_SERVERS.isdisjoint(marker.name for marker in item.iter_markers()):
             item.add_marker("server")
-        for fixture in _PROCESS_OF_FIXTURE.keys() & fixtures:
-            process_of_file[_file_of(item)] = _PROCESS_OF_FIXTURE[fixture]
-    for item in items:
-        file = _file_of(item)
-        item.add_marker(pytest.mark.xdist_group(process_of_file.get(file, file)))
-
-
-def _file_of(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -301,7 +301,7 @@ def spark_3() -> OtherSpark:
     return SPARK_3
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkConnect]:
     """Run a Spark Connect server. Its clients are other processes: here, it would be this process's only Spark."""
     from tests.lab.spark_connect import SparkConnect
@@ -311,11 +311,11 @@ def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCon
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark_standalone(
     tmp_path_factory: pytest.TempPathFactory, spark_connector: list[Path]
 ) -> Iterator[SparkStandalone]:
-    """Run a Spark master with its REST server, and a worker, to the end: three files of one lane use it. It also knows the drivers of other tests."""
+    """Run a Spark master with its REST server, and a worker."""
     from tests.lab.spark_standalone import SparkStandalone
 
     with SparkStandalone(tmp_path_factory.mktemp("spark-standalone")) as cluster:
