@@ -38,7 +38,6 @@ _COMPONENTS = {
 }
 # They would serve logs on 0.0.0.0; the API server reads the files.
 _NO_LOG_SERVER = ("scheduler", "triggerer")
-_START_SECONDS = 180
 # The scheduler would wait for the end of its tasks.
 _STOP_SECONDS = 10
 
@@ -107,7 +106,7 @@ class Airflow:
         self.dags = dags.resolve()
         self.port = free_port()
         self.url = f"http://{LOOPBACK}:{self.port}"
-        self.api = AirflowApi(self.url, self.user, self.password, database_url)
+        self.api = AirflowApi(self.url, self.user, self.password)
         self._database_url = database_url
         self._settings = settings or {}
         self._preload = preload
@@ -194,7 +193,6 @@ class Airflow:
             [_airflow(), command, *options],
             log=self.home / "components" / f"{command}.log",
             ready=lambda: self._is_healthy(command),
-            timeout=_START_SECONDS,
             stop_timeout=_STOP_SECONDS,
             environment=self.environment | _OF_COMPONENTS.get(command, {}),
             directory=self.home,

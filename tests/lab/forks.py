@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
-from tests.lab.patience import LONGEST, wait_until
 from tests.lab.sharing import ROOT
+from tests.lab.waiting import LONGEST, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,7 @@ class Fork:
     def wait(self, timeout: float = 400) -> int:
         """Wait for its end, and return its exit code; the number of a signal is negative."""
         try:
-            wait_until(lambda: not self.is_alive, timeout=timeout, what=f"the end of process {self.pid}")
+            wait_until(lambda: not self.is_alive, what=f"the end of process {self.pid}")
         except TimeoutError as exc:
             raise TimeoutError(f"{exc}\n{self.log[-6000:]}") from None
         return int(_exit_file(self._log, self.pid).read_text())

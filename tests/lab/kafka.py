@@ -23,9 +23,9 @@ from tests.lab.archives import archive_options, make_archive
 from tests.lab.certificates import CURVE, make_certificates
 from tests.lab.jars import KAFKA, class_path, log_settings
 from tests.lab.java import CHECKED, LIGHT, java
-from tests.lab.patience import ANSWER, wait_until
 from tests.lab.processes import LOOPBACK, OneServer, Server, ServerError, accepts_connections, free_port
 from tests.lab.topics import create_topic, produce
+from tests.lab.waiting import ANSWER, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -236,7 +236,6 @@ class SecureKafkaBroker(KafkaBroker):
         # The controller has answered, and the broker hears of it a moment later.
         wait_until(
             lambda: self.admin.describe_acls(wanted, request_timeout=ANSWER).result(ANSWER),
-            timeout=60,
             what=f"{user} may {operation.name} {name}",
         )
 

@@ -152,9 +152,7 @@ def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
     given = {"url": url, "query": endless}
     client = forks.begin("tests.launch.connect_task:collect", given, tmp_path / "client.log", os.environ)
     try:
-        wait_until(
-            lambda: "FileInputStream.open0" in spark_connect.threads(), timeout=100, what="the driver is at work"
-        )
+        wait_until(lambda: "FileInputStream.open0" in spark_connect.threads(), what="the driver is at work")
         client.kill()
         store = Store()
         for _ in range(2):
@@ -203,7 +201,7 @@ def leave_an_answer(spark_connect: SparkConnect, number: int, seconds: int) -> N
     with Proxy(spark_connect.port) as proxy:
         url = str(session_url(f"sc://{LOOPBACK}:{proxy.port}", attempt(number)))
         with executing(url, nap, conf=late) as answers:
-            wait_until(lambda: "CallMethodViaReflection" in spark_connect.threads(), timeout=60, what="it is at work")
+            wait_until(lambda: "CallMethodViaReflection" in spark_connect.threads(), what="it is at work")
             proxy.stop()
             with pytest.raises(grpc.RpcError):
                 list(answers)  # on a busy machine, one may have come before

@@ -9,8 +9,8 @@ import requests
 from confluent_kafka.admin import AclOperation
 
 from airflow_kafka_offsets.core.launch.login import properties_file
-from tests.lab.patience import ANSWER
 from tests.lab.processes import wait_until
+from tests.lab.waiting import ANSWER
 from tests.launch.conftest import Worker
 
 if TYPE_CHECKING:
@@ -66,9 +66,7 @@ def test_a_login_that_the_server_looks_up_itself_is_nowhere_to_be_seen(
     assert any(worker.topic in page for page in shown.values()), "the operation is not on the pages"
     assert any("${here:" in page for page in shown.values()), "nor are the options, so what is not shown proves nothing"
     assert not [url for url, page in shown.items() if password in page]
-    wait_until(
-        lambda: any(worker.topic in text for text in kept(spark_connect)), timeout=30, what="it is in the event log"
-    )
+    wait_until(lambda: any(worker.topic in text for text in kept(spark_connect)), what="it is in the event log")
     assert not [1 for text in kept(spark_connect) if password in text]
     assert password not in said
 

@@ -56,7 +56,7 @@ class Try(Fork):
     def says(self, text: str) -> None:
         """Wait until it has written this."""
         with contextlib.suppress(TimeoutError):
-            wait_until(lambda: text in self.log or not self.is_alive, timeout=300, what=repr(text))
+            wait_until(lambda: text in self.log or not self.is_alive, what=repr(text))
         assert text in self.log, self.log[-6000:]
 
 

@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.window import Held, Outcome, State
 from airflow_kafka_offsets.ledger import engine
 from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
-from tests.lab.patience import LONGEST
+from tests.lab.waiting import LONGEST
 from tests.ledger.examples import NOW, act, add, claim
 
 

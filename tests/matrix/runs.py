@@ -24,7 +24,6 @@ from airflow_kafka_offsets.spark.handoff import Subject
 from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.lab.cache import PROVIDER_CACHE
 from tests.lab.jars import jdbc_jars
-from tests.lab.patience import run_to_end
 from tests.lab.processes import LOOPBACK
 from tests.lab.registry import Registry
 from tests.lab.spark_connect import SparkConnect
@@ -38,6 +37,7 @@ from tests.lab.topics import (
     produce,
     produce_bytes,
 )
+from tests.lab.waiting import run_to_end
 from tests.matrix.job import CONNECT, PASSED, REPORTED, SUBMIT
 from tests.spark.avro import encoded, framed, record
 from tests.spark.conftest import handoff
@@ -182,7 +182,7 @@ def run_over_connect(spark: OtherSpark, kafka: KafkaBroker, postgres: Postgres, 
             )
             path = ":".join(map(str, [write_zip(folder), *spark.python_of_clients]))
             command, environment = [sys.executable, JOB, told], {**os.environ, "PYTHONPATH": path}
-            done = run_to_end(command, cwd=folder, env=environment, timeout=480)
+            done = run_to_end(command, cwd=folder, env=environment)
     if done.returncode != 1:
         raise MatrixError(f"it ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}")
     found = world.outcomes(done.stdout + done.stderr)

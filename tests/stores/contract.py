@@ -32,8 +32,8 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
 from airflow_kafka_offsets.core.store.guarantees import Compares
 from airflow_kafka_offsets.ports import OffsetStore
-from tests.lab.patience import LONGEST
 from tests.lab.proxy import Proxy
+from tests.lab.waiting import LONGEST
 
 Offsets = dict[TopicPartition, int]
 WRITERS = 16

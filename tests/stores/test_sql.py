@@ -26,9 +26,9 @@ from airflow_kafka_offsets.core.errors import (
     may_pass,
 )
 from airflow_kafka_offsets.ports import OffsetStore
-from tests.lab.patience import LONGEST
 from tests.lab.processes import LOOPBACK
 from tests.lab.proxy import Proxy
+from tests.lab.waiting import LONGEST
 from tests.stores.contract import WRITERS, StoreContract, at
 
 if TYPE_CHECKING:

@@ -32,9 +32,9 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
 from airflow_kafka_offsets.wiring.stores.opening import open_store as open_address
-from tests.lab.patience import LONGEST
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.proxy import Proxy
+from tests.lab.waiting import LONGEST
 from tests.lab.zookeeper import ZooKeeperServer
 from tests.stores.contract import StoreContract, again_and_again, at
 
@@ -432,8 +432,8 @@ def test_no_thread_and_no_connection_stays(zookeeper: ZooKeeperServer, store: Zo
         with pytest.raises(StoreUnavailableError):
             ZooKeeperStore(NAME, 2, f"{LOOPBACK}:{proxy.port}").read(group, ["orders"])
     left = [thread for thread in set(threading.enumerate()) - threads if "_forward" not in thread.name]
-    wait_until(lambda: not any(t.is_alive() for t in left), timeout=20, what="its threads end")
-    wait_until(lambda: connections() <= open_before, timeout=20, what="it has hung up")
+    wait_until(lambda: not any(t.is_alive() for t in left), what="its threads end")
+    wait_until(lambda: connections() <= open_before, what="it has hung up")
 
 
 # From an Airflow connection

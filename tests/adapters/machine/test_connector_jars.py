@@ -21,8 +21,8 @@ from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
 from airflow_kafka_offsets.spark.connector import connector_package, folder_name
 from tests.lab.java import pyspark_home
 from tests.lab.maven import Mirror
-from tests.lab.patience import LONGEST, output_of
 from tests.lab.processes import wait_until
+from tests.lab.waiting import LONGEST, output_of
 
 NAME = folder_name(connector_package())
 JAR = f"org.apache.spark_{NAME}.jar"
@@ -102,15 +102,15 @@ def test_what_a_killed_worker_left_half_way_is_used_by_nobody_and_removed_by_the
     first = start()
     assert mirror.half_way.wait(LONGEST)
     [staging] = left_in(folder)
-    wait_until(lambda: any((folder.parent / staging).rglob("*.jar*")), timeout=100, what="it begins to write")
+    wait_until(lambda: any((folder.parent / staging).rglob("*.jar*")), what="it begins to write")
     [spark_submit] = psutil.Process(first.pid).children()
     second = start()
     lock = folder.with_name(f".{folder.name}.lock")
-    wait_until(lambda: _has_open(second, lock), timeout=100, what="the second one waits for the first")
+    wait_until(lambda: _has_open(second, lock), what="the second one waits for the first")
     assert (kept_jars(folder), second.poll()) == (None, None)
 
     first.kill()
-    wait_until(lambda: not spark_submit.is_running(), timeout=60, what="spark-submit dies with its worker")
+    wait_until(lambda: not spark_submit.is_running(), what="spark-submit dies with its worker")
     mirror.flows.set()
     assert output_of(second, timeout=300)[0].split() == [str(folder / JAR)]
     assert kept_jars(folder) == [folder / JAR]

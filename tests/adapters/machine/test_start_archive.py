@@ -355,17 +355,15 @@ def test_a_maker_that_is_killed_leaves_nothing_that_is_used_nor_in_the_way(spark
         "import os\nmake_archive(Path(sys.argv[1]), os.environ, folder=Path(sys.argv[2]), before_exec=dying_with_parent())\n"
     )
     maker = subprocess.Popen([sys.executable, "-c", code, spark.home, tmp_path], env=ours(), cwd=ROOT)
-    wait_until(lambda: psutil.Process(maker.pid).children(), timeout=120, what="the maker runs Spark")
+    wait_until(lambda: psutil.Process(maker.pid).children(), what="the maker runs Spark")
     children = psutil.Process(maker.pid).children(recursive=True)
     draft = tmp_path / FOLDER / f".draft-{name_now(spark).place}-{maker.pid}.jsa"
     draft.write_bytes(b"a half")
     maker.send_signal(signal.SIGKILL)
     maker.wait()
-    wait_until(lambda: not psutil.wait_procs(children, timeout=0)[1], timeout=60, what="Spark ends with its maker")
+    wait_until(lambda: not psutil.wait_procs(children, timeout=0)[1], what="Spark ends with its maker")
     # spark-submit's helpers, which may have started since, hold the lock until they end.
-    wait_until(
-        lambda: _is_free(draft.parent / f".lock-{name_now(spark).place}"), timeout=60, what="no process holds the lock"
-    )
+    wait_until(lambda: _is_free(draft.parent / f".lock-{name_now(spark).place}"), what="no process holds the lock")
     assert find_archive(spark, tmp_path) is None
     with pytest.raises(StartArchiveError, match="took longer than"):
         make_archive(spark, tmp_path, ours(), time_limit=0.1)
