@@ -17,9 +17,9 @@ from xdist.scheduler import LoadFileScheduling
 from airflow_kafka_offsets.core.launch.start import SUBMIT_OPTIONS
 from tests.lab import processes
 from tests.lab.cache import PROVIDER_CACHE
+from tests.lab.java import SPARK
 from tests.lab.leftovers import sweep
 from tests.lab.memory import IN_MEMORY
-from tests.lab.start import MUCH_CODE, SHORT_LIFE, start_variables
 
 # What tests have in common asserts, too; only in tests and conftest.py does pytest say by itself what was compared.
 pytest.register_assert_rewrite(
@@ -83,12 +83,11 @@ settings.load_profile("deep")
 
 
 def pytest_configure() -> None:
-    """Tidy up after killed runs; stop the servers at SIGTERM, too, and ask them without a proxy; let Spark start quickly."""
+    """Tidy up after killed runs; stop the servers at SIGTERM, too, and ask them without a proxy; set the options of Spark's JVM."""
     sweep()
     processes.reach_loopback_directly()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    os.environ.update(start_variables(span=0))
-    os.environ[SUBMIT_OPTIONS] += f" {SHORT_LIFE} {MUCH_CODE}"
+    os.environ[SUBMIT_OPTIONS] = " ".join(SPARK)
     os.environ["AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER"] = str(PROVIDER_CACHE)
 
 

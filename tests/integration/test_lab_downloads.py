@@ -62,9 +62,6 @@ print("the same" if place.stat().st_ino == came else "another")
 """
 
 
-ARCHIVE_OF_BROKERS = "from tests.lab import archives, jars; print(archives._archive_of(jars.class_path(jars.KAFKA)))"
-
-
 def start(cache: Path, *arguments: str, java_options: str = "") -> subprocess.Popen[str]:
     """Start a Python that has a cache of its own."""
     environment = {**os.environ, "KAFKA_OFFSETS_LAB_CACHE": str(cache), "JAVA_TOOL_OPTIONS": java_options}
@@ -208,15 +205,9 @@ def test_the_lab_fetches_the_rest_and_fails_with_what_failed(
     for group in (CACHE / "jars").iterdir():
         if group.name != "org.postgresql":
             (tmp_path / "jars" / group.name).symlink_to(group)
-    # The archive of the brokers counts as there: to make it takes ten seconds of a processor, and no one downloads it.
-    named = start(tmp_path, "-c", ARCHIVE_OF_BROKERS, java_options=NO_NETWORK).communicate(timeout=LONGEST)[0]
-    archive = Path(named.strip())
-    archive.parent.mkdir()
-    archive.touch()
     process = start(tmp_path, "-m", "tests.lab", java_options=NO_NETWORK)
     out, err = process.communicate(timeout=LONGEST)
     assert process.returncode == 1
-    assert f"==> Start archive for Kafka's brokers: {archive}\n" in out
     assert f"==> yarn: {len(listed(jars.YARN))} jars\n" in out
     assert f"==> Spark's Kafka source: {len(spark_connector)} jars\n" in out
     assert "could not fetch 1 of the 1 jars that jdbc lacked: org.postgresql:postgresql:42.7.5\n" in err

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from airflow_kafka_offsets.core.history import Attempt, WindowRow
-from airflow_kafka_offsets.core.launch.start import LAUNCHER_OPTIONS, SUBMIT_OPTIONS
+from airflow_kafka_offsets.core.launch.start import SUBMIT_OPTIONS
 from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.acceptance.conftest import Hold
@@ -25,7 +25,7 @@ from tests.lab.forks import Fork, Forks
 from tests.lab.jars import spark_connector_jars
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import LOOPBACK, wait_until
-from tests.lab.start import quick_jvms
+from tests.lab.start import spark_on_clusters
 from tests.lab.tables import FEW_RECORDS
 from tests.lab.topics import create_topic, produce
 
@@ -179,7 +179,7 @@ def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, forks: Forks) -> I
                 "application_args": [str(tmp_path / "lake"), str(tmp_path / "hold")],
                 "jars": ",".join(str(jar) for jar in spark_connector_jars()),
                 "conn_id": "cluster",
-                "conf": {**LIGHT_CONF, **quick_jvms()},
+                "conf": {**LIGHT_CONF, **spark_on_clusters()},
                 "driver_memory": "512m",
                 "executor_memory": "512m",
                 **operator,
@@ -189,7 +189,7 @@ def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, forks: Forks) -> I
                 "AIRFLOW_HOME": str(tmp_path),
                 "SPARK_LOCAL_IP": LOOPBACK,
                 # For a cluster, spark-submit is no driver, and the operator leaves its JVM alone.
-                **{name: os.environ[name] for name in (SUBMIT_OPTIONS, LAUNCHER_OPTIONS)},
+                SUBMIT_OPTIONS: os.environ[SUBMIT_OPTIONS],
                 **(environment or {}),
             },
             forks=forks,

@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from tests.lab.processes import wait_until
-from tests.lab.start import quick_jvms
+from tests.lab.start import spark_on_clusters
 from tests.lab.waiting import ANSWER
 from tests.lab.yarn import Yarn
 from tests.launchers.conftest import JOBS, LIGHT, LIGHT_CONF, Task, is_over, light
@@ -22,7 +22,7 @@ def task(yarn: Yarn, make_task: Any) -> Task:
         yarn.environment,
         application=str(JOBS / "to_parquet.py"),
         yarn_track_via_rm_api=True,
-        conf={**LIGHT_CONF, **quick_jvms(first=True), **yarn.conf, "spark.yarn.tags": "team-lake"},
+        conf={**LIGHT_CONF, **spark_on_clusters(), **yarn.conf, "spark.yarn.tags": "team-lake"},
     )
     return made
 

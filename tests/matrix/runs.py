@@ -24,10 +24,11 @@ from airflow_kafka_offsets.spark.handoff import Subject
 from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.lab.cache import PROVIDER_CACHE
 from tests.lab.jars import jdbc_jars
+from tests.lab.java import SPARK
 from tests.lab.processes import LOOPBACK
 from tests.lab.registry import Registry
 from tests.lab.spark_connect import SparkConnect
-from tests.lab.start import MUCH_CODE, SHORT_LIFE, start_archive_of
+from tests.lab.start import start_archive_of
 from tests.lab.tables import FEW_RECORDS, SHORT_PLANS, table_settings
 from tests.lab.topics import (
     abort_transaction,
@@ -225,7 +226,7 @@ def _operator(world: World, spark: OtherSpark, told: Path) -> Listening:
             "SPARK_HOME": str(spark.home),
             "PYSPARK_PYTHON": spark.program_of_drivers,
             # Or those of the tests, which have an archive of another Spark.
-            "SPARK_SUBMIT_OPTS": f"{SHORT_LIFE} {MUCH_CODE}",
+            "SPARK_SUBMIT_OPTS": " ".join(SPARK),
         },
     )
     operator.said = []

@@ -41,8 +41,7 @@ from tests.lab.processes import wait_until
 from tests.lab.start import PROGRAM, StartArchive, home_like, ours
 
 ROOT = Path(__file__).parents[2]
-# As by Java's default, and not as in LIGHT: at the address that it was made for, Java takes an archive whose end is damaged, as it never reads that.
-CHEAP = [QUICK, *LIGHT, "-XX:ArchiveRelocationMode=1"]
+CHEAP = [QUICK, *LIGHT]
 JAVA_25 = Path("/usr/lib/jvm/temurin-25-jdk-amd64")
 
 
