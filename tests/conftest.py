@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
 
     from tests.lab.databases import MariaDB, Postgres
-    from tests.lab.forks import Forks
     from tests.lab.hbase import HBaseServer
     from tests.lab.hdfs import Hdfs
     from tests.lab.kafka import KafkaBroker, TwoDoorBroker
@@ -165,18 +164,6 @@ def kafka_sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoDoorBrok
 
     with shared_kafka(folder_of_the_run(tmp_path_factory) / "kafka") as broker:
         yield broker
-
-
-@pytest.fixture(scope="session")
-def forks() -> Iterator[Forks]:
-    """Give what begins tasks in processes of their own, with loaded what each would import for two seconds."""
-    from tests.lab.forks import Forks
-
-    tasks = "tests.launch.connect_task", "tests.launchers.worker", "airflow.sdk.execution_time.supervisor"
-    ours = "airflow_kafka_offsets.ledger.steps", "airflow_kafka_offsets.wiring.machine.start"
-    spark = "pyspark.sql.connect.session", "pyarrow.dataset"
-    with Forks(*tasks, *ours, *spark, "confluent_kafka.admin", "requests") as forks:
-        yield forks
 
 
 @pytest.fixture(scope="session")

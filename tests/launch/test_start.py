@@ -19,7 +19,6 @@ from tests.lab.java import pyspark_home
 from tests.launch.conftest import Worker
 
 if TYPE_CHECKING:
-    from tests.lab.forks import Forks
     from tests.lab.kafka import KafkaBroker
     from tests.lab.spark_standalone import SparkStandalone
 
@@ -166,9 +165,9 @@ def test_without_an_archive_a_launch_is_as_it_was(
 
 
 @pytest.fixture
-def worker(tmp_path: Path, kafka: KafkaBroker, topic: str, forks: Forks) -> Iterator[Worker]:
+def worker(tmp_path: Path, kafka: KafkaBroker, topic: str) -> Iterator[Worker]:
     no_connect: Any = SimpleNamespace(port=1)
-    worker = Worker(tmp_path, kafka, no_connect, topic, forks)
+    worker = Worker(tmp_path, kafka, no_connect, topic)
     yield worker
     worker.kill()
 

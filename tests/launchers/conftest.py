@@ -21,7 +21,7 @@ from airflow_kafka_offsets.core.launch.start import SUBMIT_OPTIONS
 from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.acceptance.conftest import Hold
-from tests.lab.forks import Fork, Forks
+from tests.lab.child import Child
 from tests.lab.jars import spark_connector_jars
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import LOOPBACK, wait_until
@@ -42,7 +42,7 @@ def _ours() -> dict[str, str]:
     return {**ours, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
-class Try(Fork):
+class Try(Child):
     """One try of a task: a worker's process."""
 
     def succeed(self) -> None:
@@ -69,7 +69,6 @@ class Task:
     connection: Mapping[str, Any]
     operator: dict[str, Any]
     environment: dict[str, str]
-    forks: Forks
     run_id: str = "run-1"
     try_number: int = 0
     max_tries: int = 9
@@ -149,8 +148,7 @@ class Task:
         (self.folder / "task.json").write_text(json.dumps({**who, "operator": {**self.operator, **operator}}))
         log = self.folder / f"try-{self.try_number}.log"
         environment = {**_ours(), **self.environment}
-        begun = self.forks.begin("tests.launchers.worker:run", {"folder": str(self.folder)}, log, environment)
-        self.tries.append(Try(begun.pid, log))
+        self.tries.append(Try("tests.launchers.worker:run", {"folder": str(self.folder)}, log, environment))
         return self.tries[-1]
 
     def die(self, step: str, **operator: Any) -> Try:
@@ -161,7 +159,7 @@ class Task:
 
 
 @pytest.fixture
-def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, forks: Forks) -> Iterator[Any]:
+def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str) -> Iterator[Any]:
     """Return what makes a task on a cluster."""
     made: list[Task] = []
 
@@ -192,7 +190,6 @@ def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, forks: Forks) -> I
                 SUBMIT_OPTIONS: os.environ[SUBMIT_OPTIONS],
                 **(environment or {}),
             },
-            forks=forks,
         )
         made.append(task)
         return task
