@@ -40,7 +40,7 @@ def test_workers_die_at_every_step_and_one_driver_does_it_all(task: Task, driver
     with task.hold() as hold:
         task.die("before the id is noted")
         assert task.store() == {}
-        hold.wait(240)
+        hold.wait()
         (driver,) = drivers.alive()
         second = task.start()
         wait_until(lambda: driver in task.store().values(), what="the retry finds the driver")
@@ -65,7 +65,7 @@ def test_workers_die_at_every_step_and_one_driver_does_it_all(task: Task, driver
 def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(task: Task, drivers: Drivers) -> None:
     with task.hold() as hold:
         first = task.start()
-        hold.wait(240)
+        hold.wait()
         first.kill()
         (python,) = task.processes("light.py")
         task.clear()
@@ -112,7 +112,7 @@ def test_a_driver_on_the_worker_dies_with_it_and_the_retry_runs_the_window(
     )
     with task.hold() as hold:
         first = task.start(**{**light(task.folder), "application": str(LIGHT)})
-        hold.wait(240)
+        hold.wait()
         (python,) = task.processes("light.py")
         first.kill()
         wait_until(lambda: is_over(python), what="the driver is gone")

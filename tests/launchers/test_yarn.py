@@ -46,7 +46,7 @@ def test_workers_die_and_a_clear_and_a_person_kill_and_no_application_has_a_twin
     task = light_task
     with task.hold() as hold:
         task.die("before the id is noted")
-        hold.wait(300)
+        hold.wait()
         (first,) = yarn.alive()
         window = task.window().held.window.id
         assert {"team-lake", window} <= set(yarn.apps()[first]["applicationTags"].split(","))
