@@ -6,9 +6,10 @@ import gc
 import os
 import signal
 import uuid
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -33,17 +34,12 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
 
     from tests.lab.databases import MariaDB, Postgres
-    from tests.lab.hbase import HBaseServer
-    from tests.lab.hdfs import Hdfs
     from tests.lab.kafka import KafkaBroker, TwoDoorBroker
-    from tests.lab.redis import RedisCluster, RedisServer, SecureRedisServer
-    from tests.lab.s3 import S3
     from tests.lab.spark_connect import SparkConnect
     from tests.lab.spark_standalone import SparkStandalone
     from tests.lab.sparks import OtherSpark
     from tests.lab.start import StartArchive
     from tests.lab.yarn import Yarn
-    from tests.lab.zookeeper import ZooKeeperServer
 
 _MARKER_OF_FIXTURE = {
     "kafka": "kafka",
@@ -184,67 +180,25 @@ def mariadb() -> Iterator[MariaDB]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """Run an open Redis server."""
-    from tests.lab.redis import RedisServer
+def _runs(module: str, name: str) -> Any:
+    """Return a fixture that runs a server of the lab, in a folder of its own, for the tests of a file."""
 
-    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
-        yield server
+    @pytest.fixture(scope="module")
+    def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+        kind = getattr(import_module(f"tests.lab.{module}"), name)
+        with kind(tmp_path_factory.mktemp(module)) as server:
+            yield server
 
-
-@pytest.fixture(scope="module")
-def redis_secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureRedisServer]:
-    """Run a Redis server with TLS, a password and users."""
-    from tests.lab.redis import SecureRedisServer
-
-    with SecureRedisServer(tmp_path_factory.mktemp("redis-secure")) as server:
-        yield server
+    return run
 
 
-@pytest.fixture(scope="module")
-def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
-    """Run a Redis cluster of three servers."""
-    from tests.lab.redis import RedisCluster
-
-    with RedisCluster(tmp_path_factory.mktemp("redis-cluster")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """Run a ZooKeeper server."""
-    from tests.lab.zookeeper import QUICK, ZooKeeperServer
-
-    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), QUICK) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def hbase(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HBaseServer]:
-    """Run an HBase with a Thrift 1 gateway; a test that stops it starts it again."""
-    from tests.lab.hbase import HBaseServer
-
-    with HBaseServer(tmp_path_factory.mktemp("hbase")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    """Run a server that speaks S3's protocol."""
-    from tests.lab.s3 import S3
-
-    with S3(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
-    """Run a name node and a data node. A test that stops one of them starts it again."""
-    from tests.lab.hdfs import Hdfs
-
-    with Hdfs(tmp_path_factory.mktemp("hdfs")) as server:
-        yield server
+redis = _runs("redis", "RedisServer")
+redis_secure = _runs("redis", "SecureRedisServer")  # with TLS, a password and users
+redis_cluster = _runs("redis", "RedisCluster")
+zookeeper = _runs("zookeeper", "ZooKeeperServer")
+hbase = _runs("hbase", "HBaseServer")
+s3 = _runs("s3", "S3")
+hdfs = _runs("hdfs", "Hdfs")
 
 
 @pytest.fixture(scope="session")

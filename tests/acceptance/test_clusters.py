@@ -40,9 +40,7 @@ def reconnects(lab: Lab, cluster: SparkStandalone) -> None:
         hold.wait()
         (driver,) = drivers.all()
         wait_until(lambda: "Polling driver" in said(lab, dag), what="the driver is noted, and watched", interval=1)
-        task = lab.airflow.task_process(dag, run, "load")
-        assert task is not None
-        task.kill()
+        _kill_task(lab, dag, run)
         wait_until(
             lambda: "Reconnecting" in said(lab, dag),
             what="the retry reconnects",
@@ -53,8 +51,18 @@ def reconnects(lab: Lab, cluster: SparkStandalone) -> None:
         worker.terminate()
         wait_until(lambda: "the driver continues" in said(lab, dag), what="the worker is told to stop", interval=1)
         assert drivers.alive() == [driver]
-    lab.api.wait_for_run(dag, run, "success")
+    _expect_one_run(lab, dag, run)
     assert set(drivers.all()) == {driver}
+
+
+def _kill_task(lab: Lab, dag: str, run: str) -> None:
+    task = lab.airflow.task_process(dag, run, "load")
+    assert task is not None
+    task.kill()
+
+
+def _expect_one_run(lab: Lab, dag: str, run: str) -> None:
+    lab.api.wait_for_run(dag, run, "success")
     (row,) = lab.windows(dag)
     assert row.held.window.state is State.COMMITTED
     assert ran(lab, dag) == [row.held.window.id]
@@ -70,9 +78,7 @@ def starts_again(lab: Lab, cluster: SparkStandalone) -> None:
         hold.wait()
         wait_until(lambda: "Polling driver" in said(lab, dag), what="the driver is watched", interval=1)
         assert f"{NO_TASK_STATE}: a retry stops the driver" in said(lab, dag)
-        task = lab.airflow.task_process(dag, run, "load")
-        assert task is not None
-        task.kill()
+        _kill_task(lab, dag, run)
         wait_until(lambda: len(drivers.all()) == 2, what="the retry launches another", interval=0.5)
         first, second = drivers.all()
         assert drivers.all()[first] == "KILLED"
@@ -86,10 +92,7 @@ def starts_again(lab: Lab, cluster: SparkStandalone) -> None:
         worker.kill()  # the LocalExecutor's ignores SIGTERM; those of other executors would end of it at once
         wait_until(lambda: len(drivers.all()) == 3, what="the retry launches a third one", interval=0.5)
         assert drivers.all()[second] == "KILLED"
-    lab.api.wait_for_run(dag, run, "success")
-    (row,) = lab.windows(dag)
-    assert row.held.window.state is State.COMMITTED
-    assert ran(lab, dag) == [row.held.window.id]
+    _expect_one_run(lab, dag, run)
 
 
 RETRY = reconnects if KEEPS_TASK_STATE else starts_again

@@ -29,7 +29,7 @@ from airflow_kafka_offsets.wiring.stores.redis import redis_settings
 from tests.lab.processes import wait_until
 from tests.lab.proxy import Proxy
 from tests.lab.redis import RedisCluster, RedisServer, SecureRedisServer
-from tests.stores.contract import StoreContract, again_and_again, at
+from tests.stores.contract import StoreContract, again_and_again, assert_offsets_outlive, at
 
 NAME = "redis://redis_default"
 
@@ -198,16 +198,7 @@ def test_no_connection_stays_open(client: Any, store: RedisStore, group: str) ->
 
 @pytest.mark.redis
 def test_offsets_outlive_the_server(own: RedisServer, group: str) -> None:
-    store = RedisStore(NAME, 5, own.login())
-    store.advance(group, {}, at("orders", 5))
-    own.kill()
-    with pytest.raises(StoreUnavailableError):
-        store.advance(group, at("orders", 5), at("orders", 6))
-    own.start()
-    store.advance(group, at("orders", 5), at("orders", 6))
-    own.stop()
-    own.start()
-    assert store.read(group, ["orders"]) == at("orders", 6)
+    assert_offsets_outlive(own, RedisStore(NAME, 5, own.login()), group)
 
 
 # Servers that say no

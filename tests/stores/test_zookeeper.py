@@ -36,7 +36,7 @@ from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.proxy import Proxy
 from tests.lab.waiting import LONGEST
 from tests.lab.zookeeper import ZooKeeperServer
-from tests.stores.contract import StoreContract, again_and_again, at
+from tests.stores.contract import StoreContract, again_and_again, assert_offsets_outlive, at
 
 NAME = "zookeeper://zookeeper_default"
 LAYOUTS = [NodeLayout, JsonLayout]
@@ -257,16 +257,7 @@ def test_offsets_that_are_deleted_while_we_look_are_not_read_by_halves(
 @pytest.mark.zookeeper
 def test_offsets_outlive_the_server(tmp_path: Path, group: str) -> None:
     with ZooKeeperServer(tmp_path / "zookeeper") as own:
-        store = ZooKeeperStore(NAME, 3, own.hosts)
-        store.advance(group, {}, at("orders", 5))
-        own.kill()
-        with pytest.raises(StoreUnavailableError):
-            store.advance(group, at("orders", 5), at("orders", 6))
-        own.start()
-        store.advance(group, at("orders", 5), at("orders", 6))
-        own.stop()
-        own.start()
-        assert store.read(group, ["orders"]) == at("orders", 6)
+        assert_offsets_outlive(own, ZooKeeperStore(NAME, 3, own.hosts), group)
 
 
 # Limits
