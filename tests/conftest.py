@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import uuid
@@ -66,9 +65,6 @@ _MARKER_OF_FIXTURE = {
 # The files of such a folder share a server that is dear to start: they run in one process.
 _FOLDERS_OF_ONE_PROCESS = ("tests/spark/sinks/", "tests/spark/", "tests/page/")
 _MARKERS_OF_SERVERS = frozenset({"server", "airflow", *_MARKER_OF_FIXTURE.values()})
-
-# What collecting makes stays until the end: to look through it again and again took a third of its time.
-gc.disable()
 
 # How many examples a law sees: in the whole run, and with `--hypothesis-profile=quick`. Laws with numbers of their own
 # take the smaller of both. No deadline: the machine may be busy.

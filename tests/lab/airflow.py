@@ -60,11 +60,7 @@ _QUICK = {
 }
 
 
-# An API server has six hundred thousand objects that stay: to look for those that do not took a fifth of its start.
-_SETTINGS_MODULE = (
-    *("import gc", "import sys", "", "__all__ = []", "", "gc.set_threshold(50_000)", ""),
-    *('if "scheduler" in sys.argv:', "    pass"),
-)
+_SETTINGS_MODULE = ("import sys", "", "__all__ = []", "", 'if "scheduler" in sys.argv:', "    pass")
 # The API server answers up to forty requests at once, and with fifteen connections some of them in vain.
 # No test stops this database: to ask it before each use whether it is there took a fifteenth of the API server's time.
 _CONNECTIONS = {"sql_alchemy_pool_size": "40", "sql_alchemy_pool_pre_ping": "False"}
