@@ -261,9 +261,9 @@ def spark_standalone(
 @pytest.fixture(scope="module")
 def start_archive(tmp_path_factory: pytest.TempPathFactory) -> StartArchive:
     """Return a small start archive, and a Spark that has it."""
-    from tests.lab.start import make_by_two
+    from tests.lab.start import make_small_archive
 
-    return make_by_two(tmp_path_factory.mktemp("start"))
+    return make_small_archive(tmp_path_factory.mktemp("start"))
 
 
 @pytest.fixture(scope="module")
