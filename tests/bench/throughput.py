@@ -32,7 +32,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tabulate import tabulate
 
 from airflow_kafka_offsets.adapters.machine.archives import start_options
-from airflow_kafka_offsets.adapters.machine.programs import spark_at
+from airflow_kafka_offsets.adapters.machine.spark_home import spark_at
 from airflow_kafka_offsets.core.launch.start import (
     LAUNCHER_OPTIONS,
     QUICK,
