@@ -78,7 +78,7 @@ class Cost:
 
     @property
     def all_cpu(self) -> float:
-        """Of its processes and the broker's."""
+        """CPU seconds of its processes and the broker's."""
         return self.cpu + self.broker
 
 

@@ -38,7 +38,7 @@ class AirflowApi:
     """A user of one Airflow; logs in with the first request. Every error of the API is a `requests.HTTPError`.
 
     Args:
-        url: Of the API server.
+        url: The API server's.
         user: Who logs in.
         password: Theirs.
     """
@@ -393,7 +393,7 @@ class Watch:
     """Waits for what the tasks of a Dag do outside of Airflow, as long as no task of the Dag fails for good.
 
     Args:
-        api: Of the Airflow.
+        api: Airflow's API.
         dag_id: The Dag; what has failed before does not count.
     """
 

@@ -67,7 +67,7 @@ class KafkaBroker(OneServer):
         joins: A running broker that is the controller for this one too. Partitions that are placed here only (see
             `create_topic`) have no leader while this broker is stopped.
         jvm_options: Options of the JVM; the default starts quickly and is slow in the long run.
-        node_id: Its id; None: one more than that of the broker that it joins, so that only one can join without.
+        node_id: Its id. By default, it is one more than that of the broker that it joins, so only one can join without an id.
     """
 
     def __init__(

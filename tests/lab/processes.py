@@ -65,7 +65,7 @@ def _own_ports(process: str | None) -> range:
     """Return the part of a process: what another one has drawn and not used yet, no one can see.
 
     Args:
-        process: `gw0` and so on; `shared`; None: there is only one, which has all.
+        process: `gw0` and so on, or `shared`. None is a process that has all ports.
     """
     if process is None:
         return _PORTS

@@ -59,7 +59,7 @@ def serve(
 
     Args:
         folder: As given to `shared`.
-        process_id: Of the process that runs them.
+        process_id: The process that runs them.
         facts: What others get; must be picklable.
         meanwhile: Called again and again, for example to start again what has died; also after a `ServerError` of it.
         linger: Seconds that they wait for someone after the last user has left, as long as the process that started them

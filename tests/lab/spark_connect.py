@@ -134,7 +134,7 @@ class SparkConnect(OneServer):
         }
 
     def _environment(self) -> dict[str, str]:
-        # Of our Spark settings none may reach it: SPARK_REMOTE, for one, makes a server look for a server.
+        # None of our Spark settings may reach it: SPARK_REMOTE, for one, makes a server look for a server.
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         return {**ours, "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable}
 

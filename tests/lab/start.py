@@ -95,7 +95,7 @@ def java_command(*jars: Path, home: Path | None = None) -> list[str]:
 
     Args:
         jars: Those that the Spark lacks.
-        home: Of the Spark; None is the installed PySpark.
+        home: The Spark's home; by default, the installed PySpark.
     """
     return [java(), *SPARK, "-cp", ":".join([f"{home or pyspark_home()}/jars/*", *map(str, jars)])]
 

@@ -45,7 +45,7 @@ def run_to_end(
     Args:
         command: The program and its arguments.
         text_in: Its standard input; None inherits ours.
-        options: Of `subprocess.run`.
+        options: Further ones for `subprocess.run`.
     """
     return subprocess.run(
         command, input=text_in, capture_output=True, text=True, timeout=LONGEST, check=False, **options
