@@ -1,4 +1,7 @@
-"""Servers for the tests: each is started when a test first asks for it. What few files use is stopped after each of them, the rest at the end."""
+"""Servers for the tests, as fixtures. A server starts when a test first uses it, and stops after the file or at the end.
+
+CONTRIBUTING.md says how to add a test.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from tests.lab.java import SPARK
 from tests.lab.leftovers import sweep
 from tests.lab.memory import IN_MEMORY
 
-# What tests have in common asserts, too; only in tests and conftest.py does pytest say by itself what was compared.
+# By itself, pytest shows the compared values only for the asserts of tests and of conftest.py.
 pytest.register_assert_rewrite(
     *("tests.ledger.examples", "tests.service.simulation", "tests.spark.sinks.contract"),
     *("tests.stores.across", "tests.stores.contract"),
@@ -62,22 +65,23 @@ _MARKER_OF_FIXTURE = {
     "start_archive": "spark",
     "yarn": "yarn",
 }
-# The files of such a folder share a server that is dear to start: they run in one process.
+# The files of such a folder share a server that is slow to start, so they run in one process. The first match counts.
 _FOLDERS_OF_ONE_PROCESS = ("tests/spark/sinks/", "tests/spark/", "tests/page/")
 _MARKERS_OF_SERVERS = frozenset({"server", "airflow", *_MARKER_OF_FIXTURE.values()})
 
-# How many examples a law sees: in the whole run, and with `--hypothesis-profile=quick`. Laws with numbers of their own
-# take the smaller of both. No deadline: the machine may be busy.
+# How many examples a law sees in the whole run, and with `--hypothesis-profile=quick`. A law with a number of its own takes the smaller one.
 settings.register_profile("deep", deadline=None, max_examples=50)
 settings.register_profile("quick", settings.get_profile("deep"), max_examples=8, stateful_step_count=12)
 settings.load_profile("deep")
 
 
 def pytest_configure() -> None:
-    """Tidy up after killed runs; stop the servers at SIGTERM, too, and ask them without a proxy; set the options of Spark's JVM."""
+    """Tidy up after killed runs, and set what all processes of the tests have in common."""
     sweep()
     processes.reach_loopback_directly()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # it ends the fixtures, as Ctrl-C does, so their servers stop
     os.environ[SUBMIT_OPTIONS] = " ".join(SPARK)
     os.environ["AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER"] = str(PROVIDER_CACHE)
 
@@ -107,12 +111,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Refuse servers to a test that is not marked: `make test-unit` would start them, too."""
+    """Refuse servers to a test without a marker, because `make test-unit` would run it."""
     processes.refused_to = None if item.get_closest_marker("server") else item.nodeid
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a CI run in which a test was skipped: what did not run proves nothing."""
+    """Fail a CI run in which a test was skipped."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
     if skipped and os.environ.get("CI") == "true" and session.exitstatus == pytest.ExitCode.OK:
@@ -123,7 +127,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(autouse=True)
 def _servers_are_up(request: pytest.FixtureRequest) -> None:
-    """Start a server again that died under an earlier test: one failure stays one failure."""
+    """Start a server again that died in an earlier test, so that one failure stays one failure."""
     for name in _MARKER_OF_FIXTURE.keys() & set(request.fixturenames):
         revive = getattr(request.getfixturevalue(name), "revive", None)
         if revive is not None:
