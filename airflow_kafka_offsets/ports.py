@@ -23,7 +23,17 @@ from airflow_kafka_offsets.core.schemas import NOTHING, Frozen, Subject, ToFreez
 from airflow_kafka_offsets.core.source.offsets import PlaceOffsets
 from airflow_kafka_offsets.core.store.guarantees import Guarantees
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim, Draft, Excerpt, Held, Lane, Outcome, Standing, State, Window
+from airflow_kafka_offsets.core.window import (
+    Claim,
+    Draft,
+    Excerpt,
+    Lane,
+    Outcome,
+    Standing,
+    State,
+    Window,
+    WindowRecord,
+)
 
 
 class LogOffsets(Protocol):
@@ -273,9 +283,9 @@ class Ledger(Protocol):
         drafts: Sequence[Draft],
         claim: Claim,
         now: datetime,
-        take: Sequence[Held] = (),
+        take: Sequence[WindowRecord] = (),
         to_freeze: ToFreeze = NOTHING,
-    ) -> list[Held]:
+    ) -> list[WindowRecord]:
         """Write down new windows held by the claim, give it others as `hold` does, and freeze schemas, all or none; return the new ones.
 
         A group without an owner belongs to the claim's task from its first live window on. The group's definition is written
@@ -313,11 +323,11 @@ class Ledger(Protocol):
 
     def hold(
         self,
-        held_windows: Sequence[Held],
+        held_windows: Sequence[WindowRecord],
         claim: Claim,
         now: datetime,
         there: Sequence[tuple[Window, Frozen]] = (),
-    ) -> list[Held]:
+    ) -> list[WindowRecord]:
         """Give windows to a claim, and `freeze` schemas, all or none, if each still has the holder and the state that `held_windows` says.
 
         Attempts of others that still run on them become `lost`.

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.window import Claim, Held, Outcome
+from airflow_kafka_offsets.core.window import Claim, Outcome, WindowRecord
 from airflow_kafka_offsets.core.window_id import group_of
 
 
@@ -97,7 +97,7 @@ class WindowRow:
         records: how many records the last successful attempt read; None: not reported.
     """
 
-    held: Held
+    held: WindowRecord
     planned_at: datetime
     committed_at: datetime | None
     attempts: int
@@ -115,7 +115,7 @@ class OldWindow:
         last_attempt: when the last one began, in UTC; None: there was none.
     """
 
-    held: Held
+    held: WindowRecord
     planned_at: datetime
     attempts: int
     last_attempt: datetime | None

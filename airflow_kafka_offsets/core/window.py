@@ -186,7 +186,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class WindowRecord:
     """A window and the claim that works on it, or worked on it last.
 
     Attributes:
@@ -224,7 +224,7 @@ class Standing:
 
     Attributes:
         group, seq, lane, state, span: those of the window.
-        holder, holds: as in `Held`.
+        holder, holds: as in `WindowRecord`.
     """
 
     group: str

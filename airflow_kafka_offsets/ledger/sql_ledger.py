@@ -85,13 +85,13 @@ from airflow_kafka_offsets.core.window import (
     Claim,
     Draft,
     Excerpt,
-    Held,
     Lane,
     Outcome,
     Scope,
     Standing,
     State,
     Window,
+    WindowRecord,
     check_commit,
     check_steps,
 )
@@ -253,9 +253,9 @@ class SqlLedger:
         drafts: Sequence[Draft],
         claim: Claim,
         now: datetime,
-        take: Sequence[Held] = (),
+        take: Sequence[WindowRecord] = (),
         to_freeze: ToFreeze = NOTHING,
-    ) -> list[Held]:
+    ) -> list[WindowRecord]:
         """Add new windows held by the claim, give it others as `hold` does, and freeze schemas, all or none. Return the new ones."""
         definition = json.dumps(group.to_json())
         with self._writing() as connection:
@@ -276,7 +276,7 @@ class SqlLedger:
             _note_claims(connection, holder, row.id, [window.seq for window in added])
             if take:
                 _hold(connection, row.id, take, holder, claim, now)
-        return [Held(window, claim, holds=1) for window in added]
+        return [WindowRecord(window, claim, holds=1) for window in added]
 
     def schemas(self, number: int) -> Frozen:
         """Return the schemas that are kept under a number."""
@@ -303,11 +303,11 @@ class SqlLedger:
 
     def hold(
         self,
-        held_windows: Sequence[Held],
+        held_windows: Sequence[WindowRecord],
         claim: Claim,
         now: datetime,
         there: Sequence[tuple[Window, Frozen]] = (),
-    ) -> list[Held]:
+    ) -> list[WindowRecord]:
         """Give windows to a claim, and freeze schemas, all or none, if each still has the holder and the state that were read."""
         with self._writing() as connection:
             (group_id,) = _group(connection, held_windows[0].window.group, groups.c.id)
@@ -711,7 +711,7 @@ def _defined(owner: Owner | None, definition: str, drafts: Sequence[Draft], clai
     return {"definition": definition, **(_owner_values(Owner.of(claim)) if is_live else {})}
 
 
-_FindOpen = Callable[[Connection, Sequence[int]], dict[int, list[Held]]]
+_FindOpen = Callable[[Connection, Sequence[int]], dict[int, list[WindowRecord]]]
 """Finds open live windows of groups, by the ids of these, the oldest first."""
 
 
@@ -1071,9 +1071,9 @@ def _newest(group: Row[Any]) -> int | None:
     return max((seq for state in OWNING if (seq := group._mapping[state.value]) is not None), default=None)
 
 
-def _open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[Held]]:
+def _open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[WindowRecord]]:
     """Find the live windows of groups that wait for their commit, the oldest first."""
-    found: dict[int, list[Held]] = {}
+    found: dict[int, list[WindowRecord]] = {}
     for group_id in group_ids:
         asked = [{"of_id": group_id, "of_state": state} for state in sorted(OPEN)]
         rows = [row for each in asked for row in connection.execute(_live_of_group(), each)]
@@ -1087,7 +1087,7 @@ def _live_of_group() -> Select[Any]:
     return _held_windows().where(windows.c.group_id == bindparam("of_id"), is_live)
 
 
-def _oldest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[Held]]:
+def _oldest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[WindowRecord]]:
     """Find the oldest of these windows of each group: it alone is read with its ranges."""
     oldest = [(group_id, seqs[0]) for group_id, seqs in _open_seqs(connection, group_ids).items()]
     return {row.group_id: [_held(row)] for row in _rows_at(connection, _held_windows, oldest)}
@@ -1105,7 +1105,7 @@ def _open_seqs(connection: Connection, group_ids: Sequence[int]) -> dict[int, li
     return {group_id: sorted(seqs) for group_id, seqs in found.items()}
 
 
-def _claimed(connection: Connection, group: str, claim: Claim) -> tuple[Held, ...]:
+def _claimed(connection: Connection, group: str, claim: Claim) -> tuple[WindowRecord, ...]:
     return tuple(map(_held, connection.execute(_windows_of_claim(), {"of_group": group, **_names(claim)})))
 
 
@@ -1209,7 +1209,7 @@ def _summary(row: Row[Any]) -> WindowSummary:
         )
 
 
-def _held(row: Row[Any]) -> Held:
+def _held(row: Row[Any]) -> WindowRecord:
     with intact(f"window {row.seq} of group {row.group_name}"):
         ranges, topic_ids, leader_epochs = load_ranges(row.ranges, row.packed)
         window = Window(
@@ -1229,7 +1229,7 @@ def _held(row: Row[Any]) -> Held:
         )
         if window.span != row.span:
             raise ValueError(f"it has {counted(row.span, 'offset')}, and its ranges have {window.span}")
-        return Held(window, _claim(row), row.holds, row.committed_at)
+        return WindowRecord(window, _claim(row), row.holds, row.committed_at)
 
 
 def _window_values(window: Window) -> dict[str, Any]:
@@ -1302,7 +1302,12 @@ def _claim_id(connection: Connection, claim: Claim) -> int:
 
 
 def _hold(
-    connection: Connection, group_id: int, held_windows: Sequence[Held], claim_id: int, claim: Claim, now: datetime
+    connection: Connection,
+    group_id: int,
+    held_windows: Sequence[WindowRecord],
+    claim_id: int,
+    claim: Claim,
+    now: datetime,
 ) -> None:
     for held in held_windows:
         _change(connection, group_id, held.window, held.holds, holder=claim_id, holds=held.holds + 1)

@@ -30,7 +30,7 @@ from airflow_kafka_offsets.core.source.importing import ImportedOffsets, Moves
 from airflow_kafka_offsets.core.source.offsets import Meaning, PlaceOffsets, next_offsets, only
 from airflow_kafka_offsets.core.source.verifying import Difference
 from airflow_kafka_offsets.core.store.guarantees import must_write
-from airflow_kafka_offsets.core.window import Held
+from airflow_kafka_offsets.core.window import WindowRecord
 from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetSource, OffsetStore
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.replay import from_oldest_open
@@ -96,7 +96,7 @@ class Import:
     asked: Asked
     imported: ImportedOffsets
     notes: tuple[str, ...]
-    left_open: tuple[Held, ...]
+    left_open: tuple[WindowRecord, ...]
     log: LogSnapshot
     position: Position
     state: GroupState

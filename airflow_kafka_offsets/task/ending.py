@@ -55,7 +55,7 @@ from airflow_kafka_offsets.wiring.connections import without_secrets
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_kafka_offsets.core.window import Claim, Held
+    from airflow_kafka_offsets.core.window import Claim, WindowRecord
     from airflow_kafka_offsets.service.windows import Planned, WindowService
     from airflow_kafka_offsets.task.definition import Stop
 
@@ -270,7 +270,7 @@ class Ending:
         except KafkaOffsetsError as exc:
             return replace(left, why_unknown=str(exc))
 
-    def _taken_by(self, held: Held) -> str | None:
+    def _taken_by(self, held: WindowRecord) -> str | None:
         if not held.holder.lets_commit(self._claim):
             return str(held.holder)
         own = [a.try_number for a in self._service.attempts(held.window.id) if a.claim == self._claim]

@@ -26,7 +26,7 @@ from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Positio
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.schemas import Frozen, Subject, ToFreeze
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import OPEN, Claim, Excerpt, Held, Lane, Outcome, Scope, State
+from airflow_kafka_offsets.core.window import OPEN, Claim, Excerpt, Lane, Outcome, Scope, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ledger import sql_ledger
 from airflow_kafka_offsets.ledger.engine import open_engine
@@ -108,7 +108,7 @@ class LedgerContract:
     def test_a_window_keeps_the_schemas_that_were_frozen_with_it(self, ledger: Ledger, name: str) -> None:
         one, two = {f"{name}-1": None}, {f"{name}-2": None}
 
-        def frozen(held: Held) -> Frozen:
+        def frozen(held: WindowRecord) -> Frozen:
             number = ledger.window(held.window.id).held.window.schemas
             return {} if number is None else ledger.schemas(number)
 
@@ -457,10 +457,10 @@ class LedgerContract:
         assert len(asked) >= 10
         assert not [statement for statement, _ in asked if "ranges" in statement]
 
-    def _begin(self, ledger: Ledger, held: Held, by: Claim | None = None, try_number: int = 1) -> int:
+    def _begin(self, ledger: Ledger, held: WindowRecord, by: Claim | None = None, try_number: int = 1) -> int:
         return ledger.start_attempt(held.window, by or held.holder, Try(try_number), NOW)
 
-    def _outcomes(self, ledger: Ledger, held: Held) -> list[Outcome]:
+    def _outcomes(self, ledger: Ledger, held: WindowRecord) -> list[Outcome]:
         return [attempt.outcome for attempt in ledger.attempts(held.window.id)]
 
     def test_an_attempt_of_which_nobody_told_is_lost_when_its_task_tries_again(self, ledger: Ledger, name: str) -> None:
@@ -614,7 +614,7 @@ class LedgerContract:
     def test_what_a_task_did_since_its_last_clear_is_known(self, ledger: Ledger, name: str) -> None:
         one, other = add_all(ledger, name, [draft(0, 10), draft(10, 20)])
 
-        def attempt(held: Held, by: Claim, this_try: Try, outcome: Outcome) -> int:
+        def attempt(held: WindowRecord, by: Claim, this_try: Try, outcome: Outcome) -> int:
             number = ledger.start_attempt(held.window, by, this_try, NOW)
             ledger.end_attempt(number, outcome, 7, NOW)
             return number
@@ -817,7 +817,7 @@ class LedgerContract:
         commit(ledger, add(ledger, name, 0, 10))
         began, done = Event(), Event()
 
-        def other() -> Held:
+        def other() -> WindowRecord:
             began.set()
             with ledger.turn(name):
                 done.set()

@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.plan.ownership import Owner, Position
 from airflow_kafka_offsets.core.plan.replay import overlapping
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import OPEN, OWNING, Claim, Held, Lane, Outcome, State
+from airflow_kafka_offsets.core.window import OPEN, OWNING, Claim, Lane, Outcome, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.ledger.tables import groups, windows
@@ -142,7 +142,7 @@ QUESTIONS_OF_SOME: dict[str, Callable[[SqlLedger, list[str]], Any]] = {
 }
 
 
-def cut(ledger: SqlLedger, history: History) -> Held:
+def cut(ledger: SqlLedger, history: History) -> WindowRecord:
     """Add a window, as a run does."""
     by = Claim("bench", f"run {next(_RUNS)}", "load")
     state = ledger.load(history.group.name, by)

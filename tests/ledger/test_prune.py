@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim, Held, State
+from airflow_kafka_offsets.core.window import Claim, State, WindowRecord
 from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.ledger.tables import attempts, claim_windows, claims, pruned_claims, staged
 from tests.ledger import races
@@ -33,7 +33,7 @@ def pruning(windows: int) -> Act:
     return replace(act("prune"), details={KEPT_FROM: windows + 1})
 
 
-def filled(ledger: SqlLedger, name: str, windows: int = 4, topic_id: str = "id-of-orders") -> list[Held]:
+def filled(ledger: SqlLedger, name: str, windows: int = 4, topic_id: str = "id-of-orders") -> list[WindowRecord]:
     """Add committed windows, each with a run and an attempt of its own."""
     held = []
     for seq in range(windows):

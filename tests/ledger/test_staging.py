@@ -16,7 +16,7 @@ from sqlalchemy import Engine, create_engine, inspect, text
 
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError, OutputError
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Held, Outcome, State
+from airflow_kafka_offsets.core.window import Outcome, State, WindowRecord
 from airflow_kafka_offsets.ledger import engine
 from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
@@ -53,7 +53,7 @@ class Warehouse:
             )
             return [row.n for row in rows]
 
-    def stage(self, held: Held, numbers: range, *, is_noted: bool = True, table: str | None = None) -> str:
+    def stage(self, held: WindowRecord, numbers: range, *, is_noted: bool = True, table: str | None = None) -> str:
         """Do what a try of the window's job does: fill a table of its own, and note it."""
         self._tries += 1
         table = table or self.table
@@ -78,7 +78,7 @@ class Warehouse:
         return sorted({*inspect(self.engine).get_table_names()}.intersection(self._made))
 
 
-def succeed(ledger: SqlLedger, held: Held) -> int:
+def succeed(ledger: SqlLedger, held: WindowRecord) -> int:
     attempt = ledger.start_attempt(held.window, held.holder, Try(), NOW)
     ledger.end_attempt(attempt, Outcome.SUCCEEDED, held.window.span, NOW)
     return attempt
@@ -94,10 +94,12 @@ class OutputContract:
         yield warehouse
         warehouse.run(*[f"DROP TABLE {name}" for name in warehouse.stages()])
 
-    def commit(self, ledger: SqlLedger, warehouse: Warehouse, held: Held, attempt: int | None, **more: Any) -> bool:
+    def commit(
+        self, ledger: SqlLedger, warehouse: Warehouse, held: WindowRecord, attempt: int | None, **more: Any
+    ) -> bool:
         return ledger.commit(held.window.id, held.holder, attempt, NOW, output=(warehouse.table,), **more)
 
-    def state(self, ledger: SqlLedger, held: Held) -> State:
+    def state(self, ledger: SqlLedger, held: WindowRecord) -> State:
         return ledger.window(held.window.id).held.window.state
 
     @pytest.mark.parametrize("again", [range(3), range(20), range(0)], ids=["fewer", "more", "nothing"])
@@ -245,7 +247,7 @@ class OutputContract:
                 attempt = succeed(ledger, held)
                 together = threading.Barrier(6)
 
-                def compete(held: Held = held, attempt: int = attempt, together: Any = together) -> Any:
+                def compete(held: WindowRecord = held, attempt: int = attempt, together: Any = together) -> Any:
                     together.wait(LONGEST)
                     try:
                         return self.commit(ledger, warehouse, held, attempt)

@@ -51,7 +51,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, Request, TimeSpan, Windows
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
+from airflow_kafka_offsets.core.window import Claim, Lane, Scope, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service import prune
@@ -975,7 +975,7 @@ class Simulation:
         """Return all windows, oldest first."""
         return [held.window for held in self._helds()]
 
-    def _helds(self) -> list[Held]:
+    def _helds(self) -> list[WindowRecord]:
         return [row.held for row in reversed(self.ledger.windows("lake", limit=10_000))]
 
     def history(self) -> list[Window]:

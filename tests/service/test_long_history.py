@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.request import Ranges
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim, Draft, Held, Lane, Outcome, State
+from airflow_kafka_offsets.core.window import Claim, Draft, Lane, Outcome, State, WindowRecord
 from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service.replay import FIRST_PAGE, live_windows, pages
 from airflow_kafka_offsets.service.windows import WindowService
@@ -147,7 +147,7 @@ def test_what_is_found_is_what_reading_all_of_the_history_finds(
         assert found == [held for held in history if owns_any(held, asked, position.topic_ids)]
 
 
-def owns_any(held: Held, asked: OffsetRanges, ids: Mapping[str, str]) -> bool:
+def owns_any(held: WindowRecord, asked: OffsetRanges, ids: Mapping[str, str]) -> bool:
     """Whether a window owns any of these offsets, in the topics of today."""
     window = held.window
     return any(

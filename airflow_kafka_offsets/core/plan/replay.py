@@ -27,7 +27,7 @@ from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Posit
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.window import Excerpt, Held, Lane, State, Window
+from airflow_kafka_offsets.core.window import Excerpt, Lane, State, Window, WindowRecord
 
 MAX_BACKFILL_WINDOWS = 10_000
 """How many windows one replay may cut."""
@@ -74,7 +74,9 @@ def between_times(
     return OffsetRanges((tp, OffsetRange(start, max(start, end))) for tp, (start, end) in at.items())
 
 
-def overlapping(asked: OffsetRanges, owners: Iterable[Held], topic_ids: Mapping[str, str]) -> list[Held]:
+def overlapping(
+    asked: OffsetRanges, owners: Iterable[WindowRecord], topic_ids: Mapping[str, str]
+) -> list[WindowRecord]:
     """Return the windows that own any of these offsets, in today's topics.
 
     Args:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from airflow_kafka_offsets.core.errors import BadInputError, name_some
 from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address, split_url
-from airflow_kafka_offsets.core.window import Held
+from airflow_kafka_offsets.core.window import WindowRecord
 
 FORMS = (
     "ledger, the address of an offset store (redis://redis_default, kafka:// for the Kafka consumer group), "
@@ -126,7 +126,7 @@ class PlaceOffsets:
     offsets: Offsets
     notes: tuple[str, ...] = ()
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    later: tuple[Held, ...] = ()
+    later: tuple[WindowRecord, ...] = ()
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
