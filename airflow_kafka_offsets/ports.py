@@ -513,7 +513,7 @@ class Ledger(Protocol):
             states: only these; none: all.
             lane: only this one; None: both.
             seqs: only these; none: all.
-            cut_in: only windows with ``start < until <= end``.
+            cut_in: only windows with ``start < planned_until <= end``.
             before: only windows with smaller numbers, for the next page.
             since: only windows with this number or a larger one.
             limit: how many at most.

@@ -87,7 +87,7 @@ def _superseded(windows: Sequence[Window], ledger: Ledger) -> list[Document]:
     first, last = windows[0], windows[-1]
     rows = ledger.windows(first.group, before=last.seq + 1, limit=last.seq - first.seq + 1)
     holders = {row.held.window.seq: row.held.holder for row in rows}
-    return [{"id": w.id, "until": w.until, "span": w.span, "held_by": holders[w.seq]} for w in windows]
+    return [{"id": w.id, "planned_until": w.planned_until, "span": w.span, "held_by": holders[w.seq]} for w in windows]
 
 
 def consequences(document: Document, found: Reset | None, unchecked: Collection[PartitionEpoch]) -> Iterator[str]:
@@ -143,7 +143,7 @@ def _superseded_text(document: Document, found: Reset) -> Iterator[str]:
         f"{counted(len(windows), 'committed window')} {lose} {their} offsets, which are read again under {new}. "
         f"Remove what was written under the old {old}, or records count twice:"
     )
-    yield table(("id", "until", "span", "held_by"), windows, held_by="run")
+    yield table(("id", "planned_until", "span", "held_by"), windows, held_by="run")
     if document["unread"]:
         yield from nobody_reads(found)
         yield ranges_table(document["unread"])

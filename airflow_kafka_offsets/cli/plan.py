@@ -129,7 +129,7 @@ def _replayed(service: WindowService, group: KafkaGroup, request: Replay) -> Ans
 def _replay_text(document: Document) -> str:
     parts = []
     if again := document["again"]:
-        windows = table(("id", "lane", "state", "until", "span"), again)
+        windows = table(("id", "lane", "state", "planned_until", "span"), again)
         parts.append(f"A replay would run {counted(len(again), 'window')} again:\n\n{windows}")
     for number, window in enumerate(document["new"], start=1):
         parts.append(

@@ -44,7 +44,7 @@ def _list_text(document: Document, limit: int) -> str:
     pruned = "" if before is None else f" (pruned before {name_window(group, before)})"
     if not found:
         return f"Group {group} has no such windows{pruned}."
-    keys = ("id", "state", "lane", "until", "span", "records", "attempts", "held_by")
+    keys = ("id", "state", "lane", "planned_until", "span", "records", "attempts", "held_by")
     is_full = len(found) == limit
     more = f"The newest {limit}; --limit shows more." if is_full else ""
     if pruned:
@@ -81,7 +81,7 @@ def _detail_text(window: Document) -> str:
     facts = [
         ("window", window["id"]),
         ("state", f"{window['state']}, {window['lane']} lane, {window['isolation_level']}"),
-        ("until", time(window["until"])),
+        ("planned_until", time(window["planned_until"])),
         ("planned", time(window["planned_at"])),
         ("committed", time(window["committed_at"]) if window["committed_at"] else "-"),
         ("held by" if State(window["state"]).is_open else "last run", window["held_by"]),

@@ -554,7 +554,7 @@ class SqlLedger:
                 rows = connection.execute(_frontiers().where(_is_one_of(connection, groups.c.name, some))).all()
                 waiting = _open_seqs(connection, [row.id for row in rows if row.oldest_open is not None])
                 for row in rows:
-                    with intact(f"the cut times of group {row.name}"):
+                    with intact(f"the planned-until times of group {row.name}"):
                         found[row.name] = _frontier(row, waiting.get(row.id, ()))
             return found
 
@@ -593,7 +593,7 @@ class SqlLedger:
     ) -> list[Row[Any]]:
         """Find windows with their history, as `windows` is asked for them."""
         cut_after, cut_until = cut_in or (None, None)
-        limits = {"cut_after": cut_after, "cut_until": cut_until, "before": before, "since": since}
+        limits = {"planned_after": cut_after, "planned_until": cut_until, "before": before, "since": since}
         asked: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
         if seqs:
             asked["of_seqs"] = list(seqs)
@@ -911,7 +911,7 @@ def _held_lines() -> Select[Any]:
 
 @cache
 def _line_query() -> Select[Any]:
-    columns = ("group_id", "seq", "lane", "state", "span", "until", "planned_at", "committed_at")
+    columns = ("group_id", "seq", "lane", "state", "span", "planned_until", "planned_at", "committed_at")
     return select(*(windows.c[column] for column in columns), *_HOLDER).select_from(windows)
 
 
@@ -944,7 +944,7 @@ def _in_a_line(group: str, row: Row[Any]) -> dict[str, Any]:
         "lane": Lane(row.lane),
         "state": State(row.state),
         "span": row.span,
-        "until": row.until,
+        "planned_until": row.planned_until,
         "planned_at": row.planned_at,
         "committed_at": row.committed_at,
         "holder": _claim(row),
@@ -1219,7 +1219,7 @@ def _held(row: Row[Any]) -> WindowRecord:
             state=State(row.state),
             ranges=ranges,
             topic_ids=topic_ids,
-            until=row.until,
+            planned_until=row.planned_until,
             isolation_level=IsolationLevel(row.isolation_level),
             lost=load_ranges(row.lost)[0] if row.lost is not None else OffsetRanges({}),
             is_capped=row.is_capped,
@@ -1238,7 +1238,7 @@ def _window_values(window: Window) -> dict[str, Any]:
         "seq": window.seq,
         "lane": window.lane,
         "state": window.state,
-        "until": window.until,
+        "planned_until": window.planned_until,
         "isolation_level": window.isolation_level,
         "span": window.span,
         "ranges": ranges,
@@ -1387,13 +1387,15 @@ def _page(states: Sequence[State], lane: Lane | None, asked: Collection[str]) ->
         lane: the lane that is wanted; None: both.
         asked: the parameters that say what else must hold.
     """
-    is_ordered = "cut_until" not in asked  # the index that serves is by number; otherwise it is by cut time
+    is_ordered = (
+        "planned_until" not in asked
+    )  # the index that serves is by number; otherwise it is by planned-until time
     # The sum hides the number from the index by number: a database that takes it reads all of the history for a span of time.
     seq = windows.c.seq if is_ordered else windows.c.seq + 0
     conditions = {
         "of_seqs": seq.in_(bindparam("of_seqs", expanding=True)),
-        "cut_after": windows.c.until > bindparam("cut_after"),
-        "cut_until": windows.c.until <= bindparam("cut_until"),
+        "planned_after": windows.c.planned_until > bindparam("planned_after"),
+        "planned_until": windows.c.planned_until <= bindparam("planned_until"),
         "before": seq < bindparam("before"),
         "since": seq >= bindparam("since"),
     }
@@ -1529,7 +1531,7 @@ def _ids(connection: Connection, names: Collection[str]) -> dict[str, int]:
 
 @cache
 def _frontiers() -> Select[Any]:
-    """Select groups, each with the latest cut time that is proven, and with its oldest open window: in one statement, of one moment."""
+    """Select groups, each with the latest planned-until time that is proven, and with its oldest open window: in one statement, of one moment."""
     waiting = windows.alias("waiting")
     first_open = [
         select(func.min(waiting.c.seq)).where(_of_group(waiting, Lane.LIVE, state)).correlate(groups).scalar_subquery()
@@ -1541,12 +1543,12 @@ def _frontiers() -> Select[Any]:
     newest = [
         select(column)
         .where(is_proof)
-        .order_by(windows.c.until.desc())
+        .order_by(windows.c.planned_until.desc())
         .limit(1)
         .correlate(groups)
         .scalar_subquery()
         .label(column.name)
-        for column in (windows.c.seq, windows.c.until)
+        for column in (windows.c.seq, windows.c.planned_until)
     ]
     return (
         select(groups.c.id, groups.c.name, *newest, func.coalesce(*first_open).label("oldest_open"))
@@ -1600,7 +1602,7 @@ def _commit_of(row: Row[Any]) -> Commit:
 
 
 def _frontier(row: Row[Any], waiting: Sequence[int]) -> Frontier:
-    proofs = [(seq, until) for seq, until in ((row.seq, row.until), (row.proof_seq, row.proof_until)) if until]
+    proofs = [(seq, until) for seq, until in ((row.seq, row.planned_until), (row.proof_seq, row.proof_until)) if until]
     seq, until = max(proofs, key=lambda proof: proof[1], default=(None, None))
     window_id = None if seq is None else name_window(row.name, seq)
     return Frontier(window_id, until, tuple(name_window(row.name, seq) for seq in waiting))

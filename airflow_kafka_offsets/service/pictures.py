@@ -230,7 +230,7 @@ def group(
         name: the group.
         visible: which groups this person may see.
         before: only windows with smaller numbers.
-        cut_in: only windows with ``start < until <= end``.
+        cut_in: only windows with ``start < planned_until <= end``.
 
     Raises:
         UnknownGroupError: there is no such group that this person may see.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
 
-_TOLD = ("window_id", "seq", "lane", "until", "is_rerun", "span", "records", "ranges")
+_TOLD = ("window_id", "seq", "lane", "planned_until", "is_rerun", "span", "records", "ranges")
 
 
 def emit_events(

@@ -45,7 +45,7 @@ def committed_result(window: Window, *, is_rerun: bool) -> dict[str, Any]:
         "group": window.group,
         "seq": window.seq,
         "lane": window.lane.value,
-        "until": window.until.isoformat(),
+        "planned_until": window.planned_until.isoformat(),
         "is_rerun": is_rerun,
         "partitions": len(ranges),
         "span": window.span,

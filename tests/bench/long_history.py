@@ -168,7 +168,7 @@ def back(it: Side) -> None:
 
 
 def poll(it: Side) -> None:
-    """Ask what a sensor asks that waits for a cut time."""
+    """Ask what a sensor asks that waits for a planned-until time."""
     [answer] = watch.ask([CommittedUntil(it.group.name, it.history.cut(3))], lambda: it.ledger)
     assert isinstance(answer, watch.Decision), answer
     assert answer.is_met

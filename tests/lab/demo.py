@@ -256,7 +256,7 @@ def clear_the_first_run(demo: Demo) -> None:
 def replay_by_time(demo: Demo) -> None:
     """Ask for the time of the second and third window, as a person would in the Trigger form, and wait for it."""
     first, second, third = (row.held.window for row in demo.windows()[:3])
-    span = {"from": first.until.isoformat(), "to": third.until.isoformat()}
+    span = {"from": first.planned_until.isoformat(), "to": third.planned_until.isoformat()}
     with step(
         f"replaying by time, after {span['from']} and up to {span['to']}: {second.id}, {third.id} and their like"
     ):

@@ -32,14 +32,14 @@ def draft(
     topic: str = "orders",
     lost: Mapping[TopicPartition, OffsetRange] | None = None,
     lane: Lane = Lane.LIVE,
-    until: datetime = NOW,
+    planned_until: datetime = NOW,
     is_capped: bool = False,
     unread: int | None = None,
 ) -> Draft:
     """Draft a window that reads the same range of some partitions."""
     ranges = OffsetRanges((TopicPartition(topic, i), OffsetRange(start, end)) for i in range(partitions))
     ids, level = {topic: f"id-of-{topic}"}, IsolationLevel.READ_COMMITTED
-    return Draft(ranges, ids, until, level, OffsetRanges(lost or {}), lane, is_capped, unread=unread)
+    return Draft(ranges, ids, planned_until, level, OffsetRanges(lost or {}), lane, is_capped, unread=unread)
 
 
 def claim(run: str = "run-1", task: str = "load", **more: Any) -> Claim:

@@ -73,14 +73,14 @@ class LedgerContract:
 
     def test_a_window_is_read_back_as_it_was_written(self, ledger: Ledger, name: str) -> None:
         lost = {TopicPartition("orders", 1): OffsetRange(3, 5)}
-        written = replace(draft(5, 9, lost=lost), until=NOW.astimezone(timezone(timedelta(hours=-7))))
+        written = replace(draft(5, 9, lost=lost), planned_until=NOW.astimezone(timezone(timedelta(hours=-7))))
         [held] = ledger.add_windows(group(name), 0, [written], claim(map_index=3, scope=Scope.RUN), NOW)
         row = ledger.window(held.window.id)
         assert row.held == held
         assert row.held.holder.scope is Scope.RUN
         assert (row.held.window.ranges, row.held.window.lost) == (written.ranges, written.lost)
-        assert row.held.window.until == NOW
-        assert row.held.window.until.tzinfo is UTC
+        assert row.held.window.planned_until == NOW
+        assert row.held.window.planned_until.tzinfo is UTC
         assert (row.planned_at, row.committed_at, row.attempts, row.records) == (NOW, None, 0, None)
         assert (held.window.id, held.window.lane, held.window.state) == (f"{name}-000001", Lane.LIVE, State.PLANNED)
 
@@ -720,7 +720,7 @@ class LedgerContract:
     def test_windows_are_found_by_number_and_by_cut_time(self, ledger: Ledger, name: str) -> None:
         micro = timedelta(microseconds=1)
         times = [NOW - micro, NOW, NOW + micro, NOW + timedelta(hours=1)]
-        add_all(ledger, name, [draft(i, i + 1, until=time) for i, time in enumerate(times)])
+        add_all(ledger, name, [draft(i, i + 1, planned_until=time) for i, time in enumerate(times)])
 
         def seqs(**wanted) -> list[int]:  # type: ignore[no-untyped-def]
             return [row.held.window.seq for row in ledger.windows(name, **wanted)]
@@ -989,26 +989,26 @@ class LedgerContract:
 
         def frontier() -> tuple[str | None, datetime | None, tuple[str, ...]]:
             found = ledger.frontiers([name]).get(name, Frontier())
-            return found.window_id, found.until, found.open
+            return found.window_id, found.planned_until, found.open
 
         assert frontier() == (None, None, ())
-        first = add(ledger, name, 0, 10, until=NOW)
+        first = add(ledger, name, 0, 10, planned_until=NOW)
         assert frontier() == (None, None, (first.window.id,))
         commit(ledger, first)
         assert frontier() == (first.window.id, NOW, ())
-        capped = add(ledger, name, 10, 20, until=NOW + hour, is_capped=True)
+        capped = add(ledger, name, 10, 20, planned_until=NOW + hour, is_capped=True)
         commit(ledger, capped)
         assert frontier() == (first.window.id, NOW, ())  # what the cap left out is not planned yet
         waiting, ahead = add_all(
-            ledger, name, [draft(20, 30, until=NOW + 2 * hour), draft(30, 40, until=NOW + 3 * hour)]
+            ledger, name, [draft(20, 30, planned_until=NOW + 2 * hour), draft(30, 40, planned_until=NOW + 3 * hour)]
         )
         commit(ledger, ahead)
         assert frontier() == (first.window.id, NOW, (waiting.window.id,))
         commit(ledger, waiting)
         assert frontier() == (ahead.window.id, NOW + 3 * hour, ())
-        add(ledger, name, 0, 5, lane=Lane.BACKFILL, until=NOW + 9 * hour)
+        add(ledger, name, 0, 5, lane=Lane.BACKFILL, planned_until=NOW + 9 * hour)
         assert frontier() == (ahead.window.id, NOW + 3 * hour, ())
-        late = add(ledger, name, 40, 50, until=NOW + hour)
+        late = add(ledger, name, 40, 50, planned_until=NOW + hour)
         commit(ledger, late)
         assert frontier() == (ahead.window.id, NOW + 3 * hour, ())
 
@@ -1165,6 +1165,6 @@ def test_ledgers_opened_at_different_times_are_the_same(sqlite_url: str, name: s
 
 
 def test_a_time_without_a_zone_is_refused(sqlite_url: str, name: str) -> None:
-    late = replace(draft(0, 1), until=datetime(2026, 1, 1))
+    late = replace(draft(0, 1), planned_until=datetime(2026, 1, 1))
     with pytest.raises(Exception, match="has no time zone"):
         SqlLedger(sqlite_url).add_windows(group(name), 0, [late], claim(), NOW)

@@ -38,7 +38,7 @@ def filled(ledger: SqlLedger, name: str, windows: int = 4, topic_id: str = "id-o
     held = []
     for seq in range(windows):
         by = Claim("dag", f"{name} {seq}", "load")
-        drafted = draft(10 * seq, 10 * seq + 10, until=NOW + timedelta(hours=seq))
+        drafted = draft(10 * seq, 10 * seq + 10, planned_until=NOW + timedelta(hours=seq))
         held += add_all(ledger, name, [replace(drafted, topic_ids={"orders": topic_id})], by)
         commit(ledger, held[-1])
     return held
@@ -54,7 +54,7 @@ class PruneContract:
         committed = replace(held[0], window=held[0].window.to(State.COMMITTING, State.COMMITTED), committed_at=NOW)
         assert found[0] == OldWindow(committed, NOW, 1, NOW)
         assert found[0].last_used == NOW
-        assert found[1].last_used == NOW + timedelta(hours=1), "its cut time is later"
+        assert found[1].last_used == NOW + timedelta(hours=1), "its planned-until time is later"
         assert [old.held.window.seq for old in ledger.old_windows(name, since=3, limit=9)] == [3]
         assert ledger.old_windows(name, since=4, limit=9) == []
 
@@ -88,7 +88,7 @@ class PruneContract:
         prune(ledger, name, 2)
         known = ledger.pruned(name)
         until = NOW + timedelta(hours=1)
-        assert (known.before, known.until, known.proof) == (3, until, (2, until))
+        assert (known.before, known.planned_until, known.proof) == (3, until, (2, until))
         assert known.prunes == ((3, NOW),)
         assert known.floor(TopicPartition("orders", 1), {"orders": "id-of-orders"}) == 20
         assert known.floor(TopicPartition("orders", 1), {"orders": "another"}) == 0
@@ -96,7 +96,7 @@ class PruneContract:
         assert not ledger.load(name, held[2].holder).is_pruned
         assert not ledger.load(f"{name}-other", held[0].holder).is_pruned
         assert ledger.overviews([name])[name].pruned_before == 3
-        assert ledger.frontiers([name])[name].until == NOW + timedelta(hours=3)
+        assert ledger.frontiers([name])[name].planned_until == NOW + timedelta(hours=3)
         with pytest.raises(
             PrunedWindowError, match="-000002 was pruned from the ledger on 2026-01-31: Kafka no longer held"
         ):

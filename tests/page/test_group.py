@@ -140,7 +140,7 @@ def test_a_span_of_time_has_its_windows_and_stays_in_the_links(story: Story, axi
 
 def test_an_empty_span_says_so_and_can_be_changed(story: Story) -> None:
     text = page(story, "2026-10-01", "2026-10-02")
-    assert "There is no window with a cut time in this span. Pruned before lake.pruned-000003." in text
+    assert "There is no window with a planned-until time in this span. Pruned before lake.pruned-000003." in text
     assert 'name="from" value="2026-10-01T00:00"' in text
 
 

@@ -540,11 +540,11 @@ class Simulation:
 
     def _note_window(self, window: Window) -> None:
         known = self.seen.setdefault(window.id, window)
-        same = (known.ranges, known.lost, known.lane, known.until) == (
+        same = (known.ranges, known.lost, known.lane, known.planned_until) == (
             window.ranges,
             window.lost,
             window.lane,
-            window.until,
+            window.planned_until,
         )
         self.require(same, f"{window.id} was cut again: {known.ranges}, then {window.ranges}")
 
@@ -821,7 +821,7 @@ class Simulation:
         if kind == "offsets":
             start = self.random.randint(0, 30)
             return Ranges(OffsetRanges({tp(self.random.randint(0, 1)): OffsetRange(start, start + 5)}))
-        cut = self.random.choice(windows).until
+        cut = self.random.choice(windows).planned_until
         return TimeSpan(cut - timedelta(minutes=3), cut, is_interval=self.random.random() < 0.5)
 
     def _produce(self) -> None:

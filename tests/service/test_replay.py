@@ -188,7 +188,7 @@ def test_the_records_of_a_span_that_nobody_owns_get_new_windows_below_the_waterm
     assert latecomer.watermark == {0: 25, 1: 0}
     [planned] = latecomer.ask(ONE, TimeSpan(at(-4), at(-3)))
     window = planned.window
-    assert (planned.how, window.lane, window.ranges, window.until) == (
+    assert (planned.how, window.lane, window.ranges, window.planned_until) == (
         "new",
         Lane.BACKFILL,
         ranges({tp(0): (0, 10)}),
@@ -212,7 +212,7 @@ def test_new_windows_of_a_replay_are_cut_by_max_offsets(latecomer: World) -> Non
     planned = latecomer.ask(ONE, TimeSpan(at(-4), at(-2)))
     cuts = [(r.start, r.end) for p in planned for r in p.window.ranges.values()]
     assert cuts == [(0, 8), (8, 16), (16, 20)]
-    assert {p.window.until for p in planned} == {at(-2)}
+    assert {p.window.planned_until for p in planned} == {at(-2)}
     assert seqs(planned) == [3, 4, 5]
     assert not any(p.window.is_capped for p in planned)  # that is said of live windows only
 
@@ -308,7 +308,7 @@ def test_offsets_without_an_owner_get_new_windows_beside_the_owners(latecomer: W
     planned = latecomer.ask(ONE, offsets(15, 23))
     assert [(p.window.seq, p.how) for p in planned] == [(2, "replay"), (3, "new")]
     assert planned[1].window.ranges == ranges({tp(0): (15, 20)})
-    assert planned[1].window.until == latecomer.now
+    assert planned[1].window.planned_until == latecomer.now
     for p in planned:
         latecomer.do(p.window, ONE)
     latecomer.die(ONE)

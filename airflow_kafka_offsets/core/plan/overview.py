@@ -25,7 +25,7 @@ class WindowLine:
     """A window without its ranges: one line of a list.
 
     Attributes:
-        group, seq, lane, state, span, until, holder: as in `core.window`.
+        group, seq, lane, state, span, planned_until, holder: as in `core.window`.
         planned_at, committed_at: in UTC; committed_at None: it is not committed.
     """
 
@@ -34,7 +34,7 @@ class WindowLine:
     lane: Lane
     state: State
     span: int
-    until: datetime
+    planned_until: datetime
     planned_at: datetime
     committed_at: datetime | None
     holder: Claim
@@ -72,7 +72,7 @@ def summary_of(row: WindowRow) -> WindowSummary:
         lane=window.lane,
         state=window.state,
         span=window.span,
-        until=window.until,
+        planned_until=window.planned_until,
         planned_at=row.planned_at,
         committed_at=row.committed_at,
         holder=row.held.holder,

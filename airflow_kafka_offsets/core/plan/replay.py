@@ -283,7 +283,7 @@ def _layers(gaps: Gaps) -> Iterator[OffsetRanges]:
 
 
 def check_divides(span: TimeSpan) -> None:
-    """Refuse a data interval that can't contain a window's cut time.
+    """Refuse a data interval that can't contain a window's planned-until time.
 
     Raises:
         BadInputError: it has no width.
@@ -307,7 +307,9 @@ def nothing_to_replay(what: str, owners: Sequence[Window] = (), left_out: str = 
     hints = [left_out] if left_out else []
     if owners:
         named = name_some([window.id for window in owners], ", ")
-        hints.append(f"The records of that time belong to windows with another cut time. Name these windows: {named}")
+        hints.append(
+            f"The records of that time belong to windows with another planned-until time. Name these windows: {named}"
+        )
     if not hints:
-        hints.append("kafka-offsets windows lists what there is, with each cut time")
+        hints.append("kafka-offsets windows lists what there is, with each planned-until time")
     return BadInputError(". ".join([f"There is nothing to replay: {what}", *hints]))

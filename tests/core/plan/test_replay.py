@@ -220,7 +220,7 @@ def test_a_draft_has_the_topics_of_its_ranges_whatever_else_was_looked_at() -> N
     drafts = replay.backfill(group(max_offsets=10), gaps_of((5, 20)), state({tp(0): 20}), now, NOON)
     assert [draft.ranges for draft in drafts] == [ranges({tp(0): (5, 15)}), ranges({tp(0): (15, 20)})]
     assert {tuple(draft.topic_ids) for draft in drafts} == {("orders",)}
-    assert {(draft.lane, draft.until) for draft in drafts} == {(Lane.BACKFILL, NOON)}
+    assert {(draft.lane, draft.planned_until) for draft in drafts} == {(Lane.BACKFILL, NOON)}
 
 
 def test_partitions_that_are_not_there_and_topics_that_were_recreated_are_refused() -> None:
@@ -308,7 +308,7 @@ def test_nothing_to_replay_names_the_windows_that_own_the_records() -> None:
     assert "kafka-offsets windows lists what there is" in str(nothing_to_replay("no window was cut then"))
     text = str(nothing_to_replay("no window was cut then", [window({tp(): (0, 1)}, 7)]))
     assert text == (
-        "There is nothing to replay: no window was cut then. The records of that time belong to windows with another cut time. "
+        "There is nothing to replay: no window was cut then. The records of that time belong to windows with another planned-until time. "
         "Name these windows: lake-000007"
     )
 
