@@ -38,13 +38,6 @@ def get_provider_info() -> dict[str, Any]:
                         "It is made on first use, for its user alone.",
                         example="/var/cache/airflow_kafka_offsets",
                     ),
-                    "start_archive": _option(
-                        "What a launch does about the archive from which the JVM of a driver starts: use (one that is there), make "
-                        "(it after the first job that found none, and use it: for workers that live long), off. "
-                        "An operator's start_archive wins.",
-                        example="make",
-                        default="use",
-                    ),
                 },
             }
         },

@@ -15,7 +15,6 @@ from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperat
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.fields import MAPPING, Kind, check_attributes, check_fields, or_none
-from airflow_kafka_offsets.core.launch.start_choice import Compiler, StartArchive
 from airflow_kafka_offsets.launch.injection import call, hide_injected
 from airflow_kafka_offsets.task.assets import emit_events
 from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, check_event, failing_at_once
@@ -74,8 +73,6 @@ class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
         ``spark.jars.packages`` or ``spark.jars`` names one. Its jars are fetched once on each machine, and then given as files
         (``kafka-offsets jars`` fetches them ahead of time). Maven coordinates: they are added to ``spark.jars.packages``.
         None: Spark has the connector, as a Connect server must.
-    :param start_archive: for the task's own Spark: see `KafkaSparkSubmitOperator`.
-    :param compiler: for the task's own Spark: see `KafkaSparkSubmitOperator`; the windows of a replay count together.
     """
 
     template_fields: Sequence[str] = (*PySparkOperator.template_fields, "window")
@@ -93,8 +90,6 @@ class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
         poll_interval: float = 10,
         emit_empty: bool = False,
         connector: str | None = "auto",
-        start_archive: StartArchive | None = None,
-        compiler: Compiler = "auto",
         op_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -109,8 +104,6 @@ class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
         self.poll_interval = poll_interval
         self.emit_empty = emit_empty
         self.connector = connector
-        self.start_archive = start_archive
-        self.compiler = compiler
         check_attributes(self, JOB)
         self._stop = Stop()
         self._spark: SparkSession | None = None
@@ -153,12 +146,10 @@ class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
         from airflow_kafka_offsets.launch.job_files import refuse_login
         from airflow_kafka_offsets.wiring import connections
         from airflow_kafka_offsets.wiring.machine.checks import check_pyspark, check_session
-        from airflow_kafka_offsets.wiring.machine.start import chosen_archive
 
         connection = connections.find_connection(self.conn_id, "spark") if self.conn_id else None
         self._remote = remote_url(connection, self.config_kwargs)
         connections.mask(token_in_url(connection))
-        self._archive = chosen_archive(self.start_archive)
         self._settings = _settings(connection, self.config_kwargs)
         self._reader = reader_options(connections.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         if self._remote:
@@ -198,17 +189,14 @@ class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
             return self._all(_no_job)
         with ExitStack() as while_opening:
             while_opening.enter_context(start.environment_with(self._start_environment()))
-            value = self._open(partial(self._in_one_session, function, while_opening))
-        if self._archive == "make":
-            start.make_archive_after(os.environ, None)
-        return value
+            return self._open(partial(self._in_one_session, function, while_opening))
 
     def _start_environment(self) -> dict[str, str]:
         from airflow_kafka_offsets.wiring.machine.start import start_environment
 
         span = sum(p.window.span for p in self._planned if p.needs_job)
-        said = [os.environ.get("PYSPARK_SUBMIT_ARGS", ""), *map(str, self._settings.values())]
-        return start_environment(os.environ, self._archive, self.compiler, span, program=None, said=said)
+        given = [os.environ.get("PYSPARK_SUBMIT_ARGS", ""), *map(str, self._settings.values())]
+        return start_environment(os.environ, span, program=None, given=given)
 
     def _open(self, job: Callable[..., Any], **conf: str) -> Any:
         from airflow_kafka_offsets.launch.spark_errors import explained_spark_error

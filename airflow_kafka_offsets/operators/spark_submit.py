@@ -22,8 +22,7 @@ from airflow_kafka_offsets.core.fields import (
     or_none,
     type_of,
 )
-from airflow_kafka_offsets.core.launch.spark_conf import SPARK_SUBMIT, YARN_WAITS
-from airflow_kafka_offsets.core.launch.start_choice import Compiler, StartArchive
+from airflow_kafka_offsets.core.launch.jobs import SPARK_SUBMIT, YARN_WAITS
 from airflow_kafka_offsets.launch import standalone, twins
 from airflow_kafka_offsets.launch.submit_hook import Steps, SubmitHook, SubmitOperator
 from airflow_kafka_offsets.task.assets import emit_events
@@ -89,12 +88,6 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
         coordinates: they are added to ``--packages`` in any mode. None: the cluster has the connector.
     :param ship: send the job side of this package with the job (``--py-files``); False: the cluster has it; a path or URL: the
         cluster finds its zip there.
-    :param start_archive: in client mode, whether the driver's JVM starts from an archive: ``use`` one if it is there;
-        ``make`` one after the first job that found none, and use it; ``off``; None: ``[kafka_offsets] start_archive`` of Airflow's
-        configuration, else ``use``.
-    :param compiler: in client mode, the compiler of the driver's JVM: ``quick`` starts cheaply and is slow in long work; ``late`` compiles
-        better, but only code that runs often; ``full`` is Java's default; ``auto``: ``quick`` for a
-        window of at most 1,000,000 offsets, else ``late``.
     """
 
     template_fields: Sequence[str] = (*SubmitOperator.template_fields, "window")
@@ -111,8 +104,6 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
         emit_empty: bool = False,
         connector: str | None = "auto",
         ship: bool | str = True,
-        start_archive: StartArchive | None = None,
-        compiler: Compiler = "auto",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -123,12 +114,8 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
         self.emit_empty = emit_empty
         self.connector = connector
         self.ship = ship
-        self.start_archive = start_archive
-        self.compiler = compiler
         check_attributes(self, {**JOB, "ship": _SHIP})
-        self._archive: StartArchive = "use"
         self._span = 0
-        self._launched: tuple[dict[str, str], str] | None = None
         self._names_job = "name" not in kwargs
         self._stop = Stop()
         self._claim: Claim | None = None
@@ -158,7 +145,6 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
         from airflow_kafka_offsets.task.plan import id_of_given, plan_or_take
         from airflow_kafka_offsets.task.runs import claim_of
         from airflow_kafka_offsets.task.work import Work, task_result
-        from airflow_kafka_offsets.wiring.machine.start import make_archive_after
 
         with until_windows(context, self.group.name, id_of_given(self.window)):
             options = self._check_input()
@@ -185,8 +171,6 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
             )
             results = work.all(planned)
             emit_events(self, context, results, emit_empty=self.emit_empty)
-            if self._launched is not None and self._archive == "make":
-                make_archive_after(*self._launched)
         return task_result(self.group, results)
 
     def _check_input(self) -> ReaderOptions:
@@ -196,7 +180,6 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
         from airflow_kafka_offsets.wiring import connections
         from airflow_kafka_offsets.wiring.clusters import open_standalone
         from airflow_kafka_offsets.wiring.machine.checks import check_submit
-        from airflow_kafka_offsets.wiring.machine.start import chosen_archive
 
         # Without a connection, the hook would submit to YARN without a warning.
         connections.find_connection(self.spark_conn_id, "spark")
@@ -204,7 +187,6 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
             self.application = os.fspath(self.application)
         check_fields(self._given(_LAUNCH), _LAUNCH)
         refuse_ours(self.conf or {})
-        self._archive = chosen_archive(self.start_archive)
         options = reader_options(connections.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
         hook = self.new_hook()
         if not hook.master.startswith("local"):
@@ -415,10 +397,8 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
     def _variables(self, hook: SubmitHook, command: Sequence[str]) -> Mapping[str, str]:
         from airflow_kafka_offsets.wiring.machine.start import start_environment, text_of
 
-        environment, program = hook.environment, hook.program
-        self._launched = environment, program
-        said = [*command, text_of(self.properties_file)]
-        return start_environment(environment, self._archive, self.compiler, self._span, program=program, said=said)
+        given = [*command, text_of(self.properties_file)]
+        return start_environment(hook.environment, self._span, program=hook.program, given=given)
 
     def _hear(self, line: str) -> None:
         from airflow_kafka_offsets.core.spark_log import SparkSaid, heard

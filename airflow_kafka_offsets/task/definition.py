@@ -15,7 +15,6 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.fields import FLAG, POLL_INTERVAL, TEXT, Kinds, one_of, or_none
 from airflow_kafka_offsets.core.group import GROUP
-from airflow_kafka_offsets.core.launch.start_choice import COMPILER, START_ARCHIVE
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -30,8 +29,6 @@ JOB: Kinds = {
     **PLANNING,
     "emit_empty": FLAG,
     "connector": or_none(TEXT),
-    "start_archive": or_none(START_ARCHIVE),
-    "compiler": COMPILER,
 }
 """What every operator that runs Spark takes."""
 

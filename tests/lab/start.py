@@ -21,9 +21,9 @@ from airflow_kafka_offsets.adapters.machine.programs import Spark, spark_at
 from airflow_kafka_offsets.adapters.machine.spark_home import jar_names
 from airflow_kafka_offsets.core.launch.start import (
     LAUNCHER_OPTIONS,
+    QUICK,
     SUBMIT_OPTIONS,
     compiler_options,
-    quick_launcher,
     with_options,
 )
 from airflow_kafka_offsets.spark.connector import avro_of, folder_name, spark_build
@@ -37,7 +37,7 @@ SHORT_LIFE = " ".join(LIGHT)
 MUCH_CODE = "-XX:ReservedCodeCacheSize=240m"
 """The option of a JVM with one compiler that runs a hundred jobs: in the 48 MB that it has otherwise, it throws code away and compiles it again."""
 
-_SERVER = (*LIGHT, MUCH_CODE, *compiler_options("auto", span=0))
+_SERVER = (*LIGHT, MUCH_CODE, QUICK)
 
 NO_JOB = "true"
 """Instead of a Python: a program that ends well and runs no job. Then an archive holds what a driver loads before it has one: it is small, and soon
@@ -195,8 +195,8 @@ def start_variables(span: int) -> dict[str, str]:
     Args:
         span: of the window, in offsets.
     """
-    options = [*start_options(_spark(), PROVIDER_CACHE), *compiler_options("auto", span)]
-    return {SUBMIT_OPTIONS: with_options(options, None), LAUNCHER_OPTIONS: quick_launcher(None)}
+    options = [*start_options(_spark(), PROVIDER_CACHE), *compiler_options(span)]
+    return {SUBMIT_OPTIONS: with_options(options, None), LAUNCHER_OPTIONS: QUICK}
 
 
 def quick_jvms(*, first: bool = False) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,14 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
-from airflow_kafka_offsets.adapters.machine import archives
-from airflow_kafka_offsets.adapters.machine.programs import spark_at
-from airflow_kafka_offsets.airflow_versions import AirflowTaskTimeout
-from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.launch.start import QUICK_SPAN
-from airflow_kafka_offsets.core.window import State
-from airflow_kafka_offsets.wiring.machine import start
-from tests.lab.jars import jars_for_launches
 from tests.lab.java import pyspark_home
 from tests.lab.start import SHORT_LIFE
 from tests.launch.conftest import Worker
@@ -75,7 +67,6 @@ def launch(tmp_path: Path) -> Callable[..., dict[str, Any]]:
         operator = KafkaSparkSubmitOperator(
             task_id="load", group=group, application=str(JOB), application_args=[str(told), *extra], **arguments
         )
-        operator._archive = start.chosen_archive(operator.start_archive)
         operator._span = span
         hook = operator._get_hook()
         hook.submit(operator.application)
@@ -122,17 +113,8 @@ def test_what_the_environment_of_the_worker_says_is_kept_too_and_the_environment
 
 
 @pytest.mark.usefixtures("with_archive")
-def test_an_archive_that_is_switched_off_is_not_used_and_the_compiler_is_a_choice_of_its_own(
-    launch: Callable[..., dict[str, Any]],
-) -> None:
-    told = launch(start_archive="off", compiler="full")
-    assert not told["archive"]
-    assert [option for option in told["options"] if "Tiered" in option or "Archive" in option] == []
-
-
-@pytest.mark.usefixtures("with_archive")
 @pytest.mark.parametrize("where", ["conf", "properties_file", "JDK_JAVA_OPTIONS"])
-def test_whoever_makes_an_archive_themselves_is_left_alone(
+def test_an_option_of_the_users_about_archives_switches_ours_off(
     launch: Callable[..., dict[str, Any]], tmp_path: Path, where: str
 ) -> None:
     option = "-Xshare:auto"  # of -XX:ArchiveClassesAtExit beside ours a JVM dies, and it takes half a minute
@@ -143,7 +125,9 @@ def test_whoever_makes_an_archive_themselves_is_left_alone(
         "properties_file": {"properties_file": str(properties)},
     }
     told = launch(**ways.get(where, {"env_vars": {where: option}}))
+    assert not told["archive"]
     assert [option for option in told["options"] if "Archive" in option] == []
+    assert QUICK in told["options"]
 
 
 @pytest.mark.usefixtures("with_archive")
@@ -176,19 +160,10 @@ def test_without_an_archive_a_launch_is_as_it_was(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(tmp_path / "file" / "cache"))
-    told = launch(compiler="full")
+    told = launch()
     assert not told["archive"]
+    assert QUICK in told["options"]
     assert [option for option in told["options"] if "Archive" in option] == []
-
-
-def test_the_configuration_chooses_where_the_operator_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert start.chosen_archive(None) == "use"
-    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__START_ARCHIVE", "make")
-    assert start.chosen_archive(None) == "make"
-    assert start.chosen_archive("off") == "off"
-    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__START_ARCHIVE", "yes")
-    with pytest.raises(BadInputError, match=r"\[kafka_offsets\] start_archive .* one of use, make, off; got 'yes'"):
-        start.chosen_archive(None)
 
 
 @pytest.fixture
@@ -211,50 +186,3 @@ def test_a_session_of_the_tasks_own_starts_the_same_way_and_leaves_no_trace_in_t
     options = told["options"]
     assert options.index(QUICK) < options.index("-Dof.worker=1") < options.index("-Dof.conf=1")
     assert told["environment"] == {"SPARK_SUBMIT_OPTS": "-Dof.worker=1"}
-
-
-@pytest.mark.usefixtures("spark_connector")
-def test_an_archive_that_can_not_be_made_after_the_commit_is_a_warning(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "conf").mkdir()
-    (tmp_path / "conf" / "spark-env.sh").touch()
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
-    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(jars_for_launches()))
-    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__START_ARCHIVE", "make")
-    said = worker.run({"function": "say_how_it_started", "conn_id": None, "conf": LIGHT})
-    assert worker.window.held.window.state is State.COMMITTED
-    assert "The start archive could not be made" in said
-    assert said.index("XCOM window") < said.index("The start archive could not be made")
-
-
-def test_a_time_out_while_an_archive_is_made_is_no_failure_of_a_task_whose_windows_are_committed(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    def take_too_long(*_: Any, **__: Any) -> None:
-        raise AirflowTaskTimeout("over")
-
-    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(tmp_path))
-
-    monkeypatch.setattr(start, "make_archive", take_too_long)
-    start.make_archive_after(os.environ, None)
-    assert "its windows are committed" in caplog.text
-
-
-def test_after_a_failure_no_launch_makes_an_archive_for_a_day(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(tmp_path))
-    monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))
-    spark = spark_at(pyspark_home(), os.environ)
-    assert spark is not None
-    failed = archives._failed(archives.name_now(spark), tmp_path / archives.FOLDER)
-    failed.parent.mkdir(mode=0o700)
-    failed.touch()
-    made: list[Path] = []
-    monkeypatch.setattr(archives, "make_archive", lambda *_, **__: made.append(tmp_path))
-    start.make_archive_after(os.environ, "spark-submit")
-    assert (made, caplog.text) == ([], "")
-    os.utime(failed, (0, time.time() - 90_000))
-    start.make_archive_after(os.environ, "spark-submit")
-    assert made == [tmp_path]

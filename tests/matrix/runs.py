@@ -219,7 +219,6 @@ def _operator(world: World, spark: OtherSpark, told: Path) -> Listening:
         application_args=[str(told)],
         conn_id="matrix_spark",
         spark_binary=str(spark.home / "bin" / "spark-submit"),
-        start_archive="use",
         jars=",".join(map(str, [*spark.table_jars(), *jdbc_jars()])),
         conf=conf,
         env_vars={

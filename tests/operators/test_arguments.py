@@ -57,8 +57,6 @@ WRONG: list[tuple[tuple[Callable[..., Any], dict[str, Any]], dict[str, Any], str
     *((one, {"on_open_window": True}, "on_open_window must be one of wait, skip, fail; got True") for one in (SUBMIT, PLAN)),
     *((one, {"emit_empty": "false"}, "emit_empty must be True or False; got 'false'") for one in (SUBMIT, CALL, DECORATED)),
     *((one, {"connector": ""}, "connector must be a text that is not empty, or None; got ''") for one in (SUBMIT, CALL)),
-    *((one, {"start_archive": "on"}, "start_archive must be one of use, make, off, or None; got 'on'") for one in (SUBMIT, CALL)),
-    (SUBMIT, {"compiler": None}, "compiler must be one of auto, quick, late, full; got None"),
     (SUBMIT, {"ship": None}, "ship must be True, False or a path; got None"),
     (CALL, {"python_callable": 5}, "python_callable must be a function; got 5"),
     (CALL, {"op_kwargs": "canary"}, "op_kwargs must be a mapping of names to values, or None; got a str"),

@@ -283,7 +283,7 @@ from airflow.sdk import DAG
 with DAG("d"):
     operator = operator_with()
 operator._planned = [SimpleNamespace(needs_job=True, window=SimpleNamespace(span=1))]
-operator._settings, operator._archive = {"spark.master": "local[1]"}, "off"
+operator._settings = {"spark.master": "local[1]"}
 operator.execute_callable()
 """
 

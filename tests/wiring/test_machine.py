@@ -20,5 +20,5 @@ def test_the_check_the_connector_and_the_start_of_a_launch_ask_sparks_script_onc
     environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "JAVA_HOME": str(tmp_path)}
     check_submit("spark-submit", environment)
     local_spark("spark-submit", environment)
-    start_environment(environment, "use", "auto", 0, program="spark-submit", said=[])
+    start_environment(environment, 0, program="spark-submit", given=[])
     assert (tmp_path / "asked").read_text() == "x"

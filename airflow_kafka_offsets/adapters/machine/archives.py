@@ -23,6 +23,7 @@ from airflow_kafka_offsets.adapters.machine.submit import run_submit, tail_of
 from airflow_kafka_offsets.core.errors import StartArchiveError
 from airflow_kafka_offsets.core.launch.start import (
     LAUNCHER_OPTIONS,
+    QUICK,
     SUBMIT_OPTIONS,
     UNSEEN,
     ArchiveName,
@@ -31,7 +32,6 @@ from airflow_kafka_offsets.core.launch.start import (
     options_to_make,
     options_to_use,
     parse_archive_name,
-    quick_launcher,
     with_options,
 )
 
@@ -41,8 +41,7 @@ FOLDER = "archives"
 TIME_LIMIT = 900.0
 """Seconds that making an archive may take. It takes 20 on an idle machine and ten minutes on a busy one."""
 
-_A_DAY = 86_400
-_KEPT = 7 * _A_DAY
+_KEPT = 7 * 86_400
 
 _JOB = Path(__file__).with_name("training.py")
 _LOWEST_PRIORITY = 19
@@ -125,18 +124,6 @@ def make_archive(
         ) from exc
 
 
-def has_failed(spark: Spark, cache_folder: Path) -> bool:
-    """Whether making an archive of this Spark has failed within the last day. Each attempt costs half a minute."""
-    try:
-        return time.time() - _failed(name_now(spark), cache_folder / FOLDER).stat().st_mtime < _A_DAY
-    except OSError:
-        return False
-
-
-def _failed(name: ArchiveName, folder: Path) -> Path:
-    return folder / f".failed-{name.place}-{name.state}"
-
-
 def _check_possible(spark: Spark) -> None:
     java = spark.java
     if not java.has_archives:
@@ -161,8 +148,6 @@ def _make(
 ) -> Path:
     name = name_now(spark)
     _remove_of_killed(name, folder)
-    failed = _failed(name, folder)
-    failed.touch()  # before the run, so that it counts also if this process is killed
     with tempfile.TemporaryDirectory(prefix=f".work-{name.place}-", dir=folder) as work:
         draft = folder / f".draft-{name.place}-{os.getpid()}.jsa"
         try:
@@ -172,12 +157,10 @@ def _make(
             if not draft.exists():
                 raise StartArchiveError(
                     f"{spark.java.program} ended without an error, but wrote no archive of the classes of {spark.home}. Set JAVA_HOME to "
-                    "another Java, or start_archive to off"
+                    "another Java"
                 )
             run(options_to_check(str(draft), spark.java), "--version")
-            made = _publish(draft, folder, replace(name, size=draft.stat().st_size))
-            failed.unlink(missing_ok=True)
-            return made
+            return _publish(draft, folder, replace(name, size=draft.stat().st_size))
         finally:
             draft.unlink(missing_ok=True)
 
@@ -245,14 +228,14 @@ class _Run:
         environment["SPARK_CONF_DIR"] = str(self.spark.settings)
         environment.setdefault("PYSPARK_PYTHON", sys.executable)
         environment[SUBMIT_OPTIONS] = with_options([*options, UNSEEN, f"-Djava.io.tmpdir={self.directory}"], None)
-        environment[LAUNCHER_OPTIONS] = quick_launcher(with_options([UNSEEN], environment.get(LAUNCHER_OPTIONS)))
+        environment[LAUNCHER_OPTIONS] = with_options([QUICK, UNSEEN], environment.get(LAUNCHER_OPTIONS))
         # The child holds the lock, too: it may still write to the draft after this process is gone.
         code, said = run_submit(
             self.spark.home, arguments, self.directory, environment, self.time_limit, self._in_child, [self.lock]
         )
         if code is None:
             raise StartArchiveError(
-                f"Making the start archive took longer than {self.time_limit:g} s and was stopped; no launch tries it again within a day. "
+                f"Making the start archive took longer than {self.time_limit:g} s and was stopped. "
                 "When the machine is less busy, type: kafka-offsets archive"
             )
         if code != 0:

@@ -13,8 +13,6 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from airflow_kafka_offsets.core.launch.start_choice import Compiler
-
 FORMAT = 2
 """The version of archives: it grows when their contents change, or how they are made."""
 
@@ -32,7 +30,8 @@ LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"
 
 # If this package's options are added to these, a JVM may not start ("DynamicDumpSharedSpaces is unsupported when base CDS archive is not loaded").
 _OF_ARCHIVES = ("SharedArchiveFile", "ArchiveClassesAtExit", "SharedClassListFile", "-Xshare", "-XX:AOT")
-_QUICK = "-XX:TieredStopAtLevel=1"
+QUICK = "-XX:TieredStopAtLevel=1"
+"""The JVM option by which only Java's first compiler runs."""
 _LATE = (
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
@@ -122,7 +121,7 @@ def options_to_use(archive: str, java: Java) -> list[str]:
 
 def options_to_make(draft: str, java: Java) -> list[str]:
     """Return the JVM options that write an archive when the JVM ends."""
-    return [f"-XX:ArchiveClassesAtExit={draft}", _QUICK, *_quietly(java)]
+    return [f"-XX:ArchiveClassesAtExit={draft}", QUICK, *_quietly(java)]
 
 
 def options_to_check(archive: str, java: Java) -> list[str]:
@@ -148,24 +147,16 @@ def _quietly(java: Java) -> list[str]:
     return [f"-Xlog:{name}*=off" for name in names]
 
 
-def compiler_options(compiler: Compiler, span: int) -> list[str]:
-    """Return the JVM options that choose the driver's compiler.
+def compiler_options(span: int) -> list[str]:
+    """Return the JVM options that choose the driver's compiler for a window of this many offsets.
 
-    Java's first compiler compiles quickly. The second compiles slowly to faster code, which pays off when the same code runs for long.
+    Java's first compiler compiles quickly. The second compiles slowly to faster code, which pays off when the same code runs for long. A small
+    window goes without the second. A larger one gets it for code that ran ten times as often as Java requires by default.
 
-    Args:
-        compiler: ``quick``: only the first; ``late``: the second only for code that ran ten times as often as Java's default;
-            ``full``: Java's default; ``auto``: quick for a window of at most `QUICK_SPAN` offsets, else late.
-        span: the window's span, in offsets.
-
-    >>> compiler_options("auto", 10_000)
+    >>> compiler_options(10_000)
     ['-XX:TieredStopAtLevel=1']
-    >>> compiler_options("auto", 100_000_000) == compiler_options("late", 0)
-    True
     """
-    if compiler == "auto":
-        compiler = "late" if span > QUICK_SPAN else "quick"
-    return {"quick": [_QUICK], "late": list(_LATE), "full": []}[compiler]
+    return [QUICK] if span <= QUICK_SPAN else list(_LATE)
 
 
 def with_options(ours: Sequence[str], given: str | None) -> str:
@@ -175,8 +166,3 @@ def with_options(ours: Sequence[str], given: str | None) -> str:
     "'-XX:SharedArchiveFile=/my cache/a.jsa' -Dx=1"
     """
     return " ".join([*map(shlex.quote, ours), *([given] if given else [])])
-
-
-def quick_launcher(given: str | None) -> str:
-    """Return the options of Spark's launcher, a JVM that runs for half a second. The given ones take precedence."""
-    return with_options([_QUICK], given)

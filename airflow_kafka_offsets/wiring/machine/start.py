@@ -11,79 +11,47 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, StartArchiveError
-from airflow_kafka_offsets.core.fields import check_fields
+from airflow_kafka_offsets.core.errors import BadInputError, StartArchiveError
 from airflow_kafka_offsets.core.launch.start import (
     LAUNCHER_OPTIONS,
+    QUICK,
     SUBMIT_OPTIONS,
     compiler_options,
-    quick_launcher,
     speak_of_archives,
     with_options,
 )
-from airflow_kafka_offsets.core.launch.start_choice import START_ARCHIVE, Compiler, StartArchive
-from airflow_kafka_offsets.spark.parent import dying_with_parent
-from airflow_kafka_offsets.wiring import SECTION
 from airflow_kafka_offsets.wiring.machine.cache import cache_folder
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.adapters.machine.programs import Spark
 
 _READ_BY_JAVA = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
-OPTION = "start_archive"
-"""Its name in Airflow's configuration."""
 
 logger = logging.getLogger(__name__)
 
 
-def chosen_archive(of_operator: StartArchive | None) -> StartArchive:
-    """Return the choice about the start archive: the operator's, else ``[kafka_offsets] start_archive``.
-
-    Raises:
-        BadInputError: the configuration has another value.
-    """
-    if of_operator is not None:
-        return of_operator
-    from airflow_kafka_offsets.airflow_versions import conf
-
-    said = conf.get(SECTION, OPTION, fallback=None) or "use"
-    where = f"[{SECTION}] {OPTION} in Airflow's configuration"
-    check_fields({where: said}, {where: START_ARCHIVE})
-    return cast(StartArchive, said)
-
-
 def start_environment(
-    environment: Mapping[str, str],
-    archive: StartArchive,
-    compiler: Compiler,
-    span: int,
-    *,
-    program: str | None,
-    said: Iterable[str],
+    environment: Mapping[str, str], span: int, *, program: str | None, given: Iterable[str]
 ) -> dict[str, str]:
     """Return the environment variables that a launch in client mode adds. Their present values are kept. No command line shows them.
 
     Args:
         environment: of spark-submit.
-        archive: the choice about the start archive.
-        compiler: of the driver's JVM.
         span: of the window, in offsets.
         program: spark-submit; None: the one that pyspark starts for a session of this process.
-        said: the user's settings, which may already have options about archives.
+        given: the user's settings. If they have options about archives, this package adds none.
     """
-    of_java = [environment.get(name, "") for name in (SUBMIT_OPTIONS, *_READ_BY_JAVA)]
-    is_off = archive == "off" or speak_of_archives([*said, *of_java])
-    if is_off and compiler == "full":
-        return {}
     spark = _spark(environment, program)
     if spark is None or not spark.java.has_archives:
         return {}  # a JVM may not start with an unknown option
-    chosen = compiler_options(compiler, span)
-    ours = [*([] if is_off else _archive_options(spark)), *chosen]
-    launcher = {LAUNCHER_OPTIONS: quick_launcher(environment.get(LAUNCHER_OPTIONS))} if chosen else {}
-    return {**launcher, **({SUBMIT_OPTIONS: with_options(ours, environment.get(SUBMIT_OPTIONS))} if ours else {})}
+    of_java = [environment.get(name, "") for name in (SUBMIT_OPTIONS, *_READ_BY_JAVA)]
+    archive = [] if speak_of_archives([*given, *of_java]) else _archive_options(spark)
+    return {
+        SUBMIT_OPTIONS: with_options([*archive, *compiler_options(span)], environment.get(SUBMIT_OPTIONS)),
+        LAUNCHER_OPTIONS: with_options([QUICK], environment.get(LAUNCHER_OPTIONS)),
+    }
 
 
 def text_of(properties_file: str | None) -> str:
@@ -166,26 +134,3 @@ def make_archive(
         return there, False
     made = archives.make_archive(spark, cache, environment, before_exec=before_exec)
     return made, made is not None
-
-
-def make_archive_after(environment: Mapping[str, str], program: str | None) -> None:
-    """Make the start archive if there is none. The task's windows are committed before, so that a failure can't harm them.
-
-    It is not made during the job: the driver may need the memory of a second JVM.
-    """
-    from airflow_kafka_offsets.adapters.machine import archives
-    from airflow_kafka_offsets.airflow_versions import AirflowTaskTimeout
-
-    try:
-        spark = _spark(environment, program)
-        if spark is None or archives.has_failed(spark, cache_folder()):
-            return
-        archive, is_new = make_archive(spark.home, environment, before_exec=dying_with_parent())
-        if is_new:
-            logger.info("The next launches of the Spark in %s start from the archive %s", spark.home, archive)
-    except (KafkaOffsetsError, OSError) as exc:
-        logger.warning("The start archive could not be made, so drivers start without one: %s", exc)
-    except AirflowTaskTimeout:
-        logger.warning(
-            "The task timed out while it made a start archive; its windows are committed, so the task does not fail"
-        )

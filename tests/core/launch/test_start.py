@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.fields import Kind, check_fields
 from airflow_kafka_offsets.core.launch.start import (
     QUICK_SPAN,
     ArchiveName,
@@ -19,7 +17,6 @@ from airflow_kafka_offsets.core.launch.start import (
     options_to_use,
     parse_archive_name,
 )
-from airflow_kafka_offsets.core.launch.start_choice import COMPILER, START_ARCHIVE
 
 QUICK = ["-XX:TieredStopAtLevel=1"]
 LATE = [
@@ -34,20 +31,7 @@ JARS = [("a.jar", 10, 1), ("b.jar", 20, 2)]
 
 @pytest.mark.parametrize(("span", "quick"), [(0, True), (QUICK_SPAN, True), (QUICK_SPAN + 1, False), (10**12, False)])
 def test_small_windows_get_the_quick_compiler(span: int, quick: bool) -> None:
-    assert compiler_options("auto", span) == (QUICK if quick else LATE)
-
-
-@given(st.integers(0, 10**15))
-def test_what_the_user_chose_counts_whatever_the_window(span: int) -> None:
-    assert compiler_options("quick", span) == QUICK
-    assert compiler_options("late", span) == LATE
-    assert compiler_options("full", span) == []
-
-
-@pytest.mark.parametrize("kind", [COMPILER, START_ARCHIVE])
-def test_another_word_is_refused_with_those_there_are(kind: Kind) -> None:
-    with pytest.raises(BadInputError, match=r"must be one of (\w+, )+\w+; got 'fast'"):
-        check_fields({"start": "fast"}, {"start": kind})
+    assert compiler_options(span) == (QUICK if quick else LATE)
 
 
 def test_each_java_has_options_that_it_knows() -> None:
