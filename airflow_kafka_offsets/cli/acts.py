@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.running import Answer
@@ -15,7 +16,9 @@ from airflow_kafka_offsets.core.plan.kept import to_remove
 from airflow_kafka_offsets.core.plan.reset import Reset, how_to_go_on, nobody_reads
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.documents import Document, kept_document, ranges_document
-from airflow_kafka_offsets.ports import Ledger
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 NOTHING_CHANGED = "Nothing was changed."
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.sources import open_ledger
@@ -15,7 +16,9 @@ from airflow_kafka_offsets.core.plan.request import parse_windows
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.documents import Document, window_document, window_with_schemas
-from airflow_kafka_offsets.ports import Ledger
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
 def windows(args: Namespace) -> Answer:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import chain, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import NotYetError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
@@ -24,8 +24,11 @@ from airflow_kafka_offsets.core.plan.search import first_above
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window import OWNING, Excerpt, Lane, State, WindowRecord
-from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.topics import topics_now
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 

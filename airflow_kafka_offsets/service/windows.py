@@ -14,7 +14,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_kafka_offsets.core import leader_epochs, schemas
 from airflow_kafka_offsets.core.errors import (
@@ -59,13 +59,16 @@ from airflow_kafka_offsets.core.store import advance
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OWNING, Claim, Lane, Outcome, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
-from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetStore, SchemaRegistry
+from airflow_kafka_offsets.ports import LogOffsets, OffsetStore, SchemaRegistry
 from airflow_kafka_offsets.service.guard import Guard
 from airflow_kafka_offsets.service.memory import Memory, NotKnownError
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.replay import Allocation, ReplayPlanner
 from airflow_kafka_offsets.service.reset import committed_windows, read_before, snapshot_of_all, where_it_was, work_out
 from airflow_kafka_offsets.service.topics import as_last_planned, topics_now, with_left
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 

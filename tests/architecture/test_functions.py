@@ -54,7 +54,7 @@ def test_the_ledger_knows_nobody_who_could_ask_kafka() -> None:
 
 def test_no_transaction_of_the_ledger_is_open_while_somebody_else_works() -> None:
     (path,) = [path for path in modules_in(LEDGER) if name_of(path).endswith(".sql_ledger")]
-    (ledger,) = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.ClassDef) and n.name == "SqlLedger"]
+    (ledger,) = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.ClassDef) and n.name == "Ledger"]
     # These two hand out a connection: one that only reads, and a turn, for which the next test is there.
     methods = [
         node

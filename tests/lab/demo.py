@@ -23,7 +23,7 @@ from tabulate import tabulate
 
 from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.window import State, Window
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.task.links import in_airflow
 from tests.lab.airflow import Airflow
 from tests.lab.jars import JarError, jars_for_launches
@@ -106,7 +106,7 @@ class Demo:
 
     kafka: KafkaBroker
     airflow: Airflow
-    ledger: SqlLedger
+    ledger: Ledger
     lake: Path
     replayed: list[str] = field(default_factory=list)
 
@@ -225,7 +225,7 @@ def start_servers(stack: ExitStack, folder: Path) -> Demo:
             ]
         for start in starts:
             start.result()
-    return Demo(kafka, airflow, SqlLedger(f"sqlite:///{airflow.home}/kafka_offsets.db", create=True), lake)
+    return Demo(kafka, airflow, Ledger(f"sqlite:///{airflow.home}/kafka_offsets.db", create=True), lake)
 
 
 def start_kafka(stack: ExitStack, kafka: KafkaBroker) -> None:

@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Draft, Lane, Outcome, State, Window, WindowRecord
-from airflow_kafka_offsets.ports import Ledger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
 

@@ -30,9 +30,8 @@ from airflow_kafka_offsets.core.window import OPEN, Claim, Excerpt, Lane, Outcom
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ledger import sql_ledger
 from airflow_kafka_offsets.ledger.engine import open_engine
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.ledger.tables import groups, metadata, windows
-from airflow_kafka_offsets.ports import Ledger
 from tests.lab.patience import ANSWER, LONGEST, wait_until
 from tests.ledger.examples import NOW, act, add, add_all, check_laws, claim, commit, draft, group
 from tests.ledger.rows_read import noting
@@ -449,7 +448,7 @@ class LedgerContract:
         row = ledger.window(held.window.id)
         assert (row.attempts, row.records) == (3, 2**40)
 
-    def test_what_begins_ends_takes_and_commits_a_window_reads_no_ranges(self, ledger: SqlLedger, name: str) -> None:
+    def test_what_begins_ends_takes_and_commits_a_window_reads_no_ranges(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10, claim("dead"))
         with noting(ledger._engine) as asked:
             [held] = ledger.hold([held], claim(), NOW)
@@ -1075,7 +1074,7 @@ class LedgerContract:
 
     @pytest.mark.parametrize("partitions", [2, 3_000])
     def test_a_window_of_many_partitions_is_packed_and_read_back(
-        self, ledger: SqlLedger, name: str, partitions: int
+        self, ledger: Ledger, name: str, partitions: int
     ) -> None:
         odd = {TopicPartition("orders", p): OffsetRange(7 * p, 9 * p) for p in range(0, 2 * partitions, 2)}
         epochs = dict.fromkeys(list(odd)[1:], 3)
@@ -1160,11 +1159,11 @@ class TestMariaDB(_Server):
 
 
 def test_ledgers_opened_at_different_times_are_the_same(sqlite_url: str, name: str) -> None:
-    add(SqlLedger(sqlite_url), name, 0, 10)
-    assert SqlLedger(sqlite_url).load(name).version == 1
+    add(Ledger(sqlite_url), name, 0, 10)
+    assert Ledger(sqlite_url).load(name).version == 1
 
 
 def test_a_time_without_a_zone_is_refused(sqlite_url: str, name: str) -> None:
     late = replace(draft(0, 1), planned_until=datetime(2026, 1, 1))
     with pytest.raises(Exception, match="has no time zone"):
-        SqlLedger(sqlite_url).add_windows(group(name), 0, [late], claim(), NOW)
+        Ledger(sqlite_url).add_windows(group(name), 0, [late], claim(), NOW)

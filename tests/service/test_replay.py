@@ -30,7 +30,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, TimeSpan, Windows
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Scope, State, Window
 from airflow_kafka_offsets.ledger import engine
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.windows import Planned, WindowService
 from tests.core.examples import NOON, claim, ranges, tp
 from tests.lab.memory import IN_MEMORY
@@ -671,7 +671,7 @@ def test_forty_intervals_that_are_planned_at_one_moment_all_get_their_windows(
         world.kafka.produce(tp(0), 1, at=NOON + timedelta(minutes=minute - 60))
     world.run(claim("first"))
     monkeypatch.setattr(engine, "LOCK_TIMEOUT", LONGEST)  # a busy machine lets some wait for minutes
-    ledger = SqlLedger(str(world.ledger._engine.url))
+    ledger = Ledger(str(world.ledger._engine.url))
     service = WindowService(ledger, world.kafka, clock=lambda: world.now)  # with its pauses
     barrier, windows, errors = Barrier(40), [], []
 
