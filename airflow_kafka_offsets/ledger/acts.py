@@ -31,7 +31,7 @@ from airflow_kafka_offsets.core.window import (
     State,
     check_steps,
 )
-from airflow_kafka_offsets.ledger import pruning, staging
+from airflow_kafka_offsets.ledger import pruning, runs, staging
 from airflow_kafka_offsets.ledger.connections import Connections
 from airflow_kafka_offsets.ledger.documents import (
     dump_position,
@@ -48,16 +48,6 @@ from airflow_kafka_offsets.ledger.rows import (
     record_of,
     select_standing_group,
     select_windows,
-)
-from airflow_kafka_offsets.ledger.runs import (
-    add_group,
-    advance,
-    change_window,
-    commit_window,
-    find_standing,
-    new_id,
-    owner_values,
-    step_windows,
 )
 from airflow_kafka_offsets.ledger.tables import acts, attempts, groups, windows
 
@@ -80,9 +70,9 @@ class Acts(Connections):
             group = connection.execute(select_standing_group(), {"of_group": held.window.group}).one()
             done = abandonment(held.window, positions_of(connection, [group])[group.id], newest_owner(group))
             origin = {"origin_seq": groups.c.next_seq, "origin": dump_position(done.position)} if done.position else {}
-            advance(connection, group.name, row.version, **origin)
+            runs.advance(connection, group.name, row.version, **origin)
             check_gap(done, leave_gap)  # after the compare-and-set: no one is asked to confirm outdated values
-            change_window(connection, group.id, held.window, held.holds, state=State.ABANDONED)
+            runs.change_window(connection, group.id, held.window, held.holds, state=State.ABANDONED)
             _record(connection, group.id, replace(act, details={**act.details, **done.facts}))
         return done
 
@@ -97,9 +87,9 @@ class Acts(Connections):
             UnknownWindowError: there is no such window.
         """
         with writing(self._publishing(output)) as connection:
-            window, group_id, _ = find_standing(connection, window_id)
+            window, group_id, _ = runs.find_standing(connection, window_id)
             check_steps(window_id, window.state, State.COMMITTING, State.COMMITTED)
-            commit_window(connection, group_id, window, act.at, in_two_steps=in_two_steps)
+            runs.commit_window(connection, group_id, window, act.at, in_two_steps=in_two_steps)
             _record(connection, group_id, act)
             if output and window.span:
                 staging.publish(connection, window_id, output, None, act.at, is_planned=True)
@@ -113,9 +103,9 @@ class Acts(Connections):
             ConcurrentChangeError: the group is no longer at this version.
         """
         with self._writing() as connection:
-            advance(connection, group, version, origin_seq=groups.c.next_seq, origin=dump_position(position))
+            runs.advance(connection, group, version, origin_seq=groups.c.next_seq, origin=dump_position(position))
             row = find_group(connection, group, groups.c.id, groups.c.next_seq)
-            step_windows(connection, row.id, superseded, State.COMMITTED, state=State.SUPERSEDED)
+            runs.step_windows(connection, row.id, superseded, State.COMMITTED, state=State.SUPERSEDED)
             _record(connection, row.id, replace(act, details={**act.details, NEXT_WINDOW: row.next_seq}))
 
     def take_over(self, group: str, version: int, owner: Owner, act: Act) -> None:
@@ -127,7 +117,7 @@ class Acts(Connections):
         """
         with self._writing() as connection:
             (group_id,) = find_group(connection, group, groups.c.id)
-            advance(connection, group, version, **owner_values(owner))
+            runs.advance(connection, group, version, **runs.owner_values(owner))
             _record(connection, group_id, act)
 
     def found(self, group: KafkaGroup, position: Position, act: Act) -> None:
@@ -138,7 +128,7 @@ class Acts(Connections):
         """
         with self._writing() as connection:
             definition, origin = json.dumps(group.to_json()), dump_position(position)
-            group_id = add_group(connection, group.name, definition, origin, act.at, version=1)
+            group_id = runs.add_group(connection, group.name, definition, origin, act.at, version=1)
             _record(connection, group_id, act)
 
     def record(self, group: str, act: Act) -> None:
@@ -218,4 +208,4 @@ def _record(connection: Connection, group_id: int, act: Act) -> int:
             details=json.dumps(dict(act.details)),
         )
     )
-    return new_id(result)
+    return runs.new_id(result)

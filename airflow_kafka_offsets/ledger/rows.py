@@ -309,7 +309,8 @@ def claim_of(row: Row[Any]) -> Claim:
     return Claim(row.dag_id, row.run_id, row.task_id, row.map_index, Scope(row.scope))
 
 
-def chunks(values: Sequence[_T], size: int = MAX_PARAMETERS) -> Iterator[Sequence[_T]]:
+def chunks(values: Sequence[_T], size: int | None = None) -> Iterator[Sequence[_T]]:
+    size = size or MAX_PARAMETERS
     for start in range(0, len(values), size):
         yield values[start : start + size]
 

@@ -28,7 +28,7 @@ from airflow_kafka_offsets.core.schemas import Frozen, Subject, ToFreeze
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OPEN, Claim, Excerpt, Lane, Outcome, Scope, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
-from airflow_kafka_offsets.ledger import sql_ledger
+from airflow_kafka_offsets.ledger import rows
 from airflow_kafka_offsets.ledger.engine import open_engine
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.ledger.tables import groups, metadata, windows
@@ -386,7 +386,7 @@ class LedgerContract:
     def test_a_reset_supersedes_any_number_of_windows(
         self, ledger: Ledger, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sql_ledger, "MAX_PARAMETERS", 2)
+        monkeypatch.setattr(rows, "MAX_PARAMETERS", 2)
         for i in range(5):
             commit(ledger, add(ledger, name, i, i + 1, claim(f"run-{i}")))
         ledger.reset(name, ledger.load(name).version, Position({}, {}), [1, 2, 3, 4, 5], act("reset"))

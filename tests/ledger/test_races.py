@@ -12,7 +12,7 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError
 from airflow_kafka_offsets.core.window import Lane, State
-from airflow_kafka_offsets.ledger import sql_ledger
+from airflow_kafka_offsets.ledger import acts
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.ledger import races
 from tests.ledger.examples import act, add, add_all, check_laws, claim, commit, draft, succeed
@@ -174,14 +174,14 @@ class TestPostgres(Races):
     ) -> None:
         ledger, other = ledger_at(url), Ledger(url)
         held = add(ledger, name, 0, 10)
-        look = sql_ledger._positions
+        look = acts.positions_of
 
         def look_too_late(*args: Any) -> Any:
             monkeypatch.undo()
             other.abandon(held.window.id, act())
             return look(*args)
 
-        monkeypatch.setattr(sql_ledger, "_positions", look_too_late)
+        monkeypatch.setattr(acts, "positions_of", look_too_late)
         with pytest.raises(ConcurrentChangeError):
             ledger.abandon(held.window.id, act())
         assert len(ledger.acts(name)) == 1

@@ -90,7 +90,7 @@ class Overview:
     """What the ledger says of a group.
 
     Attributes:
-        state: the group as `ports.Ledger.load_all` gives it.
+        state: the group as `Ledger.load_all` gives it.
         last_committed: the newest committed live window; None: there is none.
         open: the open windows of both lanes, newest first: the newest 50 of them.
         acts: what people did to the group, oldest first.
