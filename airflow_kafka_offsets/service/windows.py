@@ -34,7 +34,6 @@ from airflow_kafka_offsets.core.lag.risk import warn_of_risk
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
-from airflow_kafka_offsets.core.plan.kept import Kept
 from airflow_kafka_offsets.core.plan.matching import as_planned, subjects_of, subjects_of_new
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, How, Owner, Position
 from airflow_kafka_offsets.core.plan.planning import (
@@ -45,7 +44,7 @@ from airflow_kafka_offsets.core.plan.planning import (
     suspects,
 )
 from airflow_kafka_offsets.core.plan.readable import check_all_readable, check_same_topics, ends_behind, unreadable
-from airflow_kafka_offsets.core.plan.request import Live, Replay, Request, TimeSpan, parse_seq
+from airflow_kafka_offsets.core.plan.request import Live, Refused, Replay, Request, TimeSpan, parse_seq
 from airflow_kafka_offsets.core.plan.reset import (
     Reset,
     check_confirmed,
@@ -64,7 +63,7 @@ from airflow_kafka_offsets.service.guard import Guard
 from airflow_kafka_offsets.service.memory import Memory, NotKnownError
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.replay import Allocation, ReplayPlanner
-from airflow_kafka_offsets.service.reset import committed_windows, read_before, snapshot_of_all, where_it_was, work_out
+from airflow_kafka_offsets.service.reset import committed_windows, read_before, snapshot_of_all, work_out
 from airflow_kafka_offsets.service.topics import as_last_planned, topics_now, with_left
 
 if TYPE_CHECKING:
@@ -178,7 +177,7 @@ class WindowService:
         group: KafkaGroup,
         claim: Claim,
         is_over: IsOver,
-        request: Request | None = LIVE,
+        request: Request | Refused | None = LIVE,
         *,
         this_try: Try = FIRST_TRY,
         at_most: int | None = None,
@@ -189,16 +188,17 @@ class WindowService:
             group: the group's definition.
             claim: who asks.
             is_over: whether the claim that holds a window is over.
-            request: what is new, or a replay; a run that has windows gets these, whatever it asks for. None: only these.
+            request: what the run asks for, see `request_of`. A run that has windows gets these, whatever it asks for.
             this_try: which try of the task asks. What an earlier try did is not done again if this one continues it.
             at_most: how many windows the asking task can have; None: any number.
 
         Returns:
-            At least one window, oldest first; none only for a backfill run if no window was cut in its interval.
+            At least one window, oldest first. None for a backfill run if no window was cut in its interval, and for a run that
+            asks for nothing of this group.
 
         Raises:
-            BadInputError: the replay is at or above the watermark, unknown or empty; the message has the numbers. Or the
-                run had its windows in another group.
+            BadInputError: the request was refused. Or the replay is at or above the watermark, unknown or empty; the message has the
+                numbers. Or the run had its windows in another group.
             ForeignGroupError: it plans live, and the group belongs to another DAG or task.
             UnreadTopicError: a window has records of a topic that this definition of the group does not read.
             WindowBusyError: another run works on one of them; nothing was written.
@@ -222,14 +222,6 @@ class WindowService:
             )
         return planned
 
-    def has_windows(self, group: str, claim: Claim) -> bool:
-        """Whether a run has windows in a group: it gets these, whatever it asks for.
-
-        Raises:
-            IllegalStepError: one was superseded by a reset.
-        """
-        return bool(ownership.own_windows(self._ledger.load(group, claim)))
-
     def _with(self, memory: Memory, now: datetime) -> WindowService:
         """Return this service as one plan uses it: what it has asked it knows, and no time passes."""
         same = copy(self)
@@ -239,7 +231,7 @@ class WindowService:
         same._guard = Guard(self._ledger, memory, same._clock)
         return same
 
-    def _plan_by_turns(self, memory: Memory, asking: _Asking, request: Request | None) -> list[Planned]:
+    def _plan_by_turns(self, memory: Memory, asking: _Asking, request: Request | Refused | None) -> list[Planned]:
         """Plan; whoever loses a race waits for its turn, in which the ledger alone is asked."""
 
         def first_or_in_turn() -> list[Planned]:
@@ -260,7 +252,7 @@ class WindowService:
 
         return self._racing(first_or_in_turn)
 
-    def _plan(self, memory: Memory, asking: _Asking, request: Request | None) -> list[Planned]:
+    def _plan(self, memory: Memory, asking: _Asking, request: Request | Refused | None) -> list[Planned]:
         state = self._settled(asking.group.name, asking.claim)
         memory.position = state.position
         asking = asking.as_last_planned(self._ledger, state)
@@ -272,14 +264,16 @@ class WindowService:
                 self._ledger.define(asking.group, asking.claim)
             raise
 
-    def _plan_on(self, asking: _Asking, request: Request | None, state: GroupState) -> list[Planned]:
+    def _plan_on(self, asking: _Asking, request: Request | Refused | None, state: GroupState) -> list[Planned]:
         if own := ownership.own_windows(state):
             windows = self._again(asking, request, state, own)
             first, *others = self._allocate(asking, state, windows, how=How.AGAIN)
             warnings = (ownership.made_again(asking.claim, own),) if asking.this_try.number == 1 else ()
             return [replace(first, warnings=warnings), *others]
+        if isinstance(request, Refused):
+            raise request.error
         if request is None:
-            raise IllegalStepError(f"The windows of {asking.claim} were abandoned just now: trigger a new run")
+            return []
         if not (isinstance(request, TimeSpan) and request.is_interval):  # an interval means the same in any group
             ownership.check_same_group(asking.group.name, asking.claim, state)
         if isinstance(request, Live):
@@ -506,8 +500,8 @@ class WindowService:
             behind = [tp for tp in behind if found[tp].end < wanted[tp]]
         return found
 
-    def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], Sequence[Plan], Sequence[Kept]]:
-        """Work out what a replay would do without writing anything: windows that it runs again, new ones, and what it leaves out as kept.
+    def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], Sequence[Plan]]:
+        """Work out what a replay would do without writing anything: windows that it runs again, and new ones.
 
         Raises:
             BadInputError, LogError: as in `plan`.
@@ -515,10 +509,10 @@ class WindowService:
         found = self._replays.plan(group, request, self._ledger.load(group.name))
         windows = [held.window for held in found.held_windows]
         self._check_readable(windows, group, found.seen)
-        return windows, found.drafts, found.kept
+        return windows, found.drafts
 
     def _again(
-        self, asking: _Asking, request: Request | None, state: GroupState, own: Sequence[WindowRecord]
+        self, asking: _Asking, request: Request | Refused | None, state: GroupState, own: Sequence[WindowRecord]
     ) -> Allocation:
         """Return the windows that the task had. If a backfill reprocesses the run, add what else belongs to its interval."""
         if not isinstance(request, TimeSpan) or not request.is_interval or request.start == request.end:
@@ -840,9 +834,8 @@ class WindowService:
                     f"Name the offsets: --to '{dump_offsets(window.ranges.starts)}'"
                 )
             topic_ids = self._kafka.topic_ids(read_before(group, position))
-            at = where_it_was(self._ledger, group.name, position, topic_ids)
             committed = committed_windows(self._ledger, group.name)
-            starts = window_starts(window, at, committed, group.reads, topic_ids)
+            starts = window_starts(window, position, committed, group.reads, topic_ids)
             moving = topics or group.reads
             return {tp: start for tp, start in starts.items() if tp.topic in moving}
         if not to.lstrip().startswith("{"):

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +13,8 @@ import pytest
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
 from airflow_kafka_offsets.core.launch.login import reader_options
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.spark.connector import avro_of, connector_package, folder_name
 from tests.lab.java import pyspark_home
@@ -23,6 +24,7 @@ from tests.launch.test_job_files import window_of
 from tests.operators.test_command_line import NAME
 from tests.operators.test_large_windows import run_operator
 from tests.spark.avro import encoded, framed, record
+from tests.task.airflow import context_of
 
 if TYPE_CHECKING:
     from tests.lab.kafka import KafkaBroker
@@ -44,7 +46,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     kept.mkdir(parents=True)
     (kept / "connector.jar").write_bytes(b"abc")
     (kept / f"org.lz4_{LZ4}").write_bytes(b"ab")
-    (kept / "jars.json").write_text(json.dumps({"jars": {"connector.jar": 3, f"org.lz4_{LZ4}": 2}}))
     monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(tmp_path / "cache"))
     monkeypatch.setenv("SPARK_HOME", str(home))
     for name, host, mode in (("local", "local[2]", "client"), ("yarn", "yarn", "client"), ("far", "yarn", "cluster")):
@@ -155,7 +156,6 @@ def avro(home: Path) -> str:
     kept = home.parent / "cache" / "jars" / folder_name(AVRO)
     kept.mkdir()
     (kept / "avro.jar").write_bytes(b"a")
-    (kept / "jars.json").write_text('{"jars": {"avro.jar": 1}}')
     return str(kept / "avro.jar")
 
 
@@ -188,7 +188,6 @@ def test_the_scala_of_the_spark_that_is_there_decides(
         kept = home.parent / "cache" / "jars" / folder_name(package)
         kept.mkdir()
         (kept / "of-scala-13.jar").write_bytes(b"a")
-        (kept / "jars.json").write_text('{"jars": {"of-scala-13.jar": 1}}')
         expected.append(str(kept / "of-scala-13.jar"))
     decoding: dict[str, Any] = {"group": KafkaGroup("g", topics=["orders"], registry="registry")}
     assert told(tmp_path, **decoding) == (None, ",".join(expected))
@@ -262,14 +261,7 @@ def test_a_launch_without_a_network_takes_the_jars_that_are_there(
 
 def run_without_kafka(operator: KafkaSparkSubmitOperator | KafkaSparkOperator) -> None:
     """Run a task whose Kafka no one could ask."""
-    ti = SimpleNamespace(dag_id="d", run_id="r", task_id="load", map_index=-1, try_number=1, max_tries=0)
-    context: Any = {
-        "ti": ti,
-        "task": operator,
-        "dag_run": SimpleNamespace(run_type="scheduled", conf=None, start_date=None),
-        "params": {},
-    }
-    operator.execute(context)
+    operator.execute(context_of(Claim("d", "r", "load"), Try(1, 0)))
 
 
 @pytest.mark.usefixtures("closed_network", "spark_connector")
