@@ -166,7 +166,7 @@ _WHO = argument("--who", metavar="NAME", help="who does it (default: the user of
 _SUPERSEDE = argument(
     "--supersede",
     action="store_true",
-    help="confirm that committed windows lose their offsets, or that kept offsets are read again, and that you remove that output",
+    help="confirm that committed windows lose their offsets, and that you remove their output",
 )
 _LEAVE_GAP = argument(
     "--leave-gap",

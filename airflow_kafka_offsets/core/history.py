@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.window import Claim, Held, Outcome
+from airflow_kafka_offsets.core.window import Claim, Outcome, WindowRecord
 from airflow_kafka_offsets.core.window_id import group_of
 
 
@@ -79,7 +79,7 @@ class Act:
 def acted_on(details: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the windows that an act was about, from its details, in order: one, or those of a reset."""
     one = [details["window"]] if "window" in details else []
-    return tuple(sorted([*one, *details.get(TAKEN, ()), *details.get("superseded", ())], key=_by_age))
+    return tuple(sorted([*one, *details.get("superseded", ())], key=_by_age))
 
 
 def _by_age(window_id: str) -> tuple[int, str]:
@@ -97,7 +97,7 @@ class WindowRow:
         records: how many records the last successful attempt read; None: not reported.
     """
 
-    held: Held
+    held: WindowRecord
     planned_at: datetime
     committed_at: datetime | None
     attempts: int
@@ -115,15 +115,15 @@ class OldWindow:
         last_attempt: when the last one began, in UTC; None: there was none.
     """
 
-    held: Held
+    held: WindowRecord
     planned_at: datetime
     attempts: int
     last_attempt: datetime | None
 
     @property
     def last_used(self) -> datetime:
-        """The last moment at which something is known to have happened to it. A cut time counts, too."""
-        times = (self.held.window.until, self.planned_at, self.held.committed_at, self.last_attempt)
+        """The last moment at which something is known to have happened to it. A planned-until time counts, too."""
+        times = (self.held.window.planned_until, self.planned_at, self.held.committed_at, self.last_attempt)
         return max(time for time in times if time is not None)
 
 
@@ -131,17 +131,17 @@ class OldWindow:
 class Frontier:
     """How far a group has come in time.
 
-    A live window that was not capped, with no older live window open, proves that all before its cut time is committed. A capped one
+    A live window that was not capped, with no older live window open, proves that all before its planned-until time is committed. A capped one
     left something of that time unread.
 
     Attributes:
-        window_id: of the windows that prove this, the one with the latest cut time; None: there is none.
-        until: its cut time.
+        window_id: of the windows that prove this, the one with the latest planned-until time; None: there is none.
+        planned_until: that of this window.
         open: the ids of the live windows that wait for their commit, oldest first.
     """
 
     window_id: str | None = None
-    until: datetime | None = None
+    planned_until: datetime | None = None
     open: tuple[str, ...] = ()
 
 
@@ -149,16 +149,10 @@ NEXT_WINDOW = "next_window"
 """In the details of an act that moved the watermark, a reset or an import: the number of the first window after it."""
 
 LEFT = "left"
-"""In the details of an act that moved the watermark: by each topic that it left for another one of that name, its id and where the group stood."""
-
-KEPT = "kept"
-"""In the details of an act that superseded windows: by window and topic, the parts that no one is to read again, see `core.plan.kept`."""
-
-TAKEN = "taken"
-"""In the details of an act that moved the watermark: the kept parts that are read again after it, in the same form."""
+"""In the details of an act that moved the watermark: the ids of the topics that it left for others of the same name."""
 
 FOUNDED = "founded"
-"""In the details of an import that made its group: where each partition starts. What lies below, another reader has read."""
+"""In the details of an import that made its group: where each partition starts. Another reader has read what lies below."""
 
 KEPT_FROM = "kept_from"
 """In the details of a prune: the number of the first window that it left."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import IllegalStepError, UnknownGroupError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import WindowRow
-from airflow_kafka_offsets.core.plan.kept import kept_parts
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.source.audit import Audit, Auditor
 from airflow_kafka_offsets.core.source.islands import Islands
 from airflow_kafka_offsets.core.window import State, Window
 from airflow_kafka_offsets.core.window_id import name_window
-from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service.replay import rows
 from airflow_kafka_offsets.service.windows import told
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
 def audit_table(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequence[int] = ()) -> Audit:
@@ -38,8 +40,7 @@ def audit_table(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequenc
     if seqs:
         _check_committed(ledger, group.name, seqs)
     floors = ledger.pruned(group.name).floors_of(position.topic_ids)
-    kept = kept_parts(act.details for act in ledger.acts(group.name))
-    auditor = Auditor(table, position.topic_ids, group.expect_gaps, is_whole=not seqs, floors=floors, kept=kept)
+    auditor = Auditor(table, position.topic_ids, group.expect_gaps, is_whole=not seqs, floors=floors)
     found = rows(ledger, group.name, states=(State.COMMITTED,), seqs=seqs)
     return auditor.audit(_with_records(ledger, found))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import chain, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import NotYetError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
@@ -16,16 +16,18 @@ from airflow_kafka_offsets.core.history import NEXT_WINDOW, WindowRow
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan import pruning, replay
-from airflow_kafka_offsets.core.plan.kept import Kept, kept_parts, left_out
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import Ranges, Replay, TimeSpan, Windows
 from airflow_kafka_offsets.core.plan.search import first_above
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH
-from airflow_kafka_offsets.core.window import OWNING, Excerpt, Held, Lane, State
-from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.core.window import OWNING, Excerpt, Lane, State, WindowRecord
+from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.topics import topics_now
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 
@@ -58,12 +60,12 @@ def _page_of(partitions: int) -> int:
     return 1 + PARTITIONS_PER_PAGE // (1 + partitions)
 
 
-def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[Held]:
+def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[WindowRecord]:
     """Return windows, newest first, however many there are."""
     return (row.held for row in rows(ledger, group, **wanted))
 
 
-def from_oldest_open(ledger: Ledger, group: str, state: GroupState) -> tuple[Held, ...]:
+def from_oldest_open(ledger: Ledger, group: str, state: GroupState) -> tuple[WindowRecord, ...]:
     """Return the live windows from the oldest open one on, oldest first: some may have been committed behind it."""
     if not state.open:
         return ()
@@ -71,7 +73,9 @@ def from_oldest_open(ledger: Ledger, group: str, state: GroupState) -> tuple[Hel
     return tuple(newest_first)[::-1]
 
 
-def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Mapping[str, str]) -> Iterator[Held]:
+def live_windows(
+    ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Mapping[str, str]
+) -> Iterator[WindowRecord]:
     """Return committed live windows, among them all that own any of what is asked.
 
     How much is read depends on how far the owners lie from one another, and not on how long the history is: see `core.plan.search`.
@@ -81,24 +85,22 @@ def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Map
         return
     for first, end in stretches_of(ledger, group, newest.seq + 1):
         top = newest if first <= newest.seq < end else ledger.excerpt(group, asked, before=end, since=first)
-        # Of a topic that was recreated, or is back, this stretch may have another incarnation: then the owners are in another one.
-        here = replay.ever_planned(asked, top, topic_ids) if top else asked
-        if top is None or not here:
+        if top is None:
             continue
-        above = end
-        if replay.lies_above(top, here, topic_ids):
-            look = partial(_look, ledger, group, here, first)
-            above = first_above(top, first, here, topic_ids, look)
-        which: dict[str, Any] = {"states": (State.COMMITTED,), "lane": Lane.LIVE, "since": first, "before": above}
-        left = here
-        for held in pages(ledger, group, limit=min(FIRST_PAGE, _page_of(newest.partition_count)), **which):
-            yield held
-            left = replay.left_to_find(left, held.window, topic_ids)
-            if not left:
-                break
-        asked = OffsetRanges((tp, wanted) for tp, wanted in asked.items() if tp not in here or tp in left)
+        # What this stretch does not name, or names in an earlier topic, no older one has.
+        asked = replay.ever_planned(asked, top, topic_ids)
         if not asked:
             return
+        above = end
+        if replay.lies_above(top, asked, topic_ids):
+            look = partial(_look, ledger, group, asked, first)
+            above = first_above(top, first, asked, topic_ids, look)
+        which: dict[str, Any] = {"states": (State.COMMITTED,), "lane": Lane.LIVE, "since": first, "before": above}
+        for held in pages(ledger, group, limit=min(FIRST_PAGE, _page_of(newest.partition_count)), **which):
+            yield held
+            asked = replay.left_to_find(asked, held.window, topic_ids)
+            if not asked:
+                return
 
 
 def stretches_of(ledger: Ledger, group: str, end: int) -> list[tuple[int, int]]:
@@ -127,13 +129,11 @@ class Allocation:
         held_windows: existing windows, oldest first; in a replay, those that own what is asked.
         drafts: new windows; in a replay, those for what no one owns.
         seen: what Kafka holds, at the group's isolation level; None: no one had to look.
-        kept: what a replay leaves out of what is asked, because its output is kept (`core.plan.kept`).
     """
 
-    held_windows: Sequence[Held] = ()
+    held_windows: Sequence[WindowRecord] = ()
     drafts: Sequence[Plan] = ()
     seen: LogSnapshot | None = None
-    kept: Sequence[Kept] = ()
 
     @property
     def filled(self) -> int:
@@ -172,7 +172,7 @@ class ReplayPlanner:
             case Ranges(ranges):
                 return self._of_ranges(group, ranges, state)
 
-    def _named(self, group: str, seqs: Sequence[int]) -> list[Held]:
+    def _named(self, group: str, seqs: Sequence[int]) -> list[WindowRecord]:
         rows = {row.held.window.seq: row.held for row in self._ledger.windows(group, seqs=seqs, limit=len(seqs))}
         if missing := [seq for seq in seqs if seq not in rows]:
             raise pruning.absent(group, missing, self._ledger.pruned(group))
@@ -182,7 +182,9 @@ class ReplayPlanner:
             return held_windows
         raise replay.nothing_to_replay(f"{name_some([rows[seq].window.id for seq in seqs], ', ')}: no records")
 
-    def of_span(self, group: KafkaGroup, span: TimeSpan, state: GroupState, own: Sequence[Held] = ()) -> Allocation:
+    def of_span(
+        self, group: KafkaGroup, span: TimeSpan, state: GroupState, own: Sequence[WindowRecord] = ()
+    ) -> Allocation:
         """Return what belongs to a span, without the windows that the run has. A run that has some gets nothing that the live lane will read.
 
         Raises:
@@ -198,18 +200,14 @@ class ReplayPlanner:
             asked = replay.below_watermark(asked, state)
         owners, gaps = self._owners(group.name, asked, state, own)
         self._check_not_pruned(group.name, gaps, state)
-        kept = self._kept(group.name, gaps, state)
-        drafts = replay.backfill(group, gaps, state, seen, until=min(span.end, self._clock()), kept=kept)
-        told = left_out(group.name, kept)
+        drafts = replay.backfill(group, gaps, state, seen, until=min(span.end, self._clock()))
         if not own and not held_windows and not drafts:
             what = f"no window was cut after {span.start.isoformat()} and up to {span.end.isoformat()}"
-            nothing = replay.nothing_to_replay(what, [held.window for held in owners], told)
+            nothing = replay.nothing_to_replay(what, [held.window for held in owners])
             if not span.is_interval:
                 raise nothing
-            told = str(nothing)
-        if told:
-            logger.warning("Group %s: %s", group.name, told)
-        return Allocation(held_windows, drafts, seen, kept)
+            logger.warning("Group %s: %s", group.name, nothing)
+        return Allocation(held_windows, drafts, seen)
 
     def _of_ranges(self, group: KafkaGroup, asked: OffsetRanges, state: GroupState) -> Allocation:
         check_reads(group, (tp.topic for tp in asked))
@@ -222,25 +220,15 @@ class ReplayPlanner:
         # Also the topics of the windows that will be run again: these have to be readable.
         topics = {tp.topic for held in owners for tp in held.window.ranges.without_empty()}
         seen = self._kafka.snapshot(sorted(topics.union(topics_of(gaps))), group.isolation_level)
-        kept = self._kept(group.name, gaps, state)
-        drafts = replay.backfill(group, gaps, state, seen, until=self._clock(), kept=kept)
-        if told := left_out(group.name, kept):
-            if not owners and not drafts:
-                raise replay.nothing_to_replay("no window owns these offsets", left_out=told)
-            logger.warning("Group %s: %s", group.name, told)
-        return Allocation(owners, drafts, seen, kept)
-
-    def _kept(self, group: str, gaps: replay.Gaps, state: GroupState) -> list[Kept]:
-        assert state.position
-        acts = self._ledger.acts(group) if gaps else ()
-        return replay.kept_in(gaps, kept_parts(act.details for act in acts), state.position.topic_ids)
+        drafts = replay.backfill(group, gaps, state, seen, until=self._clock())
+        return Allocation(owners, drafts, seen)
 
     def _check_not_pruned(self, group: str, gaps: replay.Gaps, state: GroupState) -> None:
         assert state.position
         # After the search for owners: a window that left in between has raised the floors before.
         pruning.check_not_pruned(group, gaps, self._ledger.pruned(group), state.position.topic_ids)
 
-    def _cut_in(self, group: str, span: TimeSpan) -> list[Held]:
+    def _cut_in(self, group: str, span: TimeSpan) -> list[WindowRecord]:
         """Return the windows that belong to a span, oldest first."""
         found = pages(self._ledger, group, states=tuple(OWNING), cut_in=(span.start, span.end))
         return sorted(
@@ -255,8 +243,8 @@ class ReplayPlanner:
         return replay.between_times(starts, ends, seen)
 
     def _owners(
-        self, group: str, asked: OffsetRanges, state: GroupState, own: Sequence[Held] = ()
-    ) -> tuple[list[Held], replay.Gaps]:
+        self, group: str, asked: OffsetRanges, state: GroupState, own: Sequence[WindowRecord] = ()
+    ) -> tuple[list[WindowRecord], replay.Gaps]:
         """Return the windows that own any of these offsets and can be replayed, oldest first, and what no window owns."""
         assert state.position
         topic_ids = state.position.topic_ids
@@ -264,7 +252,7 @@ class ReplayPlanner:
             pages(self._ledger, group, states=tuple(OWNING), lane=Lane.BACKFILL),
             live_windows(self._ledger, group, asked.without_empty(), topic_ids),
         )
-        found: Sequence[Held] = ()
+        found: Sequence[WindowRecord] = ()
         if asked.span:
             with self._ledger.one_connection():
                 found = replay.overlapping(asked, all_of_them, topic_ids)

@@ -262,7 +262,7 @@ def _columns() -> list[tuple[str, str]]:
 
     documents = {groups: ["definition", "origin", "created_at"], claims: ["scope"], acts: ["details", "at"]}
     documents |= {
-        windows: ["ranges", "lost", "lane", "state", "until", "isolation_level", "planned_at", "committed_at"],
+        windows: ["ranges", "lost", "lane", "state", "planned_until", "isolation_level", "planned_at", "committed_at"],
         attempts: ["outcome", "started_at"],
     }
     return [(table.name, column) for table, columns in documents.items() for column in columns]
@@ -278,10 +278,8 @@ DAMAGED = [
     '{"name":"lake.orders","topics":["orders"],"until":"never"}', '{"name":"lake.orders","topics":["orders"],"output_tables":5}',
 ]  # fmt: skip
 DAMAGED_ACTS = [
-    '{"kept":5}', '{"kept":{"lake.clicks-000001":{"clicks":{"id":"x","0":[5]}}}}', '{"taken":{"lake.clicks-000001":{"clicks":{"0":[1,2]}}}}',
-    '{"left":{"clicks":5}}', '{"left":{"clicks":{"id":"x","offsets":{"y":1}}}}', '{"superseded":5}', '{"superseded":[1]}', '{"kept_from":"x"}',
-    '{"next_window":"x"}', '{"founded":5}', '{"founded":{"clicks-0":"x"}}', '{"founded":{"clicks-0":-1}}', '{"left_open":5}', '{"left_open":[5]}',
-    '{"left":{"clicks":{"id":"x","offsets":{"0":"1x"},"leader_epochs":{}}}}',
+    '{"left":{"clicks":5}}', '{"left":5}', '{"superseded":5}', '{"superseded":[1]}', '{"kept_from":"x"}', '{"next_window":"x"}',
+    '{"left_open":5}', '{"left_open":[5]}', '{"founded":5}', '{"founded":{"clicks-0":"x"}}', '{"founded":{"clicks-0":-1}}',
 ]  # fmt: skip
 LOOKS = [
     ("status",), ("status", "lake.orders"), ("windows", "lake.orders"), ("windows", "lake.orders", "--ids=1-3", "-o=json"),
@@ -299,7 +297,7 @@ LOOKS = [
 )
 @example(("kafka_offsets_windows", "ranges"), "{}", ("plan", "lake.orders", "--windows=1"))
 @example(("kafka_offsets_windows", "state"), "x", ("windows", "lake.orders"))
-@example(("kafka_offsets_windows", "until"), "x", ("windows", "lake.orders"))
+@example(("kafka_offsets_windows", "planned_until"), "x", ("windows", "lake.orders"))
 @example(("kafka_offsets_groups", "definition"), "{", ("status",))
 @example(("kafka_offsets_acts", "details"), "{", ("status", "lake.clicks"))
 @settings(max_examples=2 * settings.default.max_examples)

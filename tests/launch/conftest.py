@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_kafka_offsets.core.history import Attempt, WindowRow
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.ports import Ledger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.topics import create_topic, produce
 
@@ -107,7 +106,7 @@ class Worker:
 
     @property
     def _ledger(self) -> Ledger:
-        return SqlLedger(f"sqlite:///{self.folder}/airflow/kafka_offsets.db")
+        return Ledger(f"sqlite:///{self.folder}/airflow/kafka_offsets.db")
 
     def lake(self) -> Counter[tuple[int, int]]:
         """Count each (partition, offset) that readers of the lake see."""
