@@ -30,7 +30,7 @@ class Label:
 
     Attributes:
         window_id, group, seq: which window it is.
-        digest: differs if ranges, `until` or topic ids differ.
+        digest: differs if ranges, planned-until time or topic ids differ.
         ranges: as JSON; None means too many.
         is_rerun: whether the window was committed before, according to the ledger.
     """
@@ -92,7 +92,7 @@ def label_of(handoff: Handoff) -> Label:
         window_id=handoff.window_id,
         group=handoff.group,
         seq=handoff.seq,
-        digest=digest(text, datetime.fromisoformat(handoff.until), topic_ids),
+        digest=digest(text, datetime.fromisoformat(handoff.planned_until), topic_ids),
         ranges=text if few else None,
         is_rerun=handoff.is_rerun,
     )
@@ -101,8 +101,8 @@ def label_of(handoff: Handoff) -> Label:
 def digest(ranges: str, until: datetime, topic_ids: Mapping[str, str] | None) -> str:
     """Return a digest that differs between windows of one id. Its second part, if there is one, is of the topic ids.
 
-    The ids differ between two clusters, whose first windows may have the same ranges and the same time. The time differs after a
-    ledger was created again.
+    The ids differ between two clusters, whose first windows may have the same ranges and planned-until time. That time differs
+    after a ledger was created again.
     """
     first = _short(f"{ranges} {until.timestamp()}", 16)
     return first if topic_ids is None else f"{first}-{_short(json.dumps(sorted(topic_ids.items())), 8)}"
