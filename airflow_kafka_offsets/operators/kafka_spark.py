@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.launch.job_files import Report
-    from airflow_kafka_offsets.service.windows import Planned
+    from airflow_kafka_offsets.service.plan import Planned
     from airflow_kafka_offsets.task.dag_files import Ahead
     from airflow_kafka_offsets.task.definition import OnOpenWindow
 
@@ -222,7 +222,9 @@ class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
     def _in_own_session(self, url: str, function: Callable[..., Any], planned: Planned) -> Report:
         from airflow_kafka_offsets.launch.connect import end_sessions, mine_and_earlier, session_url
 
-        mine, earlier = mine_and_earlier(self._service.attempts(planned.window.id), self._claim, self._try_number)
+        mine, earlier = mine_and_earlier(
+            self._service.ledger.attempts(planned.window.id), self._claim, self._try_number
+        )
         end_sessions(url, earlier, self._store)
         self._stop.check()
         conf = {"spark.remote": session_url(url, mine) or url}

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.window import Claim
     from airflow_kafka_offsets.launch.job_files import Report
     from airflow_kafka_offsets.ports import Cluster
-    from airflow_kafka_offsets.service.windows import Planned, WindowService
+    from airflow_kafka_offsets.service.plan import Planned
+    from airflow_kafka_offsets.service.windows import WindowService
     from airflow_kafka_offsets.task.dag_files import Ahead
     from airflow_kafka_offsets.task.definition import OnOpenWindow
 
@@ -257,9 +258,9 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
         from airflow_kafka_offsets.launch.job_files import read_report, task_folder
         from airflow_kafka_offsets.task.runs import try_of
 
-        row = service.row(planned.window.id)
+        row = service.ledger.window(planned.window.id)
         assert self._claim is not None
-        own = [attempt for attempt in service.attempts(planned.window.id) if attempt.claim == self._claim]
+        own = [attempt for attempt in service.ledger.attempts(planned.window.id) if attempt.claim == self._claim]
         first = first_of_series(try_of(context), own).id
         # A retry reconnects to the job of this name, and a clear starts another. Airflow's numbers can come twice, the ledger's can't.
         self.name_job(f"{planned.window.id}:{first}")

@@ -11,7 +11,7 @@ from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.plan.waiting import Decision
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service import freshness, watch
-from airflow_kafka_offsets.service.windows import IsOver
+from airflow_kafka_offsets.service.plan import IsOver
 
 
 def ask(

@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_kafka_offsets.core.window import Claim, Held
-    from airflow_kafka_offsets.service.windows import Planned, WindowService
+    from airflow_kafka_offsets.service.plan import Planned
+    from airflow_kafka_offsets.service.windows import WindowService
     from airflow_kafka_offsets.task.definition import Stop
 
 # After these, Airflow starts no other try.
@@ -263,7 +264,7 @@ class Ending:
 
     def _with_state(self, left: Left) -> Left:
         try:
-            held = self._service.row(left.window.id).held
+            held = self._service.ledger.window(left.window.id).held
             return replace(left, state=held.window.state, taken_by=self._taken_by(held))
         except LedgerUnavailableError:
             return left
@@ -273,6 +274,6 @@ class Ending:
     def _taken_by(self, held: Held) -> str | None:
         if not held.holder.lets_commit(self._claim):
             return str(held.holder)
-        own = [a.try_number for a in self._service.attempts(held.window.id) if a.claim == self._claim]
+        own = [a.try_number for a in self._service.ledger.attempts(held.window.id) if a.claim == self._claim]
         later = [number for number in own if number > self._context["ti"].try_number]
         return f"try {later[-1]} of this task" if later else None

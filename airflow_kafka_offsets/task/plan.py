@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_kafka_offsets.core.group import KafkaGroup
-    from airflow_kafka_offsets.service.windows import Planned, WindowService
+    from airflow_kafka_offsets.service.plan import Planned
+    from airflow_kafka_offsets.service.windows import WindowService
     from airflow_kafka_offsets.task.definition import OnOpenWindow
 
 logger = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.launch.connect import remote_url
 from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.operators.kafka_spark import _no_job, quiet_conf
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.task.ending import Ending
 from airflow_kafka_offsets.task.work import Work

@@ -119,7 +119,7 @@ def test_windows_that_were_pruned_while_their_topic_was_away_keep_their_offsets(
     world.run(THREE)
     world.now += 9 * DAY
     world.service.start_attempt(backfill, TWO)  # it is in use
-    pruning = Pruning(world.ledger, world.kafka, lambda: world.now, lambda _: None)
+    pruning = Pruning(world.ledger, world.kafka, lambda: world.now)
     assert pruning.prune(world.group, DAY, "ada", "old", are_deleted=True).windows == 1
     if is_old:
         world.forget_where_it_stood()
@@ -260,7 +260,7 @@ def test_what_was_kept_is_known_after_its_window_was_pruned(kept: World) -> None
     kept.kafka.produce(tp(0), 1)
     kept.run(THREE)
     kept.now += 9 * DAY
-    pruning = Pruning(kept.ledger, kept.kafka, lambda: kept.now, lambda _: None)
+    pruning = Pruning(kept.ledger, kept.kafka, lambda: kept.now)
     assert pruning.prune(kept.group, DAY, "ada", "old", are_deleted=True).windows
     kept.kafka.restore(CLICKS, 0)
     with pytest.raises(ConfirmationError, match="lake-000001 clicks-0 2 to 4"):
@@ -288,13 +288,13 @@ def test_what_was_kept_of_a_topic_that_is_another_one_now_stays_kept(kept: World
 def test_a_replay_leaves_out_what_was_kept(kept: World, caplog: pytest.LogCaptureFixture) -> None:
     kept.kafka.produce(CLICKS, 3, at=kept.now)
     kept.service.reset(kept.group, '{"clicks":{"0":8}}', "ada", "later")
-    found, [new], parts = kept.service.preview_replay(kept.group, Ranges(ranges({CLICKS: (1, 8)})))
+    found, [new], parts = kept.service.answer(kept.group, Ranges(ranges({CLICKS: (1, 8)})))
     assert (found, new.ranges) == ([], ranges({CLICKS: (5, 8)}))
     assert list(map(str, parts)) == ["lake-000001 clicks-0 1 to 4"]
     assert "lake-000001 clicks-0 1 to 4" in caplog.text
     caplog.clear()
     span = TimeSpan(NOON, kept.now + DAY)
-    found, [new], parts = kept.service.preview_replay(kept.group, span)
+    found, [new], parts = kept.service.answer(kept.group, span)
     assert ([window.id for window in found], new.ranges) == (["lake-000002"], ranges({CLICKS: (5, 8)}))
     assert list(map(str, parts)) == ["lake-000001 clicks-0 0 to 4"]
     assert "lake-000001 clicks-0 0 to 4" in caplog.text
@@ -305,14 +305,14 @@ def test_what_is_kept_of_another_topic_of_the_name_hides_nothing(kept: World) ->
     _fail_over(kept, "clicks")
     kept.kafka.produce(CLICKS, 5)
     kept.service.reset(kept.group, '{"clicks":{"0":5}}', "ada", "later")
-    found, [new], _ = kept.service.preview_replay(kept.group, Ranges(ranges({CLICKS: (0, 5)})))
+    found, [new], _ = kept.service.answer(kept.group, Ranges(ranges({CLICKS: (0, 5)})))
     assert (found, new.ranges) == ([], ranges({CLICKS: (0, 5)}))
 
 
 def test_a_span_of_nothing_but_what_was_kept_names_it_too(kept: World) -> None:
     span = TimeSpan(NOON - timedelta(hours=1), NOON + timedelta(seconds=1))
     with pytest.raises(BadInputError, match=r"nothing to replay.*lake-000001 clicks-0 0 to 4.*reset lake"):
-        kept.service.preview_replay(kept.group, span)
+        kept.service.answer(kept.group, span)
 
 
 def test_a_run_that_a_backfill_reprocesses_leaves_out_what_was_kept(
@@ -332,7 +332,7 @@ def test_a_replay_of_nothing_but_what_was_kept_names_the_command_that_reads_it_a
         r"""nothing to replay.*lake-000001 clicks-0 1 to 3.*reset lake --to '\{"clicks":\{"0":1\}\}' --why '\.\.\.'"""
     )
     with pytest.raises(BadInputError, match=note):
-        kept.service.preview_replay(kept.group, Ranges(ranges({CLICKS: (1, 4)})))
+        kept.service.answer(kept.group, Ranges(ranges({CLICKS: (1, 4)})))
     kept.service.reset(kept.group, '{"clicks":{"0":1}}', "ada", "as it says", supersede=True)
     assert kept.run(THREE).ranges.without_empty() == ranges({CLICKS: (1, 5)})
 
@@ -356,7 +356,7 @@ def test_the_commands_that_a_replay_of_what_was_kept_leads_to_read_it_again(kept
         kept.kafka.produce(CLICKS, 2)
         kept.run(run)
     with pytest.raises(BadInputError) as refused:
-        kept.service.preview_replay(kept.group, Ranges(ranges({CLICKS: (0, 5)})))
+        kept.service.answer(kept.group, Ranges(ranges({CLICKS: (0, 5)})))
     done = _follow(kept, refused.value)
     assert done == ["reset lake --to-window lake-000003", """reset lake --to '{"clicks":{"0":0}}'"""]
     assert kept.run(claim("run-5")).ranges.without_empty() == ranges({tp(0): (10, 16), CLICKS: (0, 9)})

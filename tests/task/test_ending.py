@@ -51,7 +51,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Scope, State
 from airflow_kafka_offsets.launch.job_files import Report
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.errors import DataLossError as DataLossOfJobError
 from airflow_kafka_offsets.task import plan as planning
 from airflow_kafka_offsets.task import results
@@ -556,7 +556,7 @@ def test_an_empty_window_that_was_handed_over_is_committed_and_leaves_nothing_to
     assert not empty.window.span
     with pytest.raises(AirflowSkipException, match="empty and committed"):
         PlanWindowOperator(task_id="plan", group=world.group, window=empty.window.id).execute(context)
-    assert world.service.window(empty.window.id).state is State.COMMITTED
+    assert world.service.ledger.window(empty.window.id).held.window.state is State.COMMITTED
 
 
 def test_the_block_of_a_plan_task_is_last_also_when_its_ranges_are_left_to_the_ledger(

@@ -35,7 +35,7 @@ from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Scope
 from airflow_kafka_offsets.decorators.kafka_spark import _KafkaSparkDecoratedOperator
 from airflow_kafka_offsets.launch.job_files import Report
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.task.definition import Stop
 from airflow_kafka_offsets.task.ending import Ending
 from airflow_kafka_offsets.task.lineage import with_parent_run
