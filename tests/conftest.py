@@ -18,10 +18,7 @@ from tests.lab import processes
 from tests.lab.cache import PROVIDER_CACHE
 from tests.lab.leftovers import sweep
 from tests.lab.memory import IN_MEMORY
-from tests.lab.slices import work_in_long_slices
 from tests.lab.start import MUCH_CODE, SHORT_LIFE, start_variables
-from tests.lab.statements import share_compiled_statements
-from tests.lanes import Lanes
 
 # What tests have in common asserts, too; only in tests and conftest.py does pytest say by itself what was compared.
 pytest.register_assert_rewrite(
@@ -31,8 +28,6 @@ pytest.register_assert_rewrite(
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from xdist.remote import Producer
 
     from tests.lab.databases import MariaDB, Postgres
     from tests.lab.forks import Forks
@@ -70,35 +65,13 @@ _MARKER_OF_FIXTURE = {
     "start_archive": "spark",
     "yarn": "yarn",
 }
-_LONGEST_FIRST = (
-    "acceptance/test_matrix.py",
-    # The first files of long lanes (`spark/sinks` of two): with the matrix, they are five, as many as processes.
-    "acceptance/test_clusters.py",
-    "spark/sinks",
-    "spark/test_audit.py",
-    # Next after the matrix: its servers stop when no file needs them for a while, and to start them again takes a minute of a processor.
-    "acceptance",
-    "spark",
-    "matrix",
-    "operators",
-    "docs/test_tutorial.py",
-    "launchers",
-    "page",  # a long lane whose browser waits
-    "stores/test_kafka.py",
-    "ledger/test_races.py",
-    "adapters",
-    # Whoever waits for a store that died has someone beside it who works.
-    "stores/test_hbase.py",
-    "ledger/test_schema.py",
-    "stores/test_zookeeper.py",
-    "ledger/test_contract.py",
-    "stores/test_hdfs.py",
-    "service/test_simulation.py",
-    "stores",
-    "integration",
-    "ledger",
-    "cli",
-)
+# Files that use one of these fixtures share a heavy server: they run in one process, which starts it once.
+_PROCESS_OF_FIXTURE = {
+    "spark_connect": "Spark Connect",
+    "spark_standalone": "standalone Spark",
+    "table_jars": "Spark",
+    "server": "page",
+}
 _MARKERS_OF_SERVERS = frozenset({"server", "airflow", *_MARKER_OF_FIXTURE.values()})
 
 # What collecting makes stays until the end: to look through it again and again took a third of its time.
@@ -111,17 +84,10 @@ settings.register_profile("quick", settings.get_profile("deep"), max_examples=8,
 settings.load_profile("deep")
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes | None:
-    """Let `--dist=loadfile` keep together what needs the same heavy server."""
-    return Lanes(config, log) if config.getoption("dist") == "loadfile" else None
-
-
 def pytest_configure() -> None:
-    """Tidy up after killed runs; work in long slices; stop the servers at SIGTERM, too, and ask them without a proxy; let Spark and ledgers start quickly."""
-    work_in_long_slices()
+    """Tidy up after killed runs; stop the servers at SIGTERM, too, and ask them without a proxy; let Spark start quickly."""
     sweep()
     processes.reach_loopback_directly()
-    share_compiled_statements()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.update(start_variables(span=0))
     os.environ[SUBMIT_OPTIONS] += f" {SHORT_LIFE} {MUCH_CODE}"
@@ -130,27 +96,23 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test that uses a server, before `-m` selects; begin with what takes longest, so that no process ends alone."""
-    items.sort(key=_place)
+    """Mark each test that uses a server, before `-m` selects; keep the tests of a file in one process, and files that share a heavy server."""
+    process_of_file: dict[str, str] = {}
     for item in items:
-        for fixture in _MARKER_OF_FIXTURE.keys() & set(getattr(item, "fixturenames", ())):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        for fixture in _MARKER_OF_FIXTURE.keys() & fixtures:
             item.add_marker(_MARKER_OF_FIXTURE[fixture])
-        # One walk for all names: a walk for each of them took a second of every process.
         if not _MARKERS_OF_SERVERS.isdisjoint(marker.name for marker in item.iter_markers()):
             item.add_marker("server")
+        for fixture in _PROCESS_OF_FIXTURE.keys() & fixtures:
+            process_of_file[_file_of(item)] = _PROCESS_OF_FIXTURE[fixture]
+    for item in items:
+        file = _file_of(item)
+        item.add_marker(pytest.mark.xdist_group(process_of_file.get(file, file)))
 
 
-def pytest_collection_finish() -> None:
-    """Collect garbage from here on, of what the tests make."""
-    gc.freeze()
-    # What tests import later stays, too: to look through it again and again was half of the collector's time.
-    gc.set_threshold(10_000, 20, 50)
-    gc.enable()
-
-
-def _place(item: pytest.Item) -> int:
-    place = item.nodeid.removeprefix("tests/")
-    return next((n for n, first in enumerate(_LONGEST_FIRST) if place.startswith(first)), len(_LONGEST_FIRST))
+def _file_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(tryfirst=True)

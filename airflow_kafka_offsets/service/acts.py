@@ -53,7 +53,7 @@ class Acts(UseCases):
         act = Act("commit", who, why, self._clock(), {"window": window_id})
         group, _ = parse_window_id(window_id)
         self.check_commit_by_hand(window_id)
-        in_two_steps, output = self._publisher.place is not None, self.ledger.group(group).output_tables
+        in_two_steps, output = self._publisher.store is not None, self.ledger.group(group).output_tables
         try:
             until_won(lambda: self.ledger.commit_by_hand(window_id, act, in_two_steps=in_two_steps, output=output))
         except OutputError as exc:

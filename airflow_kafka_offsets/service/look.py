@@ -111,7 +111,7 @@ class Look:
         at_time = self._offsets_at(group, log, lookup_time(start, self.now))
         if not isinstance(start, AtCommitted):
             return first_offsets(start, log, at_time=at_time)
-        store = self.publisher.place
+        store = self.publisher.store
         committed = (self.publisher if store else self.kafka).committed(group.name, list(log.bounds))
         return first_offsets(start, log, committed=committed, committed_in=store or "The Kafka consumer group")
 

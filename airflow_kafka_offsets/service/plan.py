@@ -37,7 +37,7 @@ from airflow_kafka_offsets.core.plan.ownership import GroupState, How, Owner, Po
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.readable import unreadable
 from airflow_kafka_offsets.core.plan.replay import Owned
-from airflow_kafka_offsets.core.plan.request import Live, Replay, Request, TimeSpan, parse_seq
+from airflow_kafka_offsets.core.plan.request import Live, Refused, Replay, Request, TimeSpan, parse_seq
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, State, Window
 from airflow_kafka_offsets.core.window_id import name_window
@@ -96,7 +96,7 @@ class Planner(UseCases):
         group: KafkaGroup,
         claim: Claim,
         is_over: IsOver,
-        request: Request | None = LIVE,
+        request: Request | Refused | None = LIVE,
         *,
         this_try: Try = FIRST_TRY,
         at_most: int | None = None,
@@ -107,16 +107,17 @@ class Planner(UseCases):
             group: the group's definition.
             claim: who asks.
             is_over: whether the claim that holds a window is over.
-            request: what is new, or a replay; a run that has windows gets these, whatever it asks for. None: only these.
+            request: what the run asks for, see `request_of`. A run that has windows gets these, whatever it asks for.
             this_try: which try of the task asks. What an earlier try did is not done again if this one continues it.
             at_most: how many windows the asking task can have; None: any number.
 
         Returns:
-            At least one window, oldest first; none only for a backfill run if no window was cut in its interval.
+            At least one window, oldest first. None for a backfill run if no window was cut in its interval, and for a run that
+            asks for nothing of this group.
 
         Raises:
-            BadInputError: the replay is at or above the watermark, unknown or empty; the message has the numbers. Or the
-                run had its windows in another group.
+            BadInputError: the request was refused. Or the replay is at or above the watermark, unknown or empty; the message has the
+                numbers. Or the run had its windows in another group.
             ForeignGroupError: it plans live, and the group belongs to another DAG or task.
             UnreadTopicError: a window has records of a topic that this definition of the group does not read.
             WindowBusyError: another run works on one of them; nothing was written.
@@ -199,7 +200,7 @@ class Planner(UseCases):
         group = records.group
         if first.whole is not None:
             facts = replace(facts, at_risk=look.at_retention(group, first.whole.ranges))
-        if self._publisher.place:
+        if self._publisher.store:
             start = to_check_in_store(state, first.plans)
             self._publisher.check(group.name, state, start)
             facts = replace(facts, store=start)
@@ -293,14 +294,6 @@ class Planner(UseCases):
         for level, log in facts.logs.items():
             errors |= unreadable([w for w in windows if w.isolation_level is level], log, facts.epoch_ends)
         return errors
-
-    def has_windows(self, group: str, claim: Claim) -> bool:
-        """Whether a run has windows in a group: it gets these, whatever it asks for.
-
-        Raises:
-            IllegalStepError: one was superseded by a reset.
-        """
-        return bool(ownership.own_windows(self.ledger.load(group, claim)))
 
 
 def load(

@@ -66,7 +66,7 @@ class Runs(UseCases):
             StoreError: the offset store did not follow. The window is committing and its job is done. Another call, or the
                 next plan, finishes the commit.
         """
-        in_two_steps = self._publisher.place is not None
+        in_two_steps = self._publisher.store is not None
         is_first = until_won(
             lambda: self.ledger.commit(
                 window_id, claim, attempt, self._clock(), in_two_steps=in_two_steps, output=self._output

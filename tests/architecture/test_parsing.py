@@ -34,11 +34,11 @@ GROUP = {
     "spark",
     "spark.shared",
 }
-OPERATOR = {*GROUP, "core.launch.start_choice", "task.assets", "task.definition", "task.lineage", "task.links"}
+OPERATOR = {*GROUP, "core.launch.start_choice", "task.definition", "task.links"}
 SUBMIT = {
     *OPERATOR,
     "airflow_versions",
-    "core.launch.spark_conf",
+    "core.launch.jobs",
     "launch.twins",
     "operators.spark_submit",
     "launch.standalone",

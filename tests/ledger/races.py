@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,8 +21,6 @@ from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.service.prune import Pruning
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.patience import LONGEST
-from tests.lab.slices import take_turns_as_usual
-from tests.lab.statements import share_compiled_statements
 from tests.ledger.examples import NOW, act, claim, draft, group
 from tests.ledger.pooled import ledger_at
 from tests.service.memory_log import MemoryLog
@@ -198,8 +195,6 @@ _start: Barrier
 def _set_up(start: Barrier) -> None:
     global _start
     _start = start
-    share_compiled_statements()
-    take_turns_as_usual()
 
 
 def _contend(race: Race, url: str, names: Sequence[str], me: int) -> list[Answer]:
@@ -224,11 +219,6 @@ def _connect(urls: Sequence[str], me: int) -> list[Answer]:
         _start.wait(timeout=LONGEST)
         answers.append(_answer(lambda url=url: open_engine(url).connect().close()))  # type: ignore[misc]
     return answers
-
-
-def _tell_policy() -> list[int]:
-    _start.wait(timeout=LONGEST)
-    return [os.sched_getscheduler(0)]
 
 
 def _answer(go: Callable[[], Any]) -> Answer:
@@ -263,10 +253,6 @@ class Competition:
     def connect(self, urls: Sequence[str]) -> list[list[Answer]]:
         """Let all processes connect to the same new file, one file after the other."""
         return self._all(_connect, [(urls, me) for me in range(PROCESSES)])
-
-    def policies(self) -> set[int]:
-        """Return the scheduling policies of these processes."""
-        return set(self._all(_tell_policy, [()] * PROCESSES)[0])
 
     def _all(self, contend: Callable[..., Any], arguments: list[Any]) -> list[list[Any]]:
         # A process waits at the barrier until all are there, and so each of them gets one task.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -32,11 +31,6 @@ def _winners(answers: list[Answer], *losing: str) -> list[Answer]:
     errors = Counter(a.error for a in answers if a.error is not None)
     assert errors.keys() <= {LOST, *losing}, errors
     return [a for a in answers if a.error is None]
-
-
-def test_who_competes_takes_turns_as_usual(competition: Competition) -> None:
-    """In long slices (tests/lab/slices.py), one would be done before the next one begins."""
-    assert competition.policies() == {os.SCHED_OTHER}
 
 
 class StrictRaces:

@@ -144,7 +144,7 @@ def test_a_plan_that_loses_a_race_freezes_nothing(
     def faster() -> None:
         SqlLedger.hold(world.ledger, [world.ledger.window(window.id).held], THREE, world.now)
 
-    before_the_turn(world, monkeypatch, faster, at="hold")
+    before_the_turn(world, monkeypatch, faster, at="turn")
     with pytest.raises(WindowBusyError):
         world.ask(TWO, Windows((window.seq,)))
     assert (world.service.frozen(window.id), rows(world, "SELECT * FROM kafka_offsets_schemas")) == ({}, [])

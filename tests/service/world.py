@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 from sqlalchemy.pool import SingletonThreadPool
 
 from airflow_kafka_offsets.core.conditions import LagAtMost
@@ -24,7 +24,6 @@ from airflow_kafka_offsets.service.plan import LIVE, Planned
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.core.examples import NOON, group
 from tests.lab.memory import IN_MEMORY
-from tests.lab.statements import sharing_engine
 from tests.service.memory_log import MemoryLog
 from tests.stores.memory import MemoryStore
 
@@ -51,7 +50,7 @@ class World:
         (folder / "ledger.db").write_bytes(_empty_ledger())
         self.ledger = SqlLedger(f"sqlite:///{folder / 'ledger.db'}")
         # One connection for each thread: half of the time of many short calls would be to open them.
-        kept = sharing_engine(self.ledger._engine.url, poolclass=SingletonThreadPool, pool_size=200)
+        kept = create_engine(self.ledger._engine.url, poolclass=SingletonThreadPool, pool_size=200)
         self.ledger._engine = _sqlite(kept)
         self.kafka = MemoryLog()
         self.kafka.create("orders", 2)

@@ -12,7 +12,6 @@ from datetime import datetime
 from airflow_kafka_offsets.core import leader_epochs, schemas
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
-    IllegalStepError,
     LogError,
     WindowBusyError,
     counted,
@@ -30,7 +29,7 @@ from airflow_kafka_offsets.core.plan.ownership import GroupState, How, Owner, Po
 from airflow_kafka_offsets.core.plan.planning import Plan, cut, plan_all
 from airflow_kafka_offsets.core.plan.readable import check_all_readable
 from airflow_kafka_offsets.core.plan.replay import Owned
-from airflow_kafka_offsets.core.plan.request import Live, Replay, Request, TimeSpan
+from airflow_kafka_offsets.core.plan.request import Live, Refused, Replay, Request, TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.schemas import Frozen, Subject, ToFreeze
 from airflow_kafka_offsets.core.store import advance
@@ -53,7 +52,7 @@ class Asking:
         group: the group, as the run's DAG defines it.
         claim: the task that asks.
         this_try: which try of the task it is.
-        request: what it asks for, unless it has windows already; None: only these.
+        request: what it asks for, unless it has windows already; None: nothing of this group.
         at_most: how many windows the task can have; None: any number.
         now: the moment of planning.
     """
@@ -61,7 +60,7 @@ class Asking:
     group: KafkaGroup
     claim: Claim
     this_try: Try
-    request: Request | Given | None
+    request: Request | Refused | Given | None
     at_most: int | None
     now: datetime
 
@@ -212,8 +211,10 @@ def refuse(asking: Asking, state: GroupState) -> None:
     request = asking.request
     if isinstance(request, Given) or ownership.own_windows(state):
         return
+    if isinstance(request, Refused):
+        raise request.error
     if request is None:
-        raise IllegalStepError(f"The windows of {asking.claim} were abandoned just now: trigger a new run")
+        return
     if not (isinstance(request, TimeSpan) and request.is_interval):  # an interval means the same in any group
         ownership.check_same_group(asking.group.name, asking.claim, state)
     if isinstance(request, Live):
@@ -227,7 +228,7 @@ def refuse(asking: Asking, state: GroupState) -> None:
 def replay_of(asking: Asking, state: GroupState) -> Replay | None:
     """Return the replay whose windows the ledger is searched for. None if the run asks for none, or has its windows."""
     request = asking.request
-    if request is None or isinstance(request, Live | Given):
+    if request is None or isinstance(request, Live | Given | Refused):
         return None
     if not ownership.own_windows(state):
         return request
@@ -306,7 +307,7 @@ def _with_new_windows(asking: Asking, records: Records, facts: Facts, choice: Ch
             return None
         if choice.cut:
             return _with_live_windows(asking, records, facts, choice, log)
-    if isinstance(asking.request, Live | Given | None):
+    if isinstance(asking.request, Live | Given | Refused | None):
         return Decision(choice)
     return _with_backfill_windows(asking, records, choice, log or LogSnapshot({}, {}))
 
