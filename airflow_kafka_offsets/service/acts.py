@@ -24,7 +24,7 @@ from airflow_kafka_offsets.core.starting import first_offsets, lookup_time, pars
 from airflow_kafka_offsets.core.window import OWNING, Lane, State
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.service.base import UseCases, until_won
-from airflow_kafka_offsets.service.reset import committed_windows, read_before, snapshot_of_all, where_it_was, work_out
+from airflow_kafka_offsets.service.reset import committed_windows, read_before, snapshot_of_all, work_out
 from airflow_kafka_offsets.service.topics import topics_now
 
 
@@ -194,9 +194,8 @@ class Acts(UseCases):
                     f"Name the offsets: --to '{dump_offsets(window.ranges.starts)}'"
                 )
             topic_ids = self._kafka.topic_ids(read_before(group, position))
-            at = where_it_was(self.ledger, group.name, position, topic_ids)
             committed = committed_windows(self.ledger, group.name)
-            starts = window_starts(window, at, committed, group.reads, topic_ids)
+            starts = window_starts(window, position, committed, group.reads, topic_ids)
             moving = topics or group.reads
             return {tp: start for tp, start in starts.items() if tp.topic in moving}
         if not to.lstrip().startswith("{"):

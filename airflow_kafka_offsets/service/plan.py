@@ -31,7 +31,6 @@ from airflow_kafka_offsets.core.plan.decide import (
     to_check_in_store,
     to_run,
 )
-from airflow_kafka_offsets.core.plan.kept import Kept
 from airflow_kafka_offsets.core.plan.matching import as_planned
 from airflow_kafka_offsets.core.plan.ownership import GroupState, How, Owner, Position
 from airflow_kafka_offsets.core.plan.planning import Plan
@@ -262,8 +261,8 @@ class Planner(UseCases):
         assert plans is not None
         return plans[0]
 
-    def answer(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], Sequence[Plan], Sequence[Kept]]:
-        """Return what a replay would run: windows that are there, new ones, and what it leaves out as kept.
+    def answer(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], Sequence[Plan]]:
+        """Return what a replay would run: windows that are there, and new ones.
 
         Raises:
             BadInputError, LogError: as in `plan`.
@@ -281,7 +280,7 @@ class Planner(UseCases):
         assert decision is not None, "the facts are new"
         for note in decision.notes:
             logger.warning("Group %s: %s", group.name, note)
-        return [held.window for held in decision.choice.windows], decision.plans, records.owned.kept
+        return [held.window for held in decision.choice.windows], decision.plans
 
     def unreadable(self, windows: Sequence[Window]) -> Mapping[str, LogError]:
         """Return, by its id, why a window can't be run again; one that can is not in the answer.

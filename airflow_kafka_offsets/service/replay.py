@@ -12,7 +12,6 @@ from airflow_kafka_offsets.core.errors import name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.history import NEXT_WINDOW, WindowRow
 from airflow_kafka_offsets.core.plan import pruning, replay
-from airflow_kafka_offsets.core.plan.kept import Kept, kept_parts
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.replay import Owned
 from airflow_kafka_offsets.core.plan.request import Ranges, Replay, TimeSpan, Windows
@@ -75,24 +74,22 @@ def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Map
         return
     for first, end in stretches_of(ledger, group, newest.seq + 1):
         top = newest if first <= newest.seq < end else ledger.excerpt(group, asked, before=end, since=first)
-        # Of a topic that was recreated, or is back, this stretch may have another incarnation: then the owners are in another one.
-        here = replay.ever_planned(asked, top, topic_ids) if top else asked
-        if top is None or not here:
+        if top is None:
             continue
-        above = end
-        if replay.lies_above(top, here, topic_ids):
-            look = partial(_look, ledger, group, here, first)
-            above = first_above(top, first, here, topic_ids, look)
-        which: dict[str, Any] = {"states": (State.COMMITTED,), "lane": Lane.LIVE, "since": first, "before": above}
-        left = here
-        for held in pages(ledger, group, limit=min(FIRST_PAGE, _page_of(newest.partition_count)), **which):
-            yield held
-            left = replay.left_to_find(left, held.window, topic_ids)
-            if not left:
-                break
-        asked = OffsetRanges((tp, wanted) for tp, wanted in asked.items() if tp not in here or tp in left)
+        # What this stretch does not name, or names in an earlier topic, no older one has.
+        asked = replay.ever_planned(asked, top, topic_ids)
         if not asked:
             return
+        above = end
+        if replay.lies_above(top, asked, topic_ids):
+            look = partial(_look, ledger, group, asked, first)
+            above = first_above(top, first, asked, topic_ids, look)
+        which: dict[str, Any] = {"states": (State.COMMITTED,), "lane": Lane.LIVE, "since": first, "before": above}
+        for held in pages(ledger, group, limit=min(FIRST_PAGE, _page_of(newest.partition_count)), **which):
+            yield held
+            asked = replay.left_to_find(asked, held.window, topic_ids)
+            if not asked:
+                return
 
 
 def stretches_of(ledger: Ledger, group: str, end: int) -> list[tuple[int, int]]:
@@ -146,13 +143,13 @@ def find(
             pruning.check_span(group.name, request.start, ledger.pruned(group.name))
             asked = replay.below_watermark(between, state) if own else between
             owners, gaps = _owners(ledger, group.name, asked, state, own)
-            return Owned(windows, gaps, owners, _kept(ledger, group.name, gaps, state))
+            return Owned(windows, gaps, owners)
         case Ranges(ranges):
             check_reads(group, (tp.topic for tp in ranges))
             if not ranges.span:
                 raise replay.nothing_to_replay("the offset ranges are empty")
             owners, gaps = _owners(ledger, group.name, ranges, state)
-            return Owned(owners, gaps, kept=_kept(ledger, group.name, gaps, state))
+            return Owned(owners, gaps)
 
 
 def _named(ledger: Ledger, group: str, seqs: Sequence[int]) -> list[Held]:
@@ -194,9 +191,3 @@ def _owners(
     if gaps:  # after the search for owners: a window that left in between has raised the floors before
         pruning.check_not_pruned(group, gaps, ledger.pruned(group), topic_ids)
     return owners, gaps
-
-
-def _kept(ledger: Ledger, group: str, gaps: replay.Gaps, state: GroupState) -> list[Kept]:
-    assert state.position
-    acts = ledger.acts(group) if gaps else ()
-    return replay.kept_in(gaps, kept_parts(act.details for act in acts), state.position.topic_ids)

@@ -24,7 +24,6 @@ from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.plan import matching, ownership, replay
-from airflow_kafka_offsets.core.plan.kept import left_out
 from airflow_kafka_offsets.core.plan.ownership import GroupState, How, Owner, Position
 from airflow_kafka_offsets.core.plan.planning import Plan, cut, plan_all
 from airflow_kafka_offsets.core.plan.readable import check_all_readable
@@ -395,17 +394,14 @@ def _with_backfill_windows(asking: Asking, records: Records, choice: Choice, log
     until = min(request.end, asking.now) if isinstance(request, TimeSpan) else asking.now
     plans: Sequence[Plan] = ()
     if owned.gaps:
-        plans = replay.backfill(group, owned.gaps, state, log, until=until, kept=owned.kept)
-    note = left_out(group.name, owned.kept)
-    if not choice.windows and not plans:
-        what = "no window owns these offsets"
-        if isinstance(request, TimeSpan):
-            what = f"no window was cut after {request.start.isoformat()} and up to {request.end.isoformat()}"
-        nothing = replay.nothing_to_replay(what, [held.window for held in owned.owners], note)
-        if not (isinstance(request, TimeSpan) and request.is_interval):
-            raise nothing
-        note = str(nothing)
-    return Decision(choice, plans, notes=[note] if note else [])
+        plans = replay.backfill(group, owned.gaps, state, log, until=until)
+    if choice.windows or plans or not isinstance(request, TimeSpan):
+        return Decision(choice, plans)
+    what = f"no window was cut after {request.start.isoformat()} and up to {request.end.isoformat()}"
+    nothing = replay.nothing_to_replay(what, [held.window for held in owned.owners])
+    if not request.is_interval:
+        raise nothing
+    return Decision(choice, notes=[str(nothing)])
 
 
 def _at_most(asking: Asking, records: Records, decision: Decision) -> Decision:
