@@ -43,8 +43,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreAnswerError,
     WindowBusyError,
 )
-from airflow_kafka_offsets.spark.errors import DataLossError as DataLossOfJobError
-from airflow_kafka_offsets.spark.errors import KafkaWindowError
+from airflow_kafka_offsets.spark.errors import KafkaWindowError, LostRecordsError
 from airflow_kafka_offsets.wiring.connections import without_secrets
 
 if TYPE_CHECKING:
@@ -197,7 +196,7 @@ class Ending:
             next_try=_next_try(self.run, exc),
             was_stopped=self.stop is not None and self.stop.is_kill(exc),
             was_skipped=isinstance(exc, AirflowSkipException),
-            needs_person=isinstance(exc, LogError | DataLossOfJobError),
+            needs_person=isinstance(exc, LogError | LostRecordsError),
             is_rerun=planned.is_rerun,
             can_reconnect=self.can_reconnect,
             has_policy=self.run.has_retry_policy,
