@@ -6,11 +6,14 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError
-from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetStore, SchemaRegistry
+from airflow_kafka_offsets.ports import LogOffsets, OffsetStore, SchemaRegistry
 from airflow_kafka_offsets.service.publish import Publisher
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaRefusedError, name_some
@@ -26,10 +27,13 @@ from airflow_kafka_offsets.core.plan.request import Live, TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH, AtCommitted, first_offsets, lookup_time
 from airflow_kafka_offsets.core.window import Claim, Draft, Window
-from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.times import find
 from airflow_kafka_offsets.service.topics import topics_now
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 

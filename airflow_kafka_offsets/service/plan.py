@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core import schemas
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError, IllegalStepError, LogError, counted
@@ -38,13 +39,15 @@ from airflow_kafka_offsets.core.plan.readable import unreadable
 from airflow_kafka_offsets.core.plan.replay import Owned
 from airflow_kafka_offsets.core.plan.request import Live, Refused, Replay, Request, TimeSpan, parse_seq
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, State, Window
+from airflow_kafka_offsets.core.window import Claim, Lane, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
-from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import replay
 from airflow_kafka_offsets.service.base import RACES, UseCases, until_won
 from airflow_kafka_offsets.service.look import Look, warn_of_silence
 from airflow_kafka_offsets.service.topics import as_last_planned
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 
@@ -342,7 +345,7 @@ def write(ledger: Ledger, asking: Asking, records: Records, decision: Decision) 
     """Write a decision down: windows that the run takes, new ones, and schemas."""
     choice, plans, to_freeze = decision.choice, decision.plans, decision.to_freeze
     take = ownership.to_hold(choice.windows, asking.claim)
-    added: Sequence[Held] = ()
+    added: Sequence[WindowRecord] = ()
     if plans:
         group, version = as_planned(records.group, plans), records.state.version
         added = ledger.add_windows(group, version, plans, asking.claim, asking.now, take, to_freeze)
@@ -362,7 +365,7 @@ def write(ledger: Ledger, asking: Asking, records: Records, decision: Decision) 
     ]
 
 
-def _planned(held: Held, how: How, done: Attempt | None) -> Planned:
+def _planned(held: WindowRecord, how: How, done: Attempt | None) -> Planned:
     # A task that committed and then failed still counts as a first run: it has not returned its result yet.
     is_own_commit = done is not None and held.committed_at is not None and held.committed_at >= done.started_at
     is_rerun = held.window.state is State.COMMITTED and not is_own_commit

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -18,8 +19,11 @@ from airflow_kafka_offsets.core.plan.ownership import NOWHERE
 from airflow_kafka_offsets.core.plan.pruning import Limits, why_kept
 from airflow_kafka_offsets.core.window import OWNING, Lane, State
 from airflow_kafka_offsets.core.window_id import name_window
-from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.base import until_won, utc_now
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 

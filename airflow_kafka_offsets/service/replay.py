@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
@@ -17,8 +17,10 @@ from airflow_kafka_offsets.core.plan.replay import Owned
 from airflow_kafka_offsets.core.plan.request import Ranges, Replay, TimeSpan, Windows
 from airflow_kafka_offsets.core.plan.search import first_above
 from airflow_kafka_offsets.core.ranges import OffsetRanges
-from airflow_kafka_offsets.core.window import OWNING, Excerpt, Held, Lane, State
-from airflow_kafka_offsets.ports import Ledger
+from airflow_kafka_offsets.core.window import OWNING, Excerpt, Lane, State, WindowRecord
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 
@@ -51,12 +53,12 @@ def _page_of(partitions: int) -> int:
     return 1 + PARTITIONS_PER_PAGE // (1 + partitions)
 
 
-def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[Held]:
+def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[WindowRecord]:
     """Return windows, newest first, however many there are."""
     return (row.held for row in rows(ledger, group, **wanted))
 
 
-def from_oldest_open(ledger: Ledger, group: str, state: GroupState) -> tuple[Held, ...]:
+def from_oldest_open(ledger: Ledger, group: str, state: GroupState) -> tuple[WindowRecord, ...]:
     """Return the live windows from the oldest open one on, oldest first: some may have been committed behind it."""
     if not state.open:
         return ()
@@ -64,7 +66,9 @@ def from_oldest_open(ledger: Ledger, group: str, state: GroupState) -> tuple[Hel
     return tuple(newest_first)[::-1]
 
 
-def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Mapping[str, str]) -> Iterator[Held]:
+def live_windows(
+    ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Mapping[str, str]
+) -> Iterator[WindowRecord]:
     """Return committed live windows, among them all that own any of what is asked.
 
     How much is read depends on how far the owners lie from one another, and not on how long the history is: see `core.plan.search`.
@@ -116,7 +120,7 @@ def find(
     request: Replay,
     state: GroupState,
     between: OffsetRanges | None,
-    own: Sequence[Held] = (),
+    own: Sequence[WindowRecord] = (),
 ) -> Owned:
     """Search the ledger for the windows that own what a replay asks for, and for what no window owns.
 
@@ -152,7 +156,7 @@ def find(
             return Owned(owners, gaps)
 
 
-def _named(ledger: Ledger, group: str, seqs: Sequence[int]) -> list[Held]:
+def _named(ledger: Ledger, group: str, seqs: Sequence[int]) -> list[WindowRecord]:
     rows = {row.held.window.seq: row.held for row in ledger.windows(group, seqs=seqs, limit=len(seqs))}
     if missing := [seq for seq in seqs if seq not in rows]:
         raise pruning.absent(group, missing, ledger.pruned(group))
@@ -163,7 +167,7 @@ def _named(ledger: Ledger, group: str, seqs: Sequence[int]) -> list[Held]:
     raise replay.nothing_to_replay(f"{name_some([rows[seq].window.id for seq in seqs], ', ')}: no records")
 
 
-def _cut_in(ledger: Ledger, group: str, span: TimeSpan) -> list[Held]:
+def _cut_in(ledger: Ledger, group: str, span: TimeSpan) -> list[WindowRecord]:
     """Return the windows that belong to a span, oldest first."""
     windows = pages(ledger, group, states=tuple(OWNING), cut_in=(span.start, span.end))
     return sorted(
@@ -173,8 +177,8 @@ def _cut_in(ledger: Ledger, group: str, span: TimeSpan) -> list[Held]:
 
 
 def _owners(
-    ledger: Ledger, group: str, asked: OffsetRanges, state: GroupState, own: Sequence[Held] = ()
-) -> tuple[list[Held], replay.Gaps]:
+    ledger: Ledger, group: str, asked: OffsetRanges, state: GroupState, own: Sequence[WindowRecord] = ()
+) -> tuple[list[WindowRecord], replay.Gaps]:
     """Return the windows that own any of these offsets and can be replayed, oldest first, and what no window owns."""
     assert state.position
     topic_ids = state.position.topic_ids
@@ -182,7 +186,7 @@ def _owners(
         pages(ledger, group, states=tuple(OWNING), lane=Lane.BACKFILL),
         live_windows(ledger, group, asked.without_empty(), topic_ids),
     )
-    windows: Sequence[Held] = ()
+    windows: Sequence[WindowRecord] = ()
     if asked.span:
         with ledger.one_connection():
             windows = replay.overlapping(asked, candidates, topic_ids)

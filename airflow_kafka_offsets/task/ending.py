@@ -48,7 +48,7 @@ from airflow_kafka_offsets.wiring.connections import without_secrets
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.run import Run
-    from airflow_kafka_offsets.core.window import Held, Window
+    from airflow_kafka_offsets.core.window import Window, WindowRecord
     from airflow_kafka_offsets.service.plan import Planned
     from airflow_kafka_offsets.service.windows import WindowService
     from airflow_kafka_offsets.task.definition import Stop
@@ -216,7 +216,7 @@ class Ending:
         except KafkaOffsetsError as error:
             return replace(left, why_unknown=str(error))
 
-    def _taken_by(self, held: Held) -> str | None:
+    def _taken_by(self, held: WindowRecord) -> str | None:
         claim = self.run.claim
         if not held.holder.lets_commit(claim):
             return str(held.holder)

@@ -33,7 +33,7 @@ from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.schemas import Frozen, Subject, ToFreeze
 from airflow_kafka_offsets.core.store import advance
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, State, Window
+from airflow_kafka_offsets.core.window import Claim, Lane, State, Window, WindowRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Facts:
     subjects: Mapping[str, Subject | None] | None = None
     store: Offsets | None = None
 
-    def is_over(self, held: Held) -> bool:
+    def is_over(self, held: WindowRecord) -> bool:
         """Whether the holder of a window is over. One that got it since the look is at work."""
         return self.over.get((held.window.seq, held.holds), False)
 
@@ -144,7 +144,7 @@ class Choice:
     """
 
     how: How
-    windows: Sequence[Held]
+    windows: Sequence[WindowRecord]
     cut: int = 0
 
 
@@ -236,7 +236,7 @@ def replay_of(asking: Asking, state: GroupState) -> Replay | None:
     return request if is_wider else None
 
 
-def holders_to_ask(asking: Asking, records: Records) -> list[Held]:
+def holders_to_ask(asking: Asking, records: Records) -> list[WindowRecord]:
     """Return the windows about whose holders Airflow is asked before a choice."""
     state = records.state
     if isinstance(asking.request, Live) and not ownership.own_windows(state):
@@ -268,7 +268,7 @@ def choose(asking: Asking, records: Records, facts: Facts) -> Choice:
     return Choice(how, windows)
 
 
-def _there(asking: Asking, records: Records) -> tuple[How, Sequence[Held]]:
+def _there(asking: Asking, records: Records) -> tuple[How, Sequence[WindowRecord]]:
     """Return the windows of a run that cuts no live one, and why it gets them."""
     if isinstance(asking.request, Given):
         return How.GIVEN, records.owned.windows
