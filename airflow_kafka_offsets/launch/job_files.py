@@ -23,7 +23,7 @@ from airflow_kafka_offsets.core.launch.properties import properties_file
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan.matching import topics_with
 from airflow_kafka_offsets.core.schemas import described
-from airflow_kafka_offsets.core.spark_json import without_double_braces
+from airflow_kafka_offsets.core.spark_json import dump_assign, dump_offsets, without_double_braces
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff, Subject
 
@@ -216,6 +216,19 @@ def refuse_file(window: Window) -> None:
         f"Window {window.id} has {counted(len(window.ranges.without_empty()), 'partition')}: with its schemas, too much for a command line, and in "
         "the cluster mode of a standalone cluster a job gets no file. Set deploy_mode='client' on the operator, and clear the task"
     )
+
+
+def placeholders(window: Window) -> dict[str, str]:
+    """Return what a user's own job may ask for by name: Spark's options of this window, fit for any command line."""
+    ranges = window.ranges.without_empty()
+    return {
+        "window_id": window.id,
+        "seq": str(window.seq),
+        "assign": dump_assign(list(ranges)),
+        "starting_offsets": without_double_braces(dump_offsets(ranges.starts)),
+        "ending_offsets": without_double_braces(dump_offsets(ranges.ends)),
+        "isolation_level": window.isolation_level.value,
+    }
 
 
 def fill(arguments: Sequence[object], values: Mapping[str, str]) -> list[str]:

@@ -79,7 +79,8 @@ class _PlanOperator(BaseOperator):
         return [p for p in planned if p.window.span]
 
     def _handed_on(self, planned: Planned) -> dict[str, Any]:
-        from airflow_kafka_offsets.task.results import placeholders, window_result
+        from airflow_kafka_offsets.launch.job_files import placeholders
+        from airflow_kafka_offsets.task.results import window_result
 
         return {**window_result(self.group, planned), **placeholders(planned.window)}
 

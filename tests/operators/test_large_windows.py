@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.window import Outcome, State
 from airflow_kafka_offsets.launch import job_files
-from airflow_kafka_offsets.launch.job_files import Report, handoff_of, window_conf
+from airflow_kafka_offsets.launch.job_files import Report, handoff_of, placeholders, window_conf
 from airflow_kafka_offsets.operators.spark_submit import KafkaSparkSubmitOperator
 from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_FILE, Handoff
@@ -29,7 +29,7 @@ from airflow_kafka_offsets.spark.window import KafkaWindow
 from airflow_kafka_offsets.task.assets import event_extra
 from airflow_kafka_offsets.task.definition import Stop
 from airflow_kafka_offsets.task.ending import Ending
-from airflow_kafka_offsets.task.results import placeholders, small_together, window_result
+from airflow_kafka_offsets.task.results import small_together, window_result
 from airflow_kafka_offsets.task.work import Work, task_result
 from tests.core.examples import claim, tp
 from tests.lab.kafka import KafkaBroker
