@@ -20,8 +20,8 @@ from airflow_kafka_offsets.cli.running import explained
 from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.ownership import Owner
+from airflow_kafka_offsets.task.airflow import is_given_window, tasks_of_groups
 from airflow_kafka_offsets.task.dag_files import Ahead
-from airflow_kafka_offsets.task.runs import is_given_window, tasks_of_groups
 from airflow_kafka_offsets.wiring.connections import without_secrets
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The exchange: a folder in storage that Airflow and Spark both reach. The plan task leaves the window there, and the job its report.
 
-Each plan task that runs makes a folder of its own, below that of the window: what was handed over before, and reported then, does not count.
+Each plan task that runs makes a folder of its own, below that of the window: what was handed off before, and reported then, does not count.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ s3://bucket/kafka-offsets or file:///mnt/lake/kafka-offsets; got '/mnt/lake'
     return found[1]
 
 
-def handed_over_in(exchange: str, window_id: str, handover: str) -> str:
-    """Return the address of the folder of one hand-over.
+def handoff_folder(exchange: str, window_id: str, handoff: str) -> str:
+    """Return the address of the folder of one handoff.
 
-    >>> handed_over_in("s3://lake/kafka-offsets/", "lake.orders-000012", "5ad0")
+    >>> handoff_folder("s3://lake/kafka-offsets/", "lake.orders-000012", "5ad0")
     's3://lake/kafka-offsets/lake.orders-000012/5ad0'
     """
-    return f"{exchange.rstrip('/')}/{window_id}/{handover}"
+    return f"{exchange.rstrip('/')}/{window_id}/{handoff}"

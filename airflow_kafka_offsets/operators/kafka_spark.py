@@ -16,9 +16,15 @@ from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperat
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.fields import MAPPING, Kind, check_attributes, check_fields, or_none
 from airflow_kafka_offsets.launch.injection import call, hide_injected
-from airflow_kafka_offsets.task.assets import emit_events
-from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, check_event, failing_at_once
-from airflow_kafka_offsets.task.lineage import Lineage, with_parent_run
+from airflow_kafka_offsets.task.definition import (
+    JOB,
+    Lineage,
+    OneStopPerTry,
+    Planner,
+    Stop,
+    check_event,
+    failing_at_once,
+)
 from airflow_kafka_offsets.task.links import WindowLink
 
 if TYPE_CHECKING:
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.launch.job_files import Report
     from airflow_kafka_offsets.service.windows import Planned
+    from airflow_kafka_offsets.task.airflow import Task
     from airflow_kafka_offsets.task.dag_files import Ahead
     from airflow_kafka_offsets.task.definition import OnOpenWindow
 
@@ -46,7 +53,7 @@ _FUNCTION = {
 logger = logging.getLogger(__name__)
 
 
-class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
+class KafkaSparkOperator(Planner, Lineage, OneStopPerTry, PySparkOperator):
     """Plan the run's window of a Kafka group, call a PySpark function with it, and commit it only after it returned.
 
     The function gets `spark` and `window` (see `airflow_kafka_offsets.spark.KafkaWindow`) by name, in addition to what it gets
@@ -113,20 +120,44 @@ class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
     @failing_at_once
     def execute(self, context: Context) -> Any:
         """Plan, call the function, check, commit."""
-        from airflow_kafka_offsets.task.ending import Ending, until_windows
-        from airflow_kafka_offsets.task.plan import id_of_given
+        from airflow_kafka_offsets.task.airflow import Task
+
+        return self._run(Task(self, context))
+
+    @failing_at_once
+    def resume(self, context: Context, event: Any = None) -> Any:
+        """Ask again after waiting for another run."""
+        check_event(event)
+        return self.execute(context)  # of the decorated operator, too
+
+    def _run(self, task: Task) -> Any:
+        from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.task.ending import until_planned
+        from airflow_kafka_offsets.task.plan import plan, take
+        from airflow_kafka_offsets.task.results import task_result
         from airflow_kafka_offsets.task.work import Work
 
-        with until_windows(context, self.group.name, id_of_given(self.window)):
+        run = task.run
+        with until_planned(run, self.group.name, self.window):
             self._check_input()
             if not self._remote:  # a server has its listener since its start
-                self.config_kwargs = with_parent_run(self.config_kwargs, context)
-            self._plan(context)
-        # Around the session, too: Spark logs a lot when it starts and when it stops.
-        ending = Ending(context, self._service, self._claim, self._planned, self._stop)
-        with self.traced(self._reader.servers, self.group.reads, ending):
-            self._work = partial(Work, context, self._service, self.group, self._claim, stop=self._stop, ending=ending)
-            return super().execute(context)
+                self.config_kwargs = task.with_parent_run(self.config_kwargs)
+            service = wiring.open_service(self.group)
+            if self.window is None:
+                planned = plan(self, run, service)
+            else:
+                planned = [take(self, run, service, self.window)]
+        windows = [p.window for p in planned]
+        task.show(windows)
+        work = Work(run, service, self.group, planned, self._stop, drives_here=not self._remote)
+        self.trace(self._reader.servers, self.group.reads, work.read)
+        self._task, self._service, self._planned, self._work = task, service, planned, work
+        with work:  # around the session, too: Spark logs a lot when it starts and when it stops
+            value = super().execute(task.context)
+            results = work.results()
+            task.push(XCOM_WINDOW, task_result(self.group, results))
+            task.tell(windows, results, emit_empty=self.emit_empty)
+        return value
 
     def look_ahead(self, dag: DAG) -> Ahead:
         """Refuse a connection that is not there; see `KafkaSparkSubmitOperator.look_ahead`."""
@@ -160,33 +191,13 @@ class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
         quiet = {} if self._remote else quiet_conf(self._settings)
         self.config_kwargs = {**self.config_kwargs, **self._connector_conf(connection), **quiet}
 
-    def _plan(self, context: Context) -> None:
-        from airflow_kafka_offsets import wiring
-        from airflow_kafka_offsets.core.window import Scope
-        from airflow_kafka_offsets.task.plan import plan_or_take
-        from airflow_kafka_offsets.task.runs import claim_of
-
-        self._service = wiring.open_service(self.group)
-        self._claim = claim_of(context, Scope.TASK)
-        self._try_number = context["ti"].try_number
-        self._store = context.get("task_state_store")
-        self._planned = plan_or_take(self, context, self._service, self._claim)
-
-    @failing_at_once
-    def resume(self, context: Context, event: Any = None) -> Any:
-        """Ask again after waiting for another run."""
-        check_event(event)
-        return self.execute(context)
-
     def execute_callable(self) -> Any:
         """Open the session as `PySparkOperator` does: on a Connect server one for each attempt, else one for all windows."""
         from airflow_kafka_offsets.wiring.machine import start
 
         function = self.python_callable
-        if self._remote:
-            return self._all(partial(self._in_own_session, self._remote, function))
-        if not any(p.needs_job for p in self._planned):
-            return self._all(_no_job)
+        if self._remote or not any(p.needs_job for p in self._planned):
+            return self._all(partial(self._in_own_session, function))
         with ExitStack() as while_opening:
             while_opening.enter_context(start.environment_with(self._start_environment()))
             return self._open(partial(self._in_one_session, function, while_opening))
@@ -219,11 +230,13 @@ class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
         while_opening.close()  # what the function itself starts does not get these variables
         return self._all(lambda planned: self._job(function, planned, *args, spark=spark, **kwargs))
 
-    def _in_own_session(self, url: str, function: Callable[..., Any], planned: Planned) -> Report:
+    def _in_own_session(self, function: Callable[..., Any], planned: Planned) -> Report:
         from airflow_kafka_offsets.launch.connect import end_sessions, mine_and_earlier, session_url
 
-        mine, earlier = mine_and_earlier(self._service.attempts(planned.window.id), self._claim, self._try_number)
-        end_sessions(url, earlier, self._store)
+        run, url = self._task.run, self._remote
+        assert url is not None, "the task's own Spark has one session for all windows"
+        mine, earlier = mine_and_earlier(self._service.attempts(planned.window.id), run.claim, run.this_try.number)
+        end_sessions(url, earlier, self._task.state)
         self._stop.check()
         conf = {"spark.remote": session_url(url, mine) or url}
         report: Report = self._open(partial(self._job, function, planned), **conf)
@@ -253,15 +266,15 @@ class KafkaSparkOperator(Lineage, OneStopPerTry, PySparkOperator):
                 window.release()
             return read_report(report, planned.window)
 
-    def _all(self, run: Callable[[Planned], Report]) -> Any:
-        from airflow_kafka_offsets.task.work import task_result
-
+    def _all(self, call: Callable[[Planned], Report]) -> Any:
+        """Work on all windows; return what the function returned for them."""
         self._returned = {}  # a new one: the tries of `airflow dags test` run on shallow copies of one object
-        work = self._work(run=run, drives_here=not self._remote)
-        results = work.all(self._planned)
-        work.context["ti"].xcom_push(XCOM_WINDOW, task_result(self.group, results))
-        emit_events(self, work.context, results, emit_empty=self.emit_empty)
-        return self._return_value([self._returned.get(result["window_id"]) for result in results])
+        for p in self._planned:
+            if p.needs_job:
+                with self._work.attempt(p) as job:
+                    job.report = call(job.planned)
+            self._work.commit(p)
+        return self._return_value([self._returned.get(p.window.id) for p in self._planned])
 
     def _checked_value(self, value: Any) -> Any:
         # Before the commit: Airflow would refuse it only after the commit.
@@ -364,7 +377,3 @@ def _interrupt(spark: SparkSession) -> None:
             spark.stop()  # the function continues until the process is killed, but its requests are refused
     except Exception:
         logger.warning("Could not stop Spark's work", exc_info=True)
-
-
-def _no_job(planned: Planned) -> Report:
-    raise AssertionError(f"{planned.window.id} was thought to need no job")

@@ -25,9 +25,15 @@ from airflow_kafka_offsets.core.fields import (
 from airflow_kafka_offsets.core.launch.jobs import SPARK_SUBMIT, YARN_WAITS
 from airflow_kafka_offsets.launch import standalone, twins
 from airflow_kafka_offsets.launch.submit_hook import Steps, SubmitHook, SubmitOperator
-from airflow_kafka_offsets.task.assets import emit_events
-from airflow_kafka_offsets.task.definition import JOB, OneStopPerTry, Stop, check_event, failing_at_once
-from airflow_kafka_offsets.task.lineage import Lineage
+from airflow_kafka_offsets.task.definition import (
+    JOB,
+    Lineage,
+    OneStopPerTry,
+    Planner,
+    Stop,
+    check_event,
+    failing_at_once,
+)
 from airflow_kafka_offsets.task.links import WindowLink
 
 if TYPE_CHECKING:
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.launch.job_files import Report
     from airflow_kafka_offsets.ports import Cluster
     from airflow_kafka_offsets.service.windows import Planned, WindowService
+    from airflow_kafka_offsets.task.airflow import Task
     from airflow_kafka_offsets.task.dag_files import Ahead
     from airflow_kafka_offsets.task.definition import OnOpenWindow
 
@@ -66,7 +73,7 @@ _OF_ONE_WINDOW = ("conf", "files", "application_args", "py_files", "packages", "
 logger = logging.getLogger(__name__)
 
 
-class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
+class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
     """Plan the run's window of a Kafka group, run a Spark job on it, and commit it only after the job succeeded.
 
     A retry and a clear get the window that the first try had. A run whose params or conf name a replay (see
@@ -130,47 +137,53 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
     @failing_at_once
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Plan, launch, check, commit."""
-        return self._run(context)
+        from airflow_kafka_offsets.task.airflow import Task
+
+        return self._run(Task(self, context))
 
     @failing_at_once
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
         """Ask again after waiting for another run."""
+        from airflow_kafka_offsets.task.airflow import Task
+
         check_event(event)
-        return self._run(context)
+        return self._run(Task(self, context))
 
-    def _run(self, context: Context) -> dict[str, Any]:
+    def _run(self, task: Task) -> dict[str, Any]:
         from airflow_kafka_offsets import wiring
-        from airflow_kafka_offsets.core.window import Scope
-        from airflow_kafka_offsets.task.ending import Ending, until_windows
-        from airflow_kafka_offsets.task.plan import id_of_given, plan_or_take
-        from airflow_kafka_offsets.task.runs import claim_of
-        from airflow_kafka_offsets.task.work import Work, task_result
+        from airflow_kafka_offsets.task.ending import until_planned
+        from airflow_kafka_offsets.task.plan import plan, take
+        from airflow_kafka_offsets.task.results import task_result
+        from airflow_kafka_offsets.task.work import Work
 
-        with until_windows(context, self.group.name, id_of_given(self.window)):
+        run = task.run
+        with until_planned(run, self.group.name, self.window):
             options = self._check_input()
             service = wiring.open_service(self.group)
-            claim = self._claim = claim_of(context, Scope.TASK)
-            self._has_retry = context["ti"].try_number <= context["ti"].max_tries
-            planned = plan_or_take(self, context, service, claim)
-        has_state = context.get("task_state_store") is not None
-        can_reconnect = self._reconnects and has_state
-        if self._is_in_cluster and not has_state and any(p.needs_job for p in planned):
+            if self.window is None:
+                planned = plan(self, run, service)
+            else:
+                planned = [take(self, run, service, self.window)]
+        windows = [p.window for p in planned]
+        task.show(windows)
+        self._claim, self._has_retry = run.claim, run.next_try is not None
+        if self._is_in_cluster and not run.keeps_state and any(p.needs_job for p in planned):
             logger.info("%s: a retry stops the driver of the try before it, and starts another", NO_TASK_STATE)
-        ending = Ending(
-            *(context, service, claim, planned, self._stop),
-            can_reconnect=can_reconnect,
-            spark_said=lambda: self._spark_said.error if self._spark_said else None,
+        work = Work(
+            *(run, service, self.group, planned, self._stop),
+            drives_here=not self._is_in_cluster,
+            can_reconnect=self._reconnects and run.keeps_state,
+            spark_error=lambda: self._spark_said.error if self._spark_said else None,
         )
-        with self.traced(options.servers, self.group.reads, ending):
-            work = Work(
-                *(context, service, self.group, claim),
-                run=lambda p: self._launch(context, p, options, service),
-                stop=self._stop,
-                ending=ending,
-                drives_here=not self._is_in_cluster,
-            )
-            results = work.all(planned)
-            emit_events(self, context, results, emit_empty=self.emit_empty)
+        self.trace(options.servers, self.group.reads, work.read)
+        with work:
+            for p in planned:
+                if p.needs_job:
+                    with work.attempt(p) as job:
+                        job.report = self._launch(task, job.planned, options, service)
+                work.commit(p)
+            results = work.results()
+            task.tell(windows, results, emit_empty=self.emit_empty)
         return task_result(self.group, results)
 
     def _check_input(self) -> ReaderOptions:
@@ -251,39 +264,37 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
                 "or durable=False, and then a retry stops it"
             )
 
-    def _launch(self, context: Context, planned: Planned, options: ReaderOptions, service: WindowService) -> Report:
+    def _launch(self, task: Task, planned: Planned, options: ReaderOptions, service: WindowService) -> Report:
         from airflow_kafka_offsets.core.launch.jobs import job_name
         from airflow_kafka_offsets.core.tries import first_of_series
         from airflow_kafka_offsets.launch.job_files import read_report, task_folder
-        from airflow_kafka_offsets.task.runs import try_of
 
-        row = service.row(planned.window.id)
-        assert self._claim is not None
-        own = [attempt for attempt in service.attempts(planned.window.id) if attempt.claim == self._claim]
-        first = first_of_series(try_of(context), own).id
+        run, row = task.run, service.row(planned.window.id)
+        own = [attempt for attempt in service.attempts(planned.window.id) if attempt.claim == run.claim]
+        first = first_of_series(run.this_try, own).id
         # A retry reconnects to the job of this name, and a clear starts another. Airflow's numbers can come twice, the ledger's can't.
         self.name_job(f"{planned.window.id}:{first}")
-        self._job = job_name(planned.window, row.planned_at, self._claim, first)
+        self._job = job_name(planned.window, row.planned_at, run.claim, first)
         self._span, self._spark_said = planned.window.span, None
         with self._fields_as_given(), task_folder() as directory:
             report = directory / "report.json" if self.new_hook().is_client_mode else None
             self._prepare(planned, options, directory, report)
             try:
-                self._settle(context, is_first=row.attempts <= 1)
-                super().execute(context)
+                self._settle(task, is_first=row.attempts <= 1)
+                super().execute(task.context)
             except AirflowTaskTimeout:  # Airflow itself calls `on_kill` only after the hook is forgotten
                 self.on_kill()
                 raise
             return read_report(report, planned.window)
 
-    def _settle(self, context: Context, *, is_first: bool) -> None:
+    def _settle(self, task: Task, *, is_first: bool) -> None:
         """Leave no other job of the window running, and let the provider continue with the job of this task.
 
         Args:
-            context: of the task.
+            task: the task.
             is_first: no one has tried the window before, so there is no job of it.
         """
-        store = self._store = context.get("task_state_store")
+        store = self._store = task.state
         hook = self.new_hook()
         cluster = self._cluster(hook)
         if is_first or cluster is None or self._job is None:
@@ -293,7 +304,7 @@ class KafkaSparkSubmitOperator(Lineage, OneStopPerTry, SubmitOperator):
         try:
             found = twins.settle(cluster, self._job, can_reconnect=can_reconnect, check=self._stop.check, noted=noted)
         except ClusterUnavailableError as exc:
-            if not (noted and can_reconnect and self._goes_on(noted, context)):
+            if not (noted and can_reconnect and self._goes_on(noted, task.context)):
                 raise  # otherwise a job would be submitted next to others that can't be looked up
             self.log.warning(
                 "Continuing with the job whose id was noted, because the cluster can't be asked for others: %s", exc

@@ -9,10 +9,8 @@ from airflow.sdk import BaseOperator
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.fields import CONN_ID, FLAG, check_attributes, or_none
-from airflow_kafka_offsets.task.assets import emit_events
-from airflow_kafka_offsets.task.definition import PLANNING, check_event, failing_at_once
-from airflow_kafka_offsets.task.lineage import Lineage
-from airflow_kafka_offsets.task.links import WindowLink, show_windows
+from airflow_kafka_offsets.task.definition import PLANNING, Lineage, Planner, check_event, failing_at_once
+from airflow_kafka_offsets.task.links import WindowLink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -20,12 +18,13 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.window import Window
     from airflow_kafka_offsets.launch.job_files import Report
-    from airflow_kafka_offsets.service.windows import Planned
+    from airflow_kafka_offsets.service.windows import Planned, WindowService
+    from airflow_kafka_offsets.task.airflow import Task
     from airflow_kafka_offsets.task.definition import OnOpenWindow
-    from airflow_kafka_offsets.task.exchange import HandOver
+    from airflow_kafka_offsets.task.exchange import Exchange
 
 
-class _PlanOperator(BaseOperator):
+class _PlanOperator(Planner, BaseOperator):
     ui_color = "#d5e8f0"
     operator_extra_links = (WindowLink(),)
 
@@ -41,44 +40,35 @@ class _PlanOperator(BaseOperator):
     @failing_at_once
     def execute(self, context: Context) -> Any:
         """Plan, and return what the tasks after this one get."""
-        return self._plan(context)
+        from airflow_kafka_offsets.core.window import Scope
+        from airflow_kafka_offsets.task.airflow import Task
+
+        return self._run(Task(self, context, Scope.RUN))
 
     @failing_at_once
     def resume(self, context: Context, event: Any = None) -> Any:
         """Ask again after waiting."""
-        check_event(event)
-        return self._plan(context)
+        from airflow_kafka_offsets.core.window import Scope
+        from airflow_kafka_offsets.task.airflow import Task
 
-    def _plan(self, context: Context) -> Any:
+        check_event(event)
+        return self._run(Task(self, context, Scope.RUN))
+
+    def _run(self, task: Task) -> Any:
         raise NotImplementedError
 
-    def _planned(self, context: Context, at_most: int, new: int, given: Any = None) -> list[Planned]:
-        """Plan, or take the window that a plan task of the run handed over; commit what is empty, and return the others."""
-        from airflow_kafka_offsets import wiring
-        from airflow_kafka_offsets.core.ending import NO_JOB
-        from airflow_kafka_offsets.core.window import Scope
-        from airflow_kafka_offsets.task.ending import Ending, until_windows
-        from airflow_kafka_offsets.task.plan import id_of_given, plan, take
-        from airflow_kafka_offsets.task.runs import claim_of
-        from airflow_kafka_offsets.task.work import commit
+    def _to_hand_off(self, task: Task, service: WindowService, planned: Sequence[Planned]) -> list[Planned]:
+        """Commit the windows that have nothing to read, and return the others."""
+        from airflow_kafka_offsets.task.work import Work
 
-        with until_windows(context, self.group.name, id_of_given(given)):
-            service = wiring.open_service(self.group)
-            claim = claim_of(context, Scope.RUN)
-            if given is None:
-                planned = plan(self, context, service, claim, at_most, new)
-            else:
-                planned = [take(self, context, service, claim, given)]
-        show_windows(context, [p.window for p in planned])
-        empty = [p for p in planned if not p.window.span]
-        if empty:
-            with Ending(context, service, claim, empty) as ending:
+        task.show([p.window for p in planned])
+        if empty := [p for p in planned if not p.window.span]:
+            with Work(task.run, service, self.group, empty) as work:
                 for p in empty:
-                    ending.job_done(NO_JOB)
-                    commit(service, claim, p, ending)
+                    work.commit(p)
         return [p for p in planned if p.window.span]
 
-    def _handed_on(self, planned: Planned) -> dict[str, Any]:
+    def _result(self, planned: Planned) -> dict[str, Any]:
         from airflow_kafka_offsets.launch.job_files import placeholders
         from airflow_kafka_offsets.task.results import window_result
 
@@ -86,19 +76,19 @@ class _PlanOperator(BaseOperator):
 
 
 class PlanWindowOperator(_PlanOperator):
-    """Plan the run's window and hand it on: ``starting_offsets``, ``ending_offsets`` and ``assign`` as Spark's JSON.
+    """Plan the run's window and hand it off: ``starting_offsets``, ``ending_offsets`` and ``assign`` as Spark's JSON.
 
     A window with nothing to read is committed at once; then this task, and with it the launcher, is skipped. A replay of
     several windows is refused: see `PlanBacklogOperator`.
 
     :param group: the group.
-    :param window: instead of planning: the window to hand on, one item of what a `PlanBacklogOperator` of the same run
+    :param window: instead of planning: the window to hand off, one item of what a `PlanBacklogOperator` of the same run
         returned. If only the tasks of a mapped task group are cleared, this makes sure that no other run has taken the
         window meanwhile. An empty one is committed, too. (templated)
     :param exchange: the address of a folder in storage that the workers and the Spark job reach, such as ``s3://bucket/kafka-offsets``. The
         window is left there for ``current_window(spark, uri)``, and the job reports there what it read. Then the commit task commits
-        only what was reported. What this task returns has the ``uri`` as ``exchange``, and as ``handover`` an id for the
-        launcher's own tokens and names: 32 hexadecimal digits, new each time this task runs. None: only Spark's JSON is handed on.
+        only what was reported. What this task returns has the ``uri`` as ``exchange``, and as ``handoff`` an id for the
+        launcher's own tokens and names: 32 hexadecimal digits, new each time this task runs. None: only Spark's JSON is handed off.
         (templated)
     :param exchange_conn_id: the Airflow connection to that storage; None: the worker needs none.
     :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
@@ -116,27 +106,35 @@ class PlanWindowOperator(_PlanOperator):
         self.exchange_conn_id = exchange_conn_id
         check_attributes(self, {"exchange_conn_id": or_none(CONN_ID)})
 
-    def _plan(self, context: Context) -> dict[str, Any]:
+    def _run(self, task: Task) -> dict[str, Any]:
+        from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.airflow_versions import AirflowSkipException
-        from airflow_kafka_offsets.task.ending import tell_handed_on, until_windows
-        from airflow_kafka_offsets.task.plan import id_of_given
+        from airflow_kafka_offsets.task.ending import tell_handoff, until_planned
+        from airflow_kafka_offsets.task.plan import plan, take
 
-        with until_windows(context, self.group.name, id_of_given(self.window)):
-            to_job = self._to_job()
-        windows = self._planned(context, at_most=1, new=1, given=self.window)
+        with until_planned(task.run, self.group.name, self.window):
+            exchange = self._open_exchange()
+            service = wiring.open_service(self.group)
+            if self.window is None:
+                planned = plan(self, task.run, service, at_most=1)
+            else:
+                planned = [take(self, task.run, service, self.window)]
+        windows = self._to_hand_off(task, service, planned)
         if not windows:
             raise AirflowSkipException("The window is empty and committed: nothing to launch")
-        result = {**self._handed_on(windows[0]), **(to_job.put(windows[0]) if to_job is not None else {})}
-        tell_handed_on(windows)
+        result = self._result(windows[0])
+        if exchange is not None:
+            result |= exchange.hand_off(windows[0], service)
+        tell_handoff([windows[0].window])
         return result
 
-    def _to_job(self) -> HandOver | None:
-        """Refuse what can't be handed over before anything is planned."""
+    def _open_exchange(self) -> Exchange | None:
+        """Refuse what can't be handed off before anything is planned."""
         if self.exchange is None:
             return None
-        from airflow_kafka_offsets.task.exchange import hand_over
+        from airflow_kafka_offsets.task.exchange import checked_exchange
 
-        return hand_over(self.group, self.exchange, self.exchange_conn_id)
+        return checked_exchange(self.group, self.exchange, self.exchange_conn_id)
 
 
 class PlanBacklogOperator(_PlanOperator):
@@ -154,15 +152,20 @@ class PlanBacklogOperator(_PlanOperator):
     :param poll_interval: seconds between two looks while waiting.
     """
 
-    def _plan(self, context: Context) -> list[dict[str, Any]]:
+    def _run(self, task: Task) -> list[dict[str, Any]]:
+        from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.airflow_versions import conf
-        from airflow_kafka_offsets.task.ending import tell_handed_on
+        from airflow_kafka_offsets.task.ending import tell_handoff, until_planned
+        from airflow_kafka_offsets.task.plan import plan
         from airflow_kafka_offsets.task.results import small_together
 
         at_most = conf.getint("core", "max_map_length")
-        windows = self._planned(context, at_most, new=min(self.group.max_open_windows, at_most))
-        results = small_together([self._handed_on(p) for p in windows])
-        tell_handed_on(windows)  # last, because a log line says what is left out of the results
+        with until_planned(task.run, self.group.name):
+            service = wiring.open_service(self.group)
+            planned = plan(self, task.run, service, at_most, new=min(self.group.max_open_windows, at_most))
+        windows = self._to_hand_off(task, service, planned)
+        results = small_together([self._result(p) for p in windows])
+        tell_handoff([p.window for p in windows])  # last, because a log line says what is left out of the results
         return results
 
 
@@ -195,42 +198,53 @@ class CommitWindowOperator(Lineage, BaseOperator):
     @failing_at_once
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit."""
+        from airflow_kafka_offsets.core.window import Scope
+        from airflow_kafka_offsets.task.airflow import Task
+
+        return self._run(Task(self, context, Scope.RUN))
+
+    def _run(self, task: Task) -> dict[str, Any]:
         from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.core.ending import GREEN_TASK
         from airflow_kafka_offsets.core.launch.login import spark_servers
         from airflow_kafka_offsets.core.plan.ownership import How
-        from airflow_kafka_offsets.core.window import Scope, State
+        from airflow_kafka_offsets.core.window import Outcome, State
         from airflow_kafka_offsets.core.window_id import parse_window_id
-        from airflow_kafka_offsets.launch.job_files import NO_REPORT
         from airflow_kafka_offsets.service.windows import Planned
-        from airflow_kafka_offsets.task.ending import Ending, until_windows
-        from airflow_kafka_offsets.task.plan import id_of_given, named_window, patiently
-        from airflow_kafka_offsets.task.results import committed_result
-        from airflow_kafka_offsets.task.runs import claim_of
-        from airflow_kafka_offsets.task.work import commit, record
+        from airflow_kafka_offsets.task.ending import until_planned
+        from airflow_kafka_offsets.task.plan import named_window, patiently
+        from airflow_kafka_offsets.task.work import Work, evidence_of
         from airflow_kafka_offsets.wiring.connections import kafka_config
 
-        with until_windows(context, None, id_of_given(self.window)):
+        run = task.run
+        with until_planned(run, None, self.window):
             window_id, ledger_conn_id = named_window(self.window)
             service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
             window = service.window(window_id)
             group = service.definition(window.group)
             servers = spark_servers(kafka_config(group.kafka_conn_id), group.spark_options)
-        show_windows(context, [window])
+        task.show([window])
         # As planned: a second try finds the window committed, and still is the first run.
-        known = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None
-        is_rerun = window.state is State.COMMITTED if known is None else bool(known)
-        claim, planned = claim_of(context, Scope.RUN), Planned(window, is_rerun, How.GIVEN)
-        with self.traced(servers, group.reads, Ending(context, service, claim, [planned])) as ending:
+        is_rerun = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None
+        is_rerun = window.state is State.COMMITTED if is_rerun is None else bool(is_rerun)
+        planned = Planned(window, is_rerun, How.GIVEN)
+        work = Work(run, service, group, [planned])
+        self.trace(servers, group.reads, work.read)
+        with work:
             report = self._report(window, group)
-            told = report or NO_REPORT
-            ending.job_done(_evidence(window, report))
+            if report is None:
+                work.succeeded(GREEN_TASK)
+            else:
+                work.succeeded(evidence_of(window, report), report)
             patiently(lambda: service.check(window))
             if report is not None:
-                record(service, window, claim, context, report)
-            commit(service, claim, planned, ending, report=told)
-            result = {**committed_result(window, is_rerun=is_rerun), "records": told.records}
-            emit_events(self, context, [result], emit_empty=True)
-        return {"window_id": window_id, "is_rerun": is_rerun, "records": told.records, "bad": told.bad}
+                # When the job of the other launcher began and ended is not known.
+                attempt = patiently(lambda: service.start_attempt(window, run.claim, run.this_try))
+                patiently(lambda: service.end_attempt(attempt, Outcome.SUCCEEDED, report.records))
+            work.commit(planned)
+            [result] = work.results()
+            task.tell([window], [result], emit_empty=True)
+        return {name: result[name] for name in ("window_id", "is_rerun", "records", "bad")}
 
     def _report(self, window: Window, group: KafkaGroup) -> Report | None:
         """Return what the job reported; None: a green task is enough.
@@ -260,11 +274,3 @@ class CommitWindowOperator(Lineage, BaseOperator):
             if options.get("exchange") is not None and getattr(planned, "name", None) == group.name:
                 return str(task.task_id)
         return None
-
-
-def _evidence(window: Window, report: Report | None) -> str:
-    from airflow_kafka_offsets.core.ending import GREEN_TASK, evidence
-
-    if report is None:
-        return GREEN_TASK
-    return evidence(window.span, records=report.records, written=report.written, took_window=True, bad=report.bad)

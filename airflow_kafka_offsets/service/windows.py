@@ -45,7 +45,7 @@ from airflow_kafka_offsets.core.plan.planning import (
     suspects,
 )
 from airflow_kafka_offsets.core.plan.readable import check_all_readable, check_same_topics, ends_behind, unreadable
-from airflow_kafka_offsets.core.plan.request import Live, Replay, Request, TimeSpan, parse_seq
+from airflow_kafka_offsets.core.plan.request import Live, Refused, Replay, Request, TimeSpan, parse_seq
 from airflow_kafka_offsets.core.plan.reset import (
     Reset,
     check_confirmed,
@@ -175,7 +175,7 @@ class WindowService:
         group: KafkaGroup,
         claim: Claim,
         is_over: IsOver,
-        request: Request | None = LIVE,
+        request: Request | Refused | None = LIVE,
         *,
         this_try: Try = FIRST_TRY,
         at_most: int | None = None,
@@ -186,16 +186,17 @@ class WindowService:
             group: the group's definition.
             claim: who asks.
             is_over: whether the claim that holds a window is over.
-            request: what is new, or a replay; a run that has windows gets these, whatever it asks for. None: only these.
+            request: what the run asks for, see `request_of`. A run that has windows gets these, whatever it asks for.
             this_try: which try of the task asks. What an earlier try did is not done again if this one continues it.
             at_most: how many windows the asking task can have; None: any number.
 
         Returns:
-            At least one window, oldest first; none only for a backfill run if no window was cut in its interval.
+            At least one window, oldest first. None for a backfill run if no window was cut in its interval, and for a run that
+            asks for nothing of this group.
 
         Raises:
-            BadInputError: the replay is at or above the watermark, unknown or empty; the message has the numbers. Or the
-                run had its windows in another group.
+            BadInputError: the request was refused. Or the replay is at or above the watermark, unknown or empty; the message has the
+                numbers. Or the run had its windows in another group.
             ForeignGroupError: it plans live, and the group belongs to another DAG or task.
             UnreadTopicError: a window has records of a topic that this definition of the group does not read.
             WindowBusyError: another run works on one of them; nothing was written.
@@ -219,14 +220,6 @@ class WindowService:
             )
         return planned
 
-    def has_windows(self, group: str, claim: Claim) -> bool:
-        """Whether a run has windows in a group: it gets these, whatever it asks for.
-
-        Raises:
-            IllegalStepError: one was superseded by a reset.
-        """
-        return bool(ownership.own_windows(self._ledger.load(group, claim)))
-
     def _with(self, memory: Memory, now: datetime) -> WindowService:
         """Return this service as one plan uses it: what it has asked it knows, and no time passes."""
         same = copy(self)
@@ -236,7 +229,7 @@ class WindowService:
         same._guard = Guard(self._ledger, memory, same._clock)
         return same
 
-    def _plan_by_turns(self, memory: Memory, asking: _Asking, request: Request | None) -> list[Planned]:
+    def _plan_by_turns(self, memory: Memory, asking: _Asking, request: Request | Refused | None) -> list[Planned]:
         """Plan; whoever loses a race waits for its turn, in which the ledger alone is asked."""
 
         def first_or_in_turn() -> list[Planned]:
@@ -257,7 +250,7 @@ class WindowService:
 
         return self._racing(first_or_in_turn)
 
-    def _plan(self, memory: Memory, asking: _Asking, request: Request | None) -> list[Planned]:
+    def _plan(self, memory: Memory, asking: _Asking, request: Request | Refused | None) -> list[Planned]:
         state = self._settled(asking.group.name, asking.claim)
         memory.position = state.position
         asking = asking.as_last_planned(self._ledger, state)
@@ -269,14 +262,16 @@ class WindowService:
                 self._ledger.define(asking.group, asking.claim)
             raise
 
-    def _plan_on(self, asking: _Asking, request: Request | None, state: GroupState) -> list[Planned]:
+    def _plan_on(self, asking: _Asking, request: Request | Refused | None, state: GroupState) -> list[Planned]:
         if own := ownership.own_windows(state):
             windows = self._again(asking, request, state, own)
             first, *others = self._allocate(asking, state, windows, how=How.AGAIN)
             warnings = (ownership.made_again(asking.claim, own),) if asking.this_try.number == 1 else ()
             return [replace(first, warnings=warnings), *others]
+        if isinstance(request, Refused):
+            raise request.error
         if request is None:
-            raise IllegalStepError(f"The windows of {asking.claim} were abandoned just now: trigger a new run")
+            return []
         if not (isinstance(request, TimeSpan) and request.is_interval):  # an interval means the same in any group
             ownership.check_same_group(asking.group.name, asking.claim, state)
         if isinstance(request, Live):
@@ -514,7 +509,9 @@ class WindowService:
         self._check_readable(windows, group, found.seen)
         return windows, found.drafts, found.kept
 
-    def _again(self, asking: _Asking, request: Request | None, state: GroupState, own: Sequence[Held]) -> Allocation:
+    def _again(
+        self, asking: _Asking, request: Request | Refused | None, state: GroupState, own: Sequence[Held]
+    ) -> Allocation:
         """Return the windows that the task had. If a backfill reprocesses the run, add what else belongs to its interval."""
         if not isinstance(request, TimeSpan) or not request.is_interval or request.start == request.end:
             return Allocation(own)

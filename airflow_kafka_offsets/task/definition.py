@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
+from datetime import timedelta
 from functools import wraps
-from typing import Any, Literal, ParamSpec, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, get_args
 
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
@@ -14,7 +15,10 @@ from airflow_kafka_offsets.core.errors import (
     rebuilt,
 )
 from airflow_kafka_offsets.core.fields import FLAG, POLL_INTERVAL, TEXT, Kinds, one_of, or_none
-from airflow_kafka_offsets.core.group import GROUP
+from airflow_kafka_offsets.core.group import GROUP, KafkaGroup
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.core.lineage import ReadWindow
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -31,6 +35,15 @@ JOB: Kinds = {
     "connector": or_none(TEXT),
 }
 """What every operator that runs Spark takes."""
+
+
+class Planner:
+    """What every operator that plans has. As a base class, it comes before the classes of Airflow's operators."""
+
+    group: KafkaGroup
+    on_open_window: OnOpenWindow
+    poll_interval: float
+    execution_timeout: timedelta | None
 
 
 def failing_at_once(execute: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -99,3 +112,30 @@ class OneStopPerTry:
         copy = super().prepare_for_execution()  # type: ignore[misc]
         self._stop = Stop()
         return copy
+
+
+class Lineage:
+    """Lets OpenLineage know which windows a task read. As a base class, it comes before the classes of Airflow's operators."""
+
+    _traced: tuple[str, Container[str], Callable[[], Sequence[ReadWindow]]] | None = None
+
+    def trace(self, servers: str, topics: Container[str], read: Callable[[], Sequence[ReadWindow]]) -> None:
+        """Remember what OpenLineage's provider gets. It asks in a fork of the process, where nothing should ask for a connection.
+
+        Args:
+            servers: Kafka's bootstrap servers.
+            topics: those that the group reads.
+            read: return the windows that the task worked on.
+        """
+        self._traced = servers, topics, read
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """Return the topics with the ranges that were read, the outlets, and the windows; nothing if the task had no window."""
+        from airflow_kafka_offsets.task.openlineage import lineage_of, nothing_read
+
+        if self._traced is None:
+            return nothing_read()
+        servers, topics, read = self._traced
+        return lineage_of(self, task_instance, servers, topics, read())
+
+    get_openlineage_facets_on_failure = get_openlineage_facets_on_complete

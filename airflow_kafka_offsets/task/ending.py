@@ -6,11 +6,10 @@ Airflow's page folds the lines between ``::group::NAME`` and ``::endgroup::``, a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.airflow_versions import (
     AirflowException,
@@ -43,19 +42,14 @@ from airflow_kafka_offsets.core.errors import (
     RegistryError,
     StoreAnswerError,
     WindowBusyError,
-    counted,
-    name_some,
 )
-from airflow_kafka_offsets.core.lineage import ReadWindow
-from airflow_kafka_offsets.launch.job_files import NO_REPORT, Report
 from airflow_kafka_offsets.spark.errors import DataLossError as DataLossOfJobError
 from airflow_kafka_offsets.spark.errors import KafkaWindowError
 from airflow_kafka_offsets.wiring.connections import without_secrets
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
-    from airflow_kafka_offsets.core.window import Claim, Held
+    from airflow_kafka_offsets.core.run import Run
+    from airflow_kafka_offsets.core.window import Held, Window
     from airflow_kafka_offsets.service.windows import Planned, WindowService
     from airflow_kafka_offsets.task.definition import Stop
 
@@ -92,13 +86,13 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def until_windows(context: Context, group: str | None, given: str | None = None) -> Iterator[None]:
+def until_planned(run: Run, group: str | None, window: Any = None) -> Iterator[None]:
     """If a task fails in here, before it has its windows, let its log end with what failed, and show one traceback.
 
     Args:
-        context: of the task.
-        group: the group that it plans; None: it plans none.
-        given: the window that it takes instead; None: it plans, or what it was given names no window.
+        run: the task's run.
+        group: the group that the task plans; None if it plans none.
+        window: what the task was given instead of planning.
     """
     try:
         yield
@@ -106,7 +100,7 @@ def until_windows(context: Context, group: str | None, given: str | None = None)
         raise
     except BaseException as exc:
         try:
-            logger.error("%s", no_window(_unplanned(context, group, given, exc)))
+            logger.error("%s", no_window(_unplanned(run, group, window, exc)))
         except Exception:
             # An error in the log must not change how the task ends.
             logger.warning("The log can't show what failed", exc_info=True)
@@ -117,162 +111,115 @@ def until_windows(context: Context, group: str | None, given: str | None = None)
         raise exc from None
 
 
-def _unplanned(context: Context, group: str | None, given: str | None, exc: BaseException) -> NoWindow:
+def _unplanned(run: Run, group: str | None, window: Any, exc: BaseException) -> NoWindow:
     is_sentence = isinstance(exc, KafkaOffsetsError | KafkaWindowError | AirflowException) and str(exc)
-    ti = context["ti"]
+    shows_more = isinstance(exc, _SHOWN_BY_PLAN) and group
     return NoWindow(
-        _not_got(group, given, exc),
+        _missing(group, window, exc),
         str(exc) if is_sentence else f"{type(exc).__name__}, see below",
-        next_try=_next_try(context, exc),
-        had_tries=ti.try_number > 1,
-        has_policy=_has_policy(context),
-        look=f"kafka-offsets plan {group} --dag {ti.dag_id}" if isinstance(exc, _SHOWN_BY_PLAN) and group else None,
+        next_try=_next_try(run, exc),
+        had_tries=run.this_try.number > 1,
+        has_policy=run.has_retry_policy,
+        look=f"kafka-offsets plan {group} --dag {run.claim.dag_id}" if shows_more else None,
     )
 
 
-def _not_got(group: str | None, given: str | None, exc: BaseException) -> str:
-    if given is not None or group is None:
-        return f"This try did not get {'its window' if given is None else f'window {given}'}"
+def _missing(group: str | None, window: Any, exc: BaseException) -> str:
+    window_id = window.get("window_id") if isinstance(window, Mapping) else window
+    if window is not None or group is None:
+        return f"This try did not get {f'window {window_id}' if isinstance(window_id, str) else 'its window'}"
     if isinstance(exc, _NOTHING_PLANNED):
         return f"No window of group {group} was planned"
     return f"No window of group {group} is known to be planned"
 
 
-def _next_try(context: Context, exc: BaseException) -> int | None:
+def _next_try(run: Run, exc: BaseException) -> int | None:
     is_final = isinstance(exc, _FINAL) and not isinstance(exc, NotYetError)
-    ti = context["ti"]
-    return None if is_final or ti.try_number > ti.max_tries else ti.try_number + 1
+    return None if is_final else run.next_try
 
 
-def _has_policy(context: Context) -> bool:
-    # The policy is not asked here: it is the user's code, and Airflow asks it once.
-    return getattr(context.get("task"), "retry_policy", None) is not None
+def tell_handoff(windows: Sequence[Window]) -> None:
+    """Let the log of a plan task end with what it hands off to the tasks after it, if there is anything."""
+    if windows:
+        logger.info("%s", handed_on(windows))
 
 
-def _read(planned: Planned, report: Report | None) -> ReadWindow:
-    known = report or NO_REPORT
-    return ReadWindow(planned.window, planned.is_rerun, report is not None, known.records, known.counts)
-
-
-def tell_handed_on(planned: Sequence[Planned]) -> None:
-    """Let the log of a plan task end with what it hands to the tasks after it, if there is anything."""
-    if planned:
-        logger.info("%s", handed_on([p.window for p in planned]))
-
-
+@dataclass(frozen=True, slots=True)
 class Ending:
-    """While entered, a task works on its windows; then its log ends with what became of them.
+    """Writes the end of a task's log.
 
-    Args:
-        context: of the task.
-        service: the use cases.
-        claim: the task.
-        planned: its windows, in the order in which it works on them.
-        stop: given by a task that runs the jobs itself. Then their log is folded. None: another launcher runs them.
-        can_reconnect: a retry of the task can continue with the driver of the try before it.
-        spark_said: return the line of Spark's output that says what ended the job; None: the output was not read, or does not say it.
+    Attributes:
+        run: the task's run.
+        service: asked where a window stands.
+        stop: whether someone stopped the task; None if another launcher runs the jobs.
+        can_reconnect: a retry of the task can continue with the driver of this try.
+        spark_error: return the line of Spark's output that says what ended the job, if there is one.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        service: WindowService,
-        claim: Claim,
-        planned: Sequence[Planned],
-        stop: Stop | None = None,
-        *,
-        can_reconnect: bool = False,
-        spark_said: Callable[[], str | None] = lambda: None,
-    ) -> None:
-        self._context = context
-        self._service = service
-        self._claim = claim
-        self._planned = planned
-        self._stop = stop
-        self._can_reconnect = can_reconnect
-        self._spark_said = spark_said
-        self._folded = [p.window.id for p in planned if p.needs_job] if stop is not None else []
-        self._done: list[Done] = []
-        self._job: str | None = None
-        self._reports: dict[str, Report] = {}
+    run: Run
+    service: WindowService
+    stop: Stop | None
+    can_reconnect: bool
+    spark_error: Callable[[], str | None]
 
-    def job_done(self, job: str) -> None:
-        """Note that the success of a window's job is recorded, and what is known of it."""
-        self._job = job
+    def tell(self, done: Sequence[Done], left: Sequence[Planned], job: str | None, exc: BaseException | None) -> None:
+        """Log what became of the windows.
 
-    def committed(self, planned: Planned, report: Report = NO_REPORT) -> None:
-        """Note that a window is done, and its job was the one of `job_done`, with this report."""
-        assert self._job is not None, "job_done() comes first"
-        self._done.append(Done(planned.window, planned.is_rerun, self._job))
-        self._reports[planned.window.id] = report
-        self._job = None
-
-    def read(self) -> list[ReadWindow]:
-        """Return the windows that the task worked on: those that are done, and the one at which it failed."""
-        begun = self._planned[: len(self._done) + 1]
-        return [_read(planned, self._reports.get(planned.window.id)) for planned in begun]
-
-    def __enter__(self) -> Ending:
-        if self._folded:
-            logger.info(
-                "::group::Spark, on %s: %s", counted(len(self._folded), "window"), name_some(self._folded, ", ")
-            )
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None) -> None:
-        if self._folded:
-            logger.info("::endgroup::")
+        Args:
+            done: those that are done.
+            left: the others: first the one at which the task failed.
+            job: what proves the success of that one's job; None if it did not succeed.
+            exc: how the task failed; None if it did not.
+        """
         try:
-            self._tell(exc)
+            self._tell(done, left, job, exc)
         except Exception:
             # An error in the log must not change how the task ends.
             logger.warning("The log can't show what became of the windows", exc_info=True)
 
-    def _tell(self, exc: BaseException | None) -> None:
+    def _tell(self, done: Sequence[Done], left: Sequence[Planned], job: str | None, exc: BaseException | None) -> None:
         if exc is None:
-            logger.info("%s", last_words(self._done))
+            logger.info("%s", last_words(done))
             return
-        if not (rest := self._planned[len(self._done) :]):
-            logger.error("%s", failed_afterwards(self._done))
+        if not left:
+            logger.error("%s", failed_afterwards(done))
             return
-        not_begun = [Left(p.window, p.window.state) for p in rest[1:]]
+        not_begun = [Left(p.window, p.window.state) for p in left[1:]]
         level = logging.INFO if isinstance(exc, AirflowSkipException) else logging.ERROR
-        logger.log(level, "%s", last_words(self._done, [self._left(rest[0], exc), *not_begun]))
+        logger.log(level, "%s", last_words(done, [self._left(left[0], job, exc), *not_begun]))
 
-    def _left(self, planned: Planned, exc: BaseException) -> Left:
+    def _left(self, planned: Planned, job: str | None, exc: BaseException) -> Left:
         left = Left(
             planned.window,
             None,
-            self._job,
-            next_try=_next_try(self._context, exc),
-            was_stopped=self._stop is not None and self._stop.is_kill(exc),
+            job,
+            next_try=_next_try(self.run, exc),
+            was_stopped=self.stop is not None and self.stop.is_kill(exc),
             was_skipped=isinstance(exc, AirflowSkipException),
             needs_person=isinstance(exc, LogError | DataLossOfJobError),
             is_rerun=planned.is_rerun,
-            can_reconnect=self._can_reconnect,
-            has_policy=_has_policy(self._context),
+            can_reconnect=self.can_reconnect,
+            has_policy=self.run.has_retry_policy,
             # Before it is cut: half a secret would not be recognized.
-            spark_said=without_secrets(self._spark_said()),
-            is_elsewhere=self._stop is None,
+            spark_said=without_secrets(self.spark_error()),
+            is_elsewhere=self.stop is None,
         )
         if left.was_stopped:  # in a few seconds the process is killed
             return replace(left, why_unknown=NOT_ASKED)
         if isinstance(exc, LedgerUnavailableError):  # it had its time to answer
             return left
-        return self._with_state(left)
-
-    def _with_state(self, left: Left) -> Left:
         try:
-            held = self._service.row(left.window.id).held
+            held = self.service.row(left.window.id).held
             return replace(left, state=held.window.state, taken_by=self._taken_by(held))
         except LedgerUnavailableError:
             return left
-        except KafkaOffsetsError as exc:
-            return replace(left, why_unknown=str(exc))
+        except KafkaOffsetsError as error:
+            return replace(left, why_unknown=str(error))
 
     def _taken_by(self, held: Held) -> str | None:
-        if not held.holder.lets_commit(self._claim):
+        claim = self.run.claim
+        if not held.holder.lets_commit(claim):
             return str(held.holder)
-        own = [a.try_number for a in self._service.attempts(held.window.id) if a.claim == self._claim]
-        later = [number for number in own if number > self._context["ti"].try_number]
+        own = [a.try_number for a in self.service.attempts(held.window.id) if a.claim == claim]
+        later = [number for number in own if number > self.run.this_try.number]
         return f"try {later[-1]} of this task" if later else None

@@ -1,4 +1,4 @@
-"""The two sides of the exchange in Airflow: a plan task hands its window over, and a commit task asks for the report of the job."""
+"""The two sides of the exchange in Airflow: a plan task hands its window off, and a commit task asks for the report of the job."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.evidence import evidence_of
-from airflow_kafka_offsets.core.exchange import handed_over_in, scheme_of
+from airflow_kafka_offsets.core.exchange import handoff_folder, scheme_of
 from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.launch.job_files import Report, handoff_of, refuse_login
 from airflow_kafka_offsets.spark.handoff import REPORTS, WINDOW_FILE
@@ -20,17 +19,17 @@ from airflow_kafka_offsets.wiring.exchange import open_exchange
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.window import Window
-    from airflow_kafka_offsets.service.windows import Planned
+    from airflow_kafka_offsets.service.windows import Planned, WindowService
 
 
 @dataclass(frozen=True, slots=True)
-class HandOver:
+class Exchange:
     """How windows of a group get to the jobs of another launcher.
 
     Attributes:
         group: the group.
         address: of the exchange.
-        conn_id: the Airflow connection to its storage; None: none is needed.
+        conn_id: the Airflow connection to its storage; None if none is needed.
         options: for Spark's reader, without secrets.
     """
 
@@ -39,22 +38,21 @@ class HandOver:
     conn_id: str | None
     options: Mapping[str, str]
 
-    def put(self, planned: Planned) -> dict[str, Any]:
+    def hand_off(self, planned: Planned, service: WindowService) -> dict[str, Any]:
         """Leave a window in a new folder, and return what the launcher and the commit task need to know of it.
 
         Raises:
             ExchangeError: the folder can't be written.
         """
-        handover = uuid4().hex
-        folder = handed_over_in(self.address, planned.window.id, handover)
-        known = ready(wiring.open_service(self.group), self.group, planned)
-        handoff = handoff_of(known, self.options, self.group, f"{folder}/{REPORTS}")
+        handoff_id = uuid4().hex
+        folder = handoff_folder(self.address, planned.window.id, handoff_id)
+        handoff = handoff_of(ready(service, self.group, planned), self.options, self.group, f"{folder}/{REPORTS}")
         open_exchange(folder, self.conn_id).put(WINDOW_FILE, handoff.to_json())
-        return {"exchange": folder, "exchange_conn_id": self.conn_id, "handover": handover}
+        return {"exchange": folder, "exchange_conn_id": self.conn_id, "handoff": handoff_id}
 
 
-def hand_over(group: KafkaGroup, address: str, conn_id: str | None) -> HandOver:
-    """Make ready to hand over windows, and refuse what can't work before anything is planned.
+def checked_exchange(group: KafkaGroup, address: str, conn_id: str | None) -> Exchange:
+    """Return an exchange; what can't work there is refused before anything is planned.
 
     Raises:
         BadInputError: the address is none, nothing here knows its storage, or the Kafka connection has a login that would have to leave
@@ -64,7 +62,7 @@ def hand_over(group: KafkaGroup, address: str, conn_id: str | None) -> HandOver:
     open_exchange(address, conn_id)
     options = reader_options(kafka_config(group.kafka_conn_id), group.spark_options)
     refuse_login(options, group.kafka_conn_id, "the job of another launcher")
-    return HandOver(group, address, conn_id, options.options)
+    return Exchange(group, address, conn_id, options.options)
 
 
 def reported(window: Window, group: KafkaGroup, given: Mapping[str, Any]) -> Report:
@@ -80,6 +78,6 @@ def reported(window: Window, group: KafkaGroup, given: Mapping[str, Any]) -> Rep
         ExchangeError: the folder can't be read.
     """
     folder = str(given["exchange"])
-    found = open_exchange(folder, given.get("exchange_conn_id")).reports(REPORTS)
-    told = evidence_of(window, found, expect_gaps=group.expect_gaps, where=f"{folder}/{REPORTS}")
-    return Report(told.records, told.counts, told.written, took_window=True, bad=told.bad)
+    reports = open_exchange(folder, given.get("exchange_conn_id")).reports(REPORTS)
+    report = evidence_of(window, reports, expect_gaps=group.expect_gaps, where=f"{folder}/{REPORTS}")
+    return Report(report.records, report.counts, report.written, took_window=True, bad=report.bad)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk import BaseOperator
     from airflow.sdk.bases.operatorlink import BaseOperatorLink as Link
     from airflow.sdk.types import TaskInstanceKey
-
-    from airflow_kafka_offsets.core.window import Window
 else:
     # Airflow asks for its attributes, and not for its class: no parse of a DAG has to import the module of that.
     Link = object
@@ -41,8 +39,8 @@ class WindowLink(Link):
         from airflow_kafka_offsets.airflow_versions import conf
 
         window_ids = getattr(operator, "kafka_window_ids", ())
-        found = page_of(window_ids, ti_key.dag_id, ti_key.run_id, ti_key.task_id, ti_key.map_index)
-        return in_airflow(found, conf.get("api", "base_url", fallback="")) if found else ""
+        page = page_of(window_ids, ti_key.dag_id, ti_key.run_id, ti_key.task_id, ti_key.map_index)
+        return in_airflow(page, conf.get("api", "base_url", fallback="")) if page else ""
 
 
 def page_of(window_ids: Sequence[str], dag_id: str, run_id: str, task_id: str, map_index: int | None) -> str:
@@ -74,31 +72,12 @@ def in_airflow(page: str, base_url: str = "") -> str:
     return f"{NAV}{urlsplit(base_url).path.rstrip('/')}/{APP}/{page}"
 
 
-def show_windows(context: Context, windows: Sequence[Window], records: int | None = None) -> None:
-    """Let Airflow's UI show which windows a task has.
-
-    Args:
-        context: of the task.
-        windows: all of them.
-        records: how many records they had together; None: not known yet.
-    """
-    operator: Any = context.get("task")
-    if operator is None or not windows:
-        return
-    operator.kafka_window_ids = tuple(window.id for window in windows)
-    variables = cast("dict[str, Any]", context)
-    variables[VARIABLE] = said(operator.kafka_window_ids, sum(window.span for window in windows), records)
-    # Airflow renders this label after the task, also of one that is not mapped, and shows it in its lists of task instances.
-    if variables.get("map_index_template") is None:
-        variables["map_index_template"] = f"{{{{ {VARIABLE} }}}}"
-
-
-def said(window_ids: Sequence[str], span: int, records: int | None) -> str:
+def label_of(window_ids: Sequence[str], span: int, records: int | None) -> str:
     """Return windows in one short line.
 
-    >>> said(["lake.orders-000012"], 3000, None)
+    >>> label_of(["lake.orders-000012"], 3000, None)
     'lake.orders-000012 · 3,000 offsets'
-    >>> said(["lake.orders-000012", "lake.orders-000013"], 3000, 2999)
+    >>> label_of(["lake.orders-000012", "lake.orders-000013"], 3000, 2999)
     'lake.orders-000012 and 1 more · 2,999 records'
     """
     more = f" and {len(window_ids) - 1} more" if len(window_ids) > 1 else ""

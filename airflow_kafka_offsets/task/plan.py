@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
+from airflow_kafka_offsets.airflow_versions import AirflowSkipException, TaskDeferred
 from airflow_kafka_offsets.core.errors import BadInputError, WindowBusyError, may_pass, short
-from airflow_kafka_offsets.core.plan.request import Live, Request, TimeSpan, names_replay
+from airflow_kafka_offsets.core.plan.request import Live, TimeSpan, names_replay, replay_params_of, request_of
 from airflow_kafka_offsets.core.window import Claim, Scope
 from airflow_kafka_offsets.task.metrics import TaskMetrics
-from airflow_kafka_offsets.task.runs import given_params, request_of, try_of
 from airflow_kafka_offsets.wiring.runs import is_over
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
-    from airflow_kafka_offsets.core.group import KafkaGroup
+    from airflow_kafka_offsets.core.run import Run
     from airflow_kafka_offsets.service.windows import Planned, WindowService
-    from airflow_kafka_offsets.task.definition import OnOpenWindow
+    from airflow_kafka_offsets.task.definition import Planner
 
 logger = logging.getLogger(__name__)
 
@@ -52,35 +51,16 @@ def patiently(step: Callable[[], _T]) -> _T:
     return retrying(step)
 
 
-class Planner(Protocol):
-    """What an operator that plans has: see `KafkaSparkSubmitOperator` for the meaning."""
-
-    group: KafkaGroup
-    on_open_window: OnOpenWindow
-    poll_interval: float
-    execution_timeout: timedelta | None
-
-    def defer(self, *, trigger: Any, method_name: str, timeout: timedelta | None = None) -> None:
-        """Wait without holding a worker; raises."""
-
-
-class Worker(Planner, Protocol):
-    """What an operator that also works on windows has."""
-
-    window: Any
-
-
 def plan(
-    operator: Planner, context: Context, service: WindowService, claim: Claim, at_most: int | None = 1, new: int = 1
+    operator: Planner, run: Run, service: WindowService, at_most: int | None = None, new: int = 1
 ) -> list[Planned]:
-    """Get the windows of this run; while another run works on them, do what `on_open_window` says.
+    """Get the windows of a run; while another run works on them, do what `on_open_window` says.
 
     Args:
         operator: who asks; its method `resume` asks again after waiting.
-        context: of the task.
+        run: the run.
         service: the use cases.
-        claim: the task.
-        at_most: how many windows the task can work on; None: any number.
+        at_most: how many windows the task can work on; None if it can work on any number.
         new: how many live windows it may cut at once.
 
     Raises:
@@ -88,62 +68,30 @@ def plan(
         AirflowSkipException: to skip; also when a backfill's interval has no window, or the run replays another group.
         WindowBusyError: to fail.
     """
-    from airflow_kafka_offsets.airflow_versions import AirflowSkipException
-
-    request = _request(operator.group, context, service, claim, new)
-    if isinstance(request, TimeSpan) and request.is_interval and names_replay(given_params(context)):
-        logger.warning("A backfill run replays its data interval; what its conf names is ignored")
+    group = operator.group
+    request = request_of(run, group, new)
     if isinstance(request, Live) and request.ends_at is not None:
-        _wait_until(operator, request.ends_at + operator.group.grace)
-    planned = _unless_busy(
-        operator,
-        claim,
-        lambda: service.plan(operator.group, claim, is_over, request, this_try=try_of(context), at_most=at_most),
-    )
-    if not planned:
-        assert isinstance(request, TimeSpan)
+        _wait_until(operator, request.ends_at + group.grace)
+    if isinstance(request, TimeSpan) and request.is_interval and names_replay(replay_params_of(run)):
+        logger.warning("A backfill run replays its data interval; what its conf names is ignored")
+    with _while_busy(operator, run.claim):
+        planned = service.plan(group, run.claim, is_over, request, this_try=run.this_try, at_most=at_most)
+    if planned:
+        TaskMetrics(group.name, run.claim).planned(planned)
+        return planned
+    if isinstance(request, TimeSpan):
         raise AirflowSkipException(
-            f"No window was cut after {request.start.isoformat()} and up to {request.end.isoformat()}, and no record of that "
-            "time is without an owner: nothing to replay"
+            f"Nothing to replay: no window was cut after {request.start.isoformat()} and up to {request.end.isoformat()}, and no "
+            "record of that time is without an owner"
         )
-    TaskMetrics(operator.group.name, claim).planned(planned)
-    return planned
+    raise AirflowSkipException(f"This run replays another group of the DAG, and nothing of {group.name}")
 
 
-def _request(group: KafkaGroup, context: Context, service: WindowService, claim: Claim, new: int) -> Request | None:
-    """Return what a run asks for; None: only what it had, whatever its conf means to today's DAG."""
-    from airflow_kafka_offsets.airflow_versions import AirflowSkipException
-
-    try:
-        request = request_of(context, group, new)
-    except BadInputError:
-        if not service.has_windows(group.name, claim):
-            raise
-        return None
-    if request is None and not service.has_windows(group.name, claim):
-        raise AirflowSkipException(f"This run replays another group of the DAG, and nothing of {group.name}")
-    return request
-
-
-def plan_or_take(operator: Worker, context: Context, service: WindowService, claim: Claim) -> list[Planned]:
-    """Get the windows that a task works on itself: the one that it was given, or those that it plans."""
-    if operator.window is None:
-        return plan(operator, context, service, claim, at_most=None)
-    return [take(operator, context, service, claim, operator.window)]
-
-
-def take(operator: Planner, context: Context, service: WindowService, claim: Claim, window: Any) -> Planned:
-    """Get one window that a plan task of this run handed over; while another run works on it, do as `plan` does."""
-    name = named_window(window)[0]
-    return _unless_busy(operator, claim, lambda: service.take(operator.group, name, claim, is_over, try_of(context)))
-
-
-def id_of_given(window: Any) -> str | None:
-    """Return the id of the window that a task was given; None: it was given none, or something that names none."""
-    try:
-        return named_window(window)[0]
-    except BadInputError:
-        return None
+def take(operator: Planner, run: Run, service: WindowService, window: Any) -> Planned:
+    """Get one window that a plan task of this run handed off; while another run works on it, do as `plan` does."""
+    window_id, _ = named_window(window)
+    with _while_busy(operator, run.claim):
+        return service.take(operator.group, window_id, run.claim, is_over, run.this_try)
 
 
 def named_window(window: Any) -> tuple[str, str | None]:
@@ -161,27 +109,25 @@ def named_window(window: Any) -> tuple[str, str | None]:
     return window_id, window.get("ledger_conn_id") if is_dict else None
 
 
-def _unless_busy(operator: Planner, claim: Claim, ask: Callable[[], _T]) -> _T:
-    from airflow_kafka_offsets.airflow_versions import AirflowSkipException
-
+@contextmanager
+def _while_busy(operator: Planner, claim: Claim) -> Iterator[None]:
+    """Wait, skip or fail if another run works on what is asked for in here."""
     try:
-        return ask()
+        yield
     except WindowBusyError as busy:
         if operator.on_open_window == "skip":
             raise AirflowSkipException(str(busy)) from busy
-        if operator.on_open_window == "fail":
+        is_own_run = isinstance(busy.holder, Claim) and busy.holder.is_same_run(claim)
+        # The wait for the end of its own run would never end. Mapped tasks end before their run does.
+        if operator.on_open_window == "fail" or (is_own_run and not _is_sibling(busy.holder, claim)):
             raise
-        if isinstance(busy.holder, Claim) and busy.holder.is_same_run(claim) and not _is_sibling(busy.holder, claim):
-            raise  # the wait for the end of its own run would never end
         logger.info("Waiting: %s", busy)
         _defer(operator, busy)
-        raise  # not reached: defer raises
 
 
-def _is_sibling(holder: Claim, claim: Claim) -> bool:
-    # Mapped tasks end before their run does. After a clear of the plan task, another index may have had the window.
-    is_worker = holder.scope is Scope.TASK
-    return is_worker and holder.task_id == claim.task_id and holder.map_index != claim.map_index
+def _is_sibling(holder: Any, claim: Claim) -> bool:
+    # After a clear of the plan task, another index may have had the window.
+    return holder.scope is Scope.TASK and holder.task_id == claim.task_id and holder.map_index != claim.map_index
 
 
 def _defer(operator: Planner, busy: WindowBusyError) -> None:
@@ -190,7 +136,7 @@ def _defer(operator: Planner, busy: WindowBusyError) -> None:
 
     free = WindowFree((busy.window_id, *busy.others), busy.is_rerun, operator.group.ledger_conn_id)
     trigger = ConditionTrigger(condition=condition_to_json(free), poll_interval=operator.poll_interval)
-    operator.defer(trigger=trigger, method_name="resume", timeout=operator.execution_timeout)
+    raise TaskDeferred(trigger=trigger, method_name="resume", timeout=operator.execution_timeout)
 
 
 def _wait_until(operator: Planner, moment: datetime) -> None:
@@ -201,6 +147,7 @@ def _wait_until(operator: Planner, moment: datetime) -> None:
     left = (moment - datetime.now(UTC)).total_seconds()
     if left > shortest_deferral():
         logger.info("Waiting until %s, for records that are under way", moment.isoformat())
-        operator.defer(trigger=DateTimeTrigger(moment=moment), method_name="resume", timeout=operator.execution_timeout)
-    elif left > 0:  # not worth a deferral, and a trigger that fires soon can fail its task
+        trigger = DateTimeTrigger(moment=moment)
+        raise TaskDeferred(trigger=trigger, method_name="resume", timeout=operator.execution_timeout)
+    if left > 0:  # not worth a deferral, and a trigger that fires soon can fail its task
         time.sleep(left)

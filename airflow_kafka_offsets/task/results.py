@@ -19,37 +19,32 @@ logger = logging.getLogger(__name__)
 MAX_RANGES_IN_XCOM = 1000
 """If a result has more ranges than this, over all its windows, they stay in the ledger."""
 
+_IN_EVENT = ("window_id", "seq", "lane", "until", "is_rerun", "span", "records", "ranges")
+
 _JSON_OF_SPARK = ("assign", "starting_offsets", "ending_offsets")
 
 
 def window_result(group: KafkaGroup, planned: Planned, report: Report = NO_REPORT) -> dict[str, Any]:
     """Return what downstream tasks get: small, JSON, free of secrets."""
-    is_small = len(planned.window.ranges.without_empty()) <= MAX_RANGES_IN_XCOM
-    return {
-        **committed_result(planned.window, is_rerun=planned.is_rerun),
-        "records": report.records,
-        "counts": report.counts if is_small else None,
-        "written": report.written,
-        "bad": report.bad,
-        "warnings": list(planned.warnings),
-        "ledger_conn_id": group.ledger_conn_id,
-    }
-
-
-def committed_result(window: Window, *, is_rerun: bool) -> dict[str, Any]:
-    """Return what is known of a window when only its name was handed on."""
-    ranges = window.ranges.without_empty()
+    ranges = planned.window.ranges.without_empty()
+    is_small = len(ranges) <= MAX_RANGES_IN_XCOM
+    window = planned.window
     return {
         "window_id": window.id,
         "group": window.group,
         "seq": window.seq,
         "lane": window.lane.value,
         "until": window.until.isoformat(),
-        "is_rerun": is_rerun,
+        "is_rerun": planned.is_rerun,
         "partitions": len(ranges),
         "span": window.span,
-        "records": None,
-        "ranges": _by_topic(window) if len(ranges) <= MAX_RANGES_IN_XCOM else None,
+        "records": report.records,
+        "ranges": _by_topic(window) if is_small else None,
+        "counts": report.counts if is_small else None,
+        "written": report.written,
+        "bad": report.bad,
+        "warnings": list(planned.warnings),
+        "ledger_conn_id": group.ledger_conn_id,
     }
 
 
@@ -68,3 +63,13 @@ def small_together(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     logger.info("The ranges of %s stay in the ledger: they are too many for XCom", counted(len(results), "window"))
     kept = [{name: value for name, value in result.items() if name not in _JSON_OF_SPARK} for result in results]
     return [{**result, "ranges": None, "counts": None} for result in kept]
+
+
+def event_extra(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what an asset event says: the group, and each window with its ranges and whether it was run again."""
+    return {"group": results[0]["group"], "windows": [{key: result[key] for key in _IN_EVENT} for result in results]}
+
+
+def task_result(group: KafkaGroup, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the task returns: the window, or for a replay of several ``{"group": ..., "windows": [...]}``."""
+    return results[0] if len(results) == 1 else {"group": group.name, "windows": list(results)}

@@ -4,140 +4,200 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.ending import NO_JOB, earlier_try, evidence
-from airflow_kafka_offsets.core.errors import KafkaOffsetsError
+from airflow_kafka_offsets.core.ending import NO_JOB, Done, earlier_try, evidence
+from airflow_kafka_offsets.core.errors import KafkaOffsetsError, counted, name_some
+from airflow_kafka_offsets.core.lineage import ReadWindow
 from airflow_kafka_offsets.core.tries import unseen_before
 from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.launch.job_files import NO_REPORT, Report
-from airflow_kafka_offsets.task.links import show_windows
+from airflow_kafka_offsets.task.ending import Ending
 from airflow_kafka_offsets.task.metrics import TaskMetrics
 from airflow_kafka_offsets.task.plan import patiently
 from airflow_kafka_offsets.task.results import small_together, window_result
-from airflow_kafka_offsets.task.runs import try_of
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
     from airflow_kafka_offsets.core.group import KafkaGroup
-    from airflow_kafka_offsets.core.window import Claim, Window
+    from airflow_kafka_offsets.core.run import Run
+    from airflow_kafka_offsets.core.window import Window
     from airflow_kafka_offsets.service.windows import Planned, WindowService
     from airflow_kafka_offsets.task.definition import Stop
-    from airflow_kafka_offsets.task.ending import Ending
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One task at work.
+@dataclass(slots=True)
+class Job:
+    """A job at work on a window.
 
     Attributes:
-        context: of the task.
-        service: the use cases.
-        group: the group.
-        claim: the task.
-        run: run the job on a window, and return what it reported; raises when it fails.
-        stop: whether someone stopped the task.
-        ending: writes the end of the log; it gets a note of each step.
-        drives_here: whether the job's driver is on this worker, where the next try does not find it.
+        planned: the window, with all that its job needs to know.
+        report: what the job reported; set by whoever runs it.
     """
 
-    context: Context
-    service: WindowService
-    group: KafkaGroup
-    claim: Claim
-    run: Callable[[Planned], Report]
-    stop: Stop
-    ending: Ending
-    drives_here: bool = False
+    planned: Planned
+    report: Report = NO_REPORT
 
-    def all(self, planned: Sequence[Planned]) -> list[dict[str, Any]]:
-        """Work on windows, oldest first, and return what downstream tasks get of each."""
-        windows = [p.window for p in planned]
-        show_windows(self.context, windows)
-        results = small_together([window_result(self.group, p, self._one(p)) for p in planned])
-        records = [result["records"] for result in results]
-        show_windows(self.context, windows, None if None in records else sum(records))
-        return results
 
-    def _one(self, planned: Planned) -> Report:
+@dataclass(frozen=True, slots=True)
+class _Success:
+    """The success of a job: what proves it in words, what it reported, and the attempt in which it ran, if the ledger has one."""
+
+    words: str
+    report: Report
+    attempt: int | None = None
+
+
+class Work:
+    """A task at work on its windows. When it is left, the log of the task ends with what became of them.
+
+    Args:
+        run: the task's run.
+        service: the use cases.
+        group: the group.
+        planned: the windows, in the order in which the task works on them.
+        stop: whether someone stopped the task; None if another launcher runs the jobs. The log of jobs that the task runs is folded.
+        drives_here: the job's driver is on this worker, where the next try does not find it.
+        can_reconnect: a retry of the task can continue with the driver of this try.
+        spark_error: return the line of Spark's output that says what ended the job, if there is one.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        service: WindowService,
+        group: KafkaGroup,
+        planned: Sequence[Planned],
+        stop: Stop | None = None,
+        *,
+        drives_here: bool = False,
+        can_reconnect: bool = False,
+        spark_error: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self.done: list[Done] = []
+        self._run = run
+        self._service = service
+        self._group = group
+        self._planned = planned
+        self._stop = stop
+        self._drives_here = drives_here
+        self._ending = Ending(run, service, stop, can_reconnect, spark_error)
+        self._success: _Success | None = None
+        self._reports: list[Report] = []
+        self._metrics = TaskMetrics(group.name, run.claim)
+        self._folded = [p.window.id for p in planned if p.needs_job] if stop is not None else []
+
+    def __enter__(self) -> Work:
+        if self._folded:
+            logger.info(
+                "::group::Spark, on %s: %s", counted(len(self._folded), "window"), name_some(self._folded, ", ")
+            )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None) -> None:
+        if self._folded:
+            logger.info("::endgroup::")
+        job = None if self._success is None else self._success.words
+        self._ending.tell(self.done, self._planned[len(self.done) :], job, exc)
+
+    @contextmanager
+    def attempt(self, planned: Planned) -> Iterator[Job]:
+        """Record an attempt at a window, in which the caller runs the job. Its recorded success is the evidence for the commit."""
+        assert self._stop is not None, "another launcher runs the job"
+        self._stop.check()
         window = planned.window
-        if window.span == 0:
-            self.ending.job_done(NO_JOB)
-            return self._commit(planned, Report(records=0))
-        if done := planned.done:
-            self.ending.job_done(earlier_try(done.try_number, done.records))
-            return self._commit(planned, Report(records=done.records), done.id)
-        self.stop.check()
-        attempt = self.service.start_attempt(window, self.claim, try_of(self.context))
-        return self._commit(planned, self._attempt(planned, attempt), attempt)
+        number = self._service.start_attempt(window, self._run.claim, self._run.this_try)
+        began = time.monotonic()
+        try:
+            self._warn_of_twin(window)
+            # From the attempt on, no one freezes other schemas with the window.
+            job = Job(ready(self._service, self._group, planned))
+            yield job
+            patiently(lambda: self._service.check(window))
+            self._stop.check()
+        except BaseException as exc:
+            outcome = Outcome.KILLED if self._stop.is_kill(exc) else Outcome.FAILED
+            self._record_failure(number, outcome)
+            self._metrics.attempt_ended(window.lane, outcome, time.monotonic() - began)
+            raise
+        report = job.report
+        patiently(lambda: self._service.end_attempt(number, Outcome.SUCCEEDED, report.records))
+        self._metrics.attempt_ended(window.lane, Outcome.SUCCEEDED, time.monotonic() - began, report.records)
+        self.succeeded(evidence_of(window, report), report, number)
+
+    def succeeded(self, words: str, report: Report = NO_REPORT, attempt: int | None = None) -> None:
+        """Note that the job of the next window to commit succeeded.
+
+        Args:
+            words: what proves it.
+            report: what the job reported.
+            attempt: the attempt whose recorded success is the evidence; None if another launcher ran the job.
+        """
+        self._success = _Success(words, report, attempt)
+
+    def commit(self, planned: Planned) -> None:
+        """Commit a window whose job succeeded, now or in an earlier try, or that has nothing to read."""
+        window, done = planned.window, planned.done
+        if not window.span:
+            self.succeeded(NO_JOB, Report(records=0))
+        elif done is not None:
+            self.succeeded(earlier_try(done.try_number, done.records), Report(records=done.records), done.id)
+        success = self._success
+        assert success is not None, "its job is not done"
+        began = time.monotonic()
+        is_first = patiently(lambda: self._service.commit(window.id, self._run.claim, success.attempt))
+        self._success = None
+        self.done.append(Done(window, planned.is_rerun, success.words))
+        self._reports.append(success.report)
+        seconds = time.monotonic() - began
+        self._metrics.committed(window.lane, seconds, is_first=is_first, is_rerun=planned.is_rerun)
+
+    def results(self) -> list[dict[str, Any]]:
+        """Return what downstream tasks get of each window that is done."""
+        done = zip(self._planned, self._reports, strict=False)
+        return small_together([window_result(self._group, planned, report) for planned, report in done])
+
+    def read(self) -> list[ReadWindow]:
+        """Return the windows that the task worked on: those that are done, and the one at which it failed."""
+        reports = [*self._reports, NO_REPORT]
+        return [
+            ReadWindow(p.window, p.is_rerun, number < len(self.done), report.records, report.counts)
+            for number, (p, report) in enumerate(zip(self._planned, reports, strict=False))
+        ]
 
     def _warn_of_twin(self, window: Window) -> None:
         """Say that the driver of the try before may still run: on an Airflow that lets a worker end without its task."""
-        if not self.drives_here or self.context.get("task_state_store") is not None:
+        if not self._drives_here or self._run.keeps_state:
             return
         try:
-            unseen = unseen_before(self.service.attempts(window.id))
+            unseen = unseen_before(self._service.attempts(window.id))
         except KafkaOffsetsError as exc:  # only a warning depends on it
             logger.warning("Could not ask the ledger whether the job of an earlier try may still run: %s", exc)
             return
         if unseen is not None:
             logger.warning(
-                "Window %s: no end of try %d of %s was reported, and this Airflow does not ask a task to stop when its worker is asked to (it "
-                "does from version 3.3 on). If the worker was not stopped with all of its processes, the job of that try still runs beside "
-                "this one: stop it there. Only this try can commit",
+                "Window %s: no end of try %d of %s was reported. If its worker was not stopped with all of its processes, its job still runs "
+                "beside this one: stop it there. Only this try can commit",
                 *(window.id, unseen.try_number, unseen.claim.run_id),
             )
 
-    def _attempt(self, planned: Planned, attempt: int) -> Report:
-        """Run the job and record how it ended. This is the evidence for the commit."""
-        began, lane = time.monotonic(), planned.window.lane
-        try:
-            self._warn_of_twin(planned.window)
-            # From the attempt on, no one freezes other schemas with the window.
-            report = self.run(ready(self.service, self.group, planned))
-            patiently(lambda: self.service.check(planned.window))
-            self.stop.check()
-        except BaseException as exc:
-            outcome = Outcome.KILLED if self.stop.is_kill(exc) else Outcome.FAILED
-            self._record_failure(attempt, outcome)
-            self._metrics.attempt_ended(lane, outcome, time.monotonic() - began)
-            raise
-        patiently(lambda: self.service.end_attempt(attempt, Outcome.SUCCEEDED, report.records))
-        self._metrics.attempt_ended(lane, Outcome.SUCCEEDED, time.monotonic() - began, report.records)
-        known = evidence(
-            planned.window.span,
-            records=report.records,
-            written=report.written,
-            took_window=report.took_window,
-            bad=report.bad,
-        )
-        self.ending.job_done(known)
-        return report
-
-    def _commit(self, planned: Planned, report: Report, attempt: int | None = None) -> Report:
-        commit(self.service, self.claim, planned, self.ending, attempt, report)
-        return report
-
-    @property
-    def _metrics(self) -> TaskMetrics:
-        return TaskMetrics(self.group.name, self.claim)
-
     def _record_failure(self, attempt: int, outcome: Outcome) -> None:
         try:
-            self.service.end_attempt(attempt, outcome)
+            self._service.end_attempt(attempt, outcome)
         except KafkaOffsetsError as exc:
             logger.warning("Could not record how the attempt ended: %s", exc)
 
 
-def record(service: WindowService, window: Window, claim: Claim, context: Context, report: Report) -> None:
-    """Record in the window's history what the job of another launcher reported. When that job began and ended is not known."""
-    attempt = patiently(lambda: service.start_attempt(window, claim, try_of(context)))
-    patiently(lambda: service.end_attempt(attempt, Outcome.SUCCEEDED, report.records))
+def evidence_of(window: Window, report: Report) -> str:
+    """Say what is known of what a job read of a window."""
+    return evidence(
+        window.span, records=report.records, written=report.written, took_window=report.took_window, bad=report.bad
+    )
 
 
 def ready(service: WindowService, group: KafkaGroup, planned: Planned) -> Planned:
@@ -147,33 +207,3 @@ def ready(service: WindowService, group: KafkaGroup, planned: Planned) -> Planne
     if group.registry is None:
         return known
     return replace(known, frozen=service.frozen(window_id), topics=service.topics_of_group(group))
-
-
-def commit(
-    service: WindowService,
-    claim: Claim,
-    planned: Planned,
-    ending: Ending,
-    attempt: int | None = None,
-    report: Report = NO_REPORT,
-) -> None:
-    """Commit a window as `WindowService.commit` does, and tell it: at the end of the log, to lineage and in metrics.
-
-    Args:
-        service: the use cases.
-        claim: the task.
-        planned: the window.
-        ending: writes the end of the log.
-        attempt: the attempt that is the evidence; None: there was nothing to run, or another launcher ran the job.
-        report: what the job reported.
-    """
-    began, window = time.monotonic(), planned.window
-    is_first = patiently(lambda: service.commit(window.id, claim, attempt))
-    ending.committed(planned, report)
-    metrics = TaskMetrics(window.group, claim)
-    metrics.committed(window.lane, time.monotonic() - began, is_first=is_first, is_rerun=planned.is_rerun)
-
-
-def task_result(group: KafkaGroup, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the task returns: the window, or for a replay of several ``{"group": ..., "windows": [...]}``."""
-    return results[0] if len(results) == 1 else {"group": group.name, "windows": list(results)}

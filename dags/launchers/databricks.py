@@ -29,7 +29,7 @@ URI = "{{ ti.xcom_pull('plan')['exchange'] }}"
 NAME = "{{ ti.xcom_pull('plan')['window_id'] }}"
 # And durable=False below: from Airflow 3.3 on, a task that is cleared would take the result of its old run, and start none.
 # Another one for each try: Databricks answers a known token with the old run, also if that has failed.
-TOKEN = "{{ ti.xcom_pull('plan')['handover'] }}-{{ ti.try_number }}"
+TOKEN = "{{ ti.xcom_pull('plan')['handoff'] }}-{{ ti.try_number }}"
 
 ON_NOTEBOOK = KafkaGroup("example.orders_notebook", topics=["orders"], spark_options=LOGIN)
 IN_WHEEL = KafkaGroup("example.orders_wheel", topics=["orders"], spark_options=LOGIN)

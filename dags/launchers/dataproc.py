@@ -13,7 +13,7 @@ LOGIN = {
 }
 JOBS = "gs://example-lake/jobs"
 # Another one for each try: Dataproc answers a known id with the old job, also if that has failed.
-TOKEN = "{{ ti.xcom_pull('plan')['handover'] }}-{{ ti.try_number }}"
+TOKEN = "{{ ti.xcom_pull('plan')['handoff'] }}-{{ ti.try_number }}"
 ORDERS = KafkaGroup("example.orders_dataproc", topics=["orders"], spark_options=LOGIN)
 
 with DAG("example_orders_dataproc", schedule="@hourly", catchup=False, default_args={"retries": 2}):

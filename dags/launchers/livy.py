@@ -23,7 +23,7 @@ with DAG("example_orders_livy", schedule="@hourly", catchup=False, default_args=
         py_files=[f"{JOBS}/airflow_kafka_offsets_spark.zip"],
         args=["{{ ti.xcom_pull('plan')['exchange'] }}", "lake.default.orders"],
         # Livy refuses a second batch of a name that it still knows. So each try has its own.
-        name="{{ ti.xcom_pull('plan')['window_id'] }}-{{ ti.xcom_pull('plan')['handover'] }}-{{ ti.try_number }}",
+        name="{{ ti.xcom_pull('plan')['window_id'] }}-{{ ti.xcom_pull('plan')['handoff'] }}-{{ ti.try_number }}",
         conf={
             "spark.jars.packages": "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.5",
             "spark.yarn.maxAppAttempts": "1",

@@ -29,7 +29,7 @@ def ends(window: Window) -> list[int]:
 
 
 def windows_of_runs(lab: Lab, dag_id: str, kind: str) -> dict[str, list[str]]:
-    """Return the ids of windows that the plan tasks of runs of a kind handed on, by run."""
+    """Return the ids of windows that the plan tasks of runs of a kind handed off, by run."""
     runs = [run["dag_run_id"] for run in lab.api.runs(dag_id) if run["dag_run_id"].startswith(kind)]
     planned = {run: lab.api.xcom(dag_id, run, "plan") for run in runs}
     return {run: [window["window_id"]] for run, window in planned.items() if window}

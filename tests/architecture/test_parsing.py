@@ -34,7 +34,7 @@ GROUP = {
     "spark",
     "spark.shared",
 }
-OPERATOR = {*GROUP, "core.launch.start_choice", "task.assets", "task.definition", "task.lineage", "task.links"}
+OPERATOR = {*GROUP, "core.launch.start_choice", "task.definition", "task.links"}
 SUBMIT = {
     *OPERATOR,
     "airflow_versions",

@@ -167,7 +167,6 @@ class Timed:
         )
         context: Any = {
             "ti": ti,
-            "task": SimpleNamespace(retries=0),
             "dag_run": SimpleNamespace(run_type="manual", conf={}, start_date=None),
             "params": {},
             "dag": SimpleNamespace(params={}, tasks=[]),

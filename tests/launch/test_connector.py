@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +13,8 @@ import pytest
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
 from airflow_kafka_offsets.core.launch.login import reader_options
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.spark.connector import avro_of, connector_package, folder_name
 from tests.lab.java import pyspark_home
@@ -23,6 +24,7 @@ from tests.launch.test_job_files import window_of
 from tests.operators.test_command_line import NAME
 from tests.operators.test_large_windows import run_operator
 from tests.spark.avro import encoded, framed, record
+from tests.task.airflow import context_of
 
 if TYPE_CHECKING:
     from tests.lab.kafka import KafkaBroker
@@ -262,14 +264,7 @@ def test_a_launch_without_a_network_takes_the_jars_that_are_there(
 
 def run_without_kafka(operator: KafkaSparkSubmitOperator | KafkaSparkOperator) -> None:
     """Run a task whose Kafka no one could ask."""
-    ti = SimpleNamespace(dag_id="d", run_id="r", task_id="load", map_index=-1, try_number=1, max_tries=0)
-    context: Any = {
-        "ti": ti,
-        "task": operator,
-        "dag_run": SimpleNamespace(run_type="scheduled", conf=None, start_date=None),
-        "params": {},
-    }
-    operator.execute(context)
+    operator.execute(context_of(Claim("d", "r", "load"), Try(1, 0)))
 
 
 @pytest.mark.usefixtures("closed_network", "spark_connector")

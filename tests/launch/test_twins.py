@@ -13,8 +13,10 @@ from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveE
 from airflow_kafka_offsets.core.launch.jobs import Job, JobName, JobState
 from airflow_kafka_offsets.launch import twins
 from airflow_kafka_offsets.launch.twins import settle, stop
+from airflow_kafka_offsets.task.airflow import Task
 from airflow_kafka_offsets.task.definition import Stop
 from tests.operators.test_on_kill import Hook, operator_with
+from tests.task.airflow import context_of
 
 NAME = JobName("lake-000001", "w", "mine", datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -107,9 +109,10 @@ def test_a_cluster_that_can_not_be_asked_for_jobs_lets_nothing_start_beside_them
         raise ClusterUnavailableError("the master's page does not answer")
 
     monkeypatch.setattr(operator, "_cluster", lambda _: SimpleNamespace(jobs=unreachable))
-    context: Any = {"task_state_store": {operator.external_id_key: "driver-1"}}
+    state = {operator.external_id_key: "driver-1"}
+    task = Task(operator, context_of(task_state_store=state))
     if goes_on:
-        operator._settle(context, is_first=False)
+        operator._settle(task, is_first=False)
         return
     with pytest.raises(ClusterUnavailableError):
-        operator._settle(context, is_first=False)
+        operator._settle(task, is_first=False)

@@ -33,8 +33,8 @@ PYTHON = ROOT / "build" / "launchers" / "bin" / "python"
 EXAMPLES = ROOT / "dags" / "launchers"
 PAGES = ROOT / "docs" / "launchers"
 
-HANDOVER = "5ad0b3c2e1f04a679b8c7d6e5f4a3b2c"
-URI = f"s3://example-lake/kafka-offsets/lake-000012/{HANDOVER}"
+HANDOFF = "5ad0b3c2e1f04a679b8c7d6e5f4a3b2c"
+URI = f"s3://example-lake/kafka-offsets/lake-000012/{HANDOFF}"
 
 DAGS = {
     "example_orders_databricks_notebook": "databricks.py",
@@ -79,7 +79,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         **placeholders(planned.window),
         "exchange": URI,
         "exchange_conn_id": "aws_default",
-        "handover": HANDOVER,
+        "handoff": HANDOFF,
     }
     found: dict[str, Any] = elsewhere("render", handed, tmp_path_factory.mktemp("airflow"))
     return found
@@ -101,7 +101,7 @@ def test_the_job_gets_the_address_of_the_exchange_and_nothing_is_left_to_render(
     fields, accepted = (json.dumps(rendered[name][part]) for part in ("fields", "accepted"))
     assert json.dumps(URI) in fields
     assert json.dumps(URI) in accepted, "the provider sends it on"
-    assert "lake-000012" in accepted or HANDOVER in accepted, "people find the job by its window"
+    assert "lake-000012" in accepted or HANDOFF in accepted, "people find the job by its window"
     left = re.findall(r"\{\{.*?\}\}", fields)
     assert left == (["{{secrets/kafka/password}}"] if "databricks" in name else [])
 
@@ -127,13 +127,13 @@ def test_each_try_has_its_own_token_where_a_launcher_answers_a_known_one_with_th
     rendered: dict[str, Any],
 ) -> None:
     databricks = rendered["example_orders_databricks_notebook"]["accepted"]
-    assert databricks["idempotency_token"] == f"{HANDOVER}-2"
+    assert databricks["idempotency_token"] == f"{HANDOFF}-2"
     assert len(databricks["idempotency_token"]) <= 64
     dataproc = rendered["example_orders_dataproc"]["accepted"]
-    assert dataproc["request_id"] == f"{HANDOVER}-2"
-    assert len(f"{HANDOVER}-9999999") <= 40, "the longest request_id of Dataproc"
+    assert dataproc["request_id"] == f"{HANDOFF}-2"
+    assert len(f"{HANDOFF}-9999999") <= 40, "the longest request_id of Dataproc"
     assert re.fullmatch(r"[a-zA-Z0-9_-]{4,100}", dataproc["job"]["reference"]["job_id"])
-    assert rendered["example_orders_livy"]["accepted"]["name"].endswith(f"{HANDOVER}-2")
+    assert rendered["example_orders_livy"]["accepted"]["name"].endswith(f"{HANDOFF}-2")
 
 
 def test_databricks_gets_its_secret_by_name(rendered: dict[str, Any]) -> None:

@@ -66,7 +66,6 @@ def context_of(task: dict[str, Any], store: Store) -> dict[str, Any]:
     )
     return {
         "ti": ti,
-        "task": SimpleNamespace(retries=9),
         "dag_run": SimpleNamespace(run_type="manual", conf={}, start_date=datetime(2026, 1, 1, tzinfo=UTC)),
         "params": {},
         "dag": SimpleNamespace(params={}, tasks=[]),
@@ -96,7 +95,7 @@ def run(folder: str) -> None:
     runs.task_state = lambda _: (place / "state").read_text()  # type: ignore[attr-defined]
     arguments = task["operator"]
     group = KafkaGroup(**arguments.pop("group"))
-    operator = KafkaSparkSubmitOperator(task_id="load", group=group, **arguments)
+    operator = KafkaSparkSubmitOperator(task_id="load", group=group, retries=9, **arguments)
 
     def stopped(*_: Any) -> None:
         operator.on_kill()

@@ -8,7 +8,6 @@ import sys
 import uuid
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +15,8 @@ from sqlalchemy.engine import make_url
 
 import airflow_kafka_offsets
 from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, KafkaSparkSubmitOperator, PlanWindowOperator
-from airflow_kafka_offsets.core.window import Outcome, State
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Claim, Outcome, State
 from airflow_kafka_offsets.ledger import schema
 from airflow_kafka_offsets.ledger.engine import open_engine
 from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
@@ -42,6 +42,7 @@ from tests.matrix.job import CONNECT, PASSED, REPORTED, SUBMIT
 from tests.spark.avro import encoded, framed, record
 from tests.spark.conftest import handoff
 from tests.spark.jdbc import Database
+from tests.task.airflow import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,7 +147,7 @@ def run_job(spark: OtherSpark, kafka: KafkaBroker, postgres: Postgres, folder: P
     """
     with Registry() as registry, _worker(World(kafka, postgres, folder, registry)) as world:
         archive = str(start_archive_of(spark.home))
-        given = _handed_over(world)
+        given = _handed_off(world)
         told = world.told(SUBMIT, spark, world.database.properties, archive=archive, exchange=given["exchange"])
         operator = _operator(world, spark, told)
         try:
@@ -172,7 +173,7 @@ def run_over_connect(spark: OtherSpark, kafka: KafkaBroker, postgres: Postgres, 
             schemas=world.schemas,
         )
         with _worker(world):
-            given = _handed_over(world)
+            given = _handed_off(world)
         # Over Connect, the password is the server's.
         patch.setenv("PGPASSFILE", str(_password_file(world)))
         with SparkConnect(folder / "server", spark=spark, conf=FEW_RECORDS) as server:
@@ -241,7 +242,7 @@ def _worker(world: World) -> Iterator[World]:
         yield world
 
 
-def _handed_over(world: World) -> dict[str, Any]:
+def _handed_off(world: World) -> dict[str, Any]:
     """Let a plan task leave a window of another group in an exchange, and return what that task returns."""
     group = KafkaGroup(
         f"{world.group}-elsewhere",
@@ -277,10 +278,7 @@ def _commit(world: World, given: dict[str, Any], outcomes: dict[str, str]) -> No
 
 
 def _context(operator: BaseOperator) -> Any:
-    task_id = operator.task_id
-    ti = SimpleNamespace(dag_id="matrix", run_id="run", task_id=task_id, map_index=-1, try_number=1, max_tries=0)
-    run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
-    return {"ti": ti, "task": operator, "dag_run": run, "params": {}, "outlet_events": {}}
+    return context_of(Claim("matrix", "run", operator.task_id), Try(1, 0))
 
 
 def _variables(world: World) -> dict[str, str]:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,17 +26,17 @@ from airflow_kafka_offsets.airflow_versions import (
 )
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, NotYetError
 from airflow_kafka_offsets.core.launch.login import reader_options
+from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.launch.connect import remote_url
-from airflow_kafka_offsets.launch.job_files import Report
-from airflow_kafka_offsets.operators.kafka_spark import _no_job, quiet_conf
+from airflow_kafka_offsets.operators.kafka_spark import quiet_conf
 from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.spark.connector import connector_package
-from airflow_kafka_offsets.task.ending import Ending
 from airflow_kafka_offsets.task.work import Work
 from airflow_kafka_offsets.wiring.connections import find_connection
 from tests.core.examples import claim, tp
 from tests.launch.test_job_files import window_of
 from tests.service.world import World, after_clear
+from tests.task.airflow import context_of
 from tests.versions import needs_awaiting_input
 
 MINE = {"spark.jars.packages": "my:jar:1"}
@@ -84,7 +83,7 @@ def test_a_session_of_the_tasks_own_draws_no_progress_bar_unless_somebody_asks_f
 
 def test_a_connection_that_is_missing_is_an_error_and_not_another_spark() -> None:
     with pytest.raises(NotYetError, match="no connection 'nowhere'"):
-        operator_with(conn_id="nowhere").execute({})
+        operator_with(conn_id="nowhere").execute(context_of())
 
 
 @pytest.mark.parametrize(
@@ -249,31 +248,10 @@ def test_a_try_has_no_value_of_the_try_before_it_on_the_same_object(
     world.work(planned.window, mine)  # its success is recorded, and then its worker dies
 
     second, planned = task.prepare_for_execution(), world.plan(mine, this_try=replace(after_clear(0), number=2))
-    second._planned, pushed = [planned], {}
-    context: Any = {"ti": SimpleNamespace(try_number=2, max_tries=2, xcom_push=pushed.__setitem__)}
-    with Ending(context, world.service, mine, [planned]) as ending:
-        second._work = partial(Work, context, world.service, world.group, mine, stop=second._stop, ending=ending)
-        assert second._all(_no_job) is None
-    assert pushed["window"]["window_id"] == planned.window.id
-
-
-@pytest.mark.parametrize(("remote", "is_warned"), [(None, True), ("sc://server", False)])
-def test_only_the_job_of_a_worker_may_have_been_left_there_by_the_try_before(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, remote: str | None, is_warned: bool
-) -> None:
-    world, mine = World(tmp_path), claim()
-    world.kafka.produce(tp(0), 10)
-    world.service.start_attempt(world.plan(mine).window, mine, after_clear(0))
-    operator = operator_with()
-    operator._remote = remote
-    operator._planned, operator._claim = [world.plan(mine, this_try=replace(after_clear(0), number=2))], mine
-    ti = SimpleNamespace(try_number=2, max_tries=1, xcom_push=lambda *_: None)
-    run, task = SimpleNamespace(start_date=None), SimpleNamespace(retries=1)
-    context: Any = {"ti": ti, "task": task, "dag_run": run}
-    with Ending(context, world.service, mine, operator._planned) as ending:
-        operator._work = partial(Work, context, world.service, world.group, mine, stop=operator._stop, ending=ending)
-        operator._all(lambda planned: Report(planned.window.span))
-    assert any("still runs beside this one" in line for line in caplog.messages) == is_warned
+    second._planned, second._work = [planned], Work(Run(mine), world.service, world.group, [planned], second._stop)
+    with second._work:
+        assert second._all(lambda _: pytest.fail("its job ran")) is None
+    assert [result["window_id"] for result in second._work.results()] == [planned.window.id]
 
 
 WITHOUT_A_SERVER = """

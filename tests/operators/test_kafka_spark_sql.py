@@ -15,6 +15,7 @@ from tests.lab.apicurio import Apicurio
 from tests.lab.registry import Registry
 from tests.lab.topics import create_topic, produce_bytes
 from tests.spark.avro import encoded, framed, record
+from tests.task.airflow import context_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +77,7 @@ def test_what_would_leave_the_window_unread_is_refused_before_anything_is_planne
 ) -> None:
     group = KafkaGroup("g", topics=["t"], kafka_conn_id="nowhere")
     with pytest.raises(AirflowFailException, match=says):
-        KafkaSparkSqlOperator(task_id="load", group=group, sql=sql, **values).execute({})
+        KafkaSparkSqlOperator(task_id="load", group=group, sql=sql, **values).execute(context_of())
 
 
 def test_a_view_that_no_statement_could_name_is_refused_when_the_dag_is_parsed() -> None:

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +17,9 @@ from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import DataLossError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan import ownership
-from airflow_kafka_offsets.core.window import Outcome, State
+from airflow_kafka_offsets.core.run import Run
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Claim, Outcome, State
 from airflow_kafka_offsets.launch import job_files
 from airflow_kafka_offsets.launch.job_files import Report, handoff_of, placeholders, window_conf
 from airflow_kafka_offsets.operators.spark_submit import KafkaSparkSubmitOperator
@@ -26,16 +27,13 @@ from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_FILE, Handoff
 from airflow_kafka_offsets.spark.options import layout, reader_options
 from airflow_kafka_offsets.spark.window import KafkaWindow
-from airflow_kafka_offsets.task.assets import event_extra
-from airflow_kafka_offsets.task.definition import Stop
-from airflow_kafka_offsets.task.ending import Ending
-from airflow_kafka_offsets.task.results import small_together, window_result
-from airflow_kafka_offsets.task.work import Work, task_result
+from airflow_kafka_offsets.task.results import event_extra, small_together, task_result, window_result
 from tests.core.examples import claim, tp
 from tests.lab.kafka import KafkaBroker
 from tests.lab.memory import IN_MEMORY
 from tests.lab.topics import create_topic, produce_one_each
 from tests.service.world import World
+from tests.task.airflow import context_of, work_on
 
 TOPICS = [f"topic-{n:02d}" for n in range(40)]
 PER_TOPIC = 500
@@ -83,16 +81,9 @@ def test_a_window_of_20_000_partitions_goes_all_the_way(world: World, tmp_path: 
 @pytest.mark.slow
 def test_what_a_task_returns_tells_and_logs_stays_small(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="airflow_kafka_offsets")
-    context: Any = {
-        "ti": SimpleNamespace(try_number=1, max_tries=0),
-        "task": SimpleNamespace(retries=0),
-        "dag_run": SimpleNamespace(start_date=None),
-    }
     report = Report(100_000, {topic: {str(p): 5 for p in range(PER_TOPIC)} for topic in TOPICS})
     planned = [world.plan(ONE)]
-    stop = Stop()
-    with Ending(context, world.service, ONE, planned, stop) as ending:
-        results = Work(context, world.service, world.group, ONE, lambda _: report, stop, ending).all(planned)
+    results = work_on(world.service, world.group, Run(ONE), planned, lambda _: report)
     assert (results[0]["partitions"], results[0]["records"], results[0]["ranges"]) == (20_000, 100_000, None)
     assert len(json.dumps(task_result(world.group, results))) < SMALL
     assert len(json.dumps(event_extra(results))) < SMALL
@@ -185,7 +176,4 @@ def run_operator(
     arguments = {"application": str(folder / "job.py"), **arguments}
     group = KafkaGroup("large", topics=topics, registry=registry)
     operator = KafkaSparkSubmitOperator(task_id="load", group=group, conf=extra, **arguments)
-    ti = SimpleNamespace(dag_id="d", run_id="r", task_id="load", map_index=-1, try_number=1, max_tries=0)
-    run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
-    context: Any = {"ti": ti, "task": operator, "dag_run": run, "params": {}, "outlet_events": {}}
-    return operator.execute(context)
+    return operator.execute(context_of(Claim("d", "r", "load"), Try(1, 0)))

@@ -16,10 +16,13 @@ from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubm
 from airflow_kafka_offsets.airflow_versions import AirflowTaskTimeout
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.launch.jobs import Job, JobName, JobState
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.launch.submit_hook import SubmitHook
+from airflow_kafka_offsets.task.airflow import Task
 from airflow_kafka_offsets.wiring import runs
 from tests.launch.test_job_files import window_of
+from tests.task.airflow import context_of
 from tests.versions import needs_task_state
 
 
@@ -129,11 +132,8 @@ def test_a_time_out_stops_the_job_before_the_launch_forgets_it(monkeypatch: pyte
             jobs=lambda name: [dataclasses.replace(alive, job=name.job)], stop=stopped.append, knows=bool
         ),
     )
-    context: Any = {
-        "ti": SimpleNamespace(try_number=1, max_tries=1),
-        "task": SimpleNamespace(retries=1),
-        "dag_run": SimpleNamespace(start_date=None),
-    }
+    assert operator._claim is not None
+    task = Task(operator, context_of(operator._claim, Try(1, 1)))
     begun: Any = SimpleNamespace(id=1, claim=operator._claim, try_number=1, series="1")
     service: Any = SimpleNamespace(
         row=lambda _: SimpleNamespace(planned_at=datetime(2026, 1, 1, tzinfo=UTC), attempts=2),
@@ -141,7 +141,7 @@ def test_a_time_out_stops_the_job_before_the_launch_forgets_it(monkeypatch: pyte
     )
     planned: Any = SimpleNamespace(window=window_of(1))
     with pytest.raises(AirflowTaskTimeout):
-        operator._launch(context, planned, None, service)  # type: ignore[arg-type]
+        operator._launch(task, planned, None, service)  # type: ignore[arg-type]
     assert stopped == ["driver-1"]
     assert hook.kills == 1
     operator.on_kill()  # as Airflow does

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG
 
 from airflow_kafka_offsets import KafkaGroup, PlanWindowOperator, replay_params
-from airflow_kafka_offsets.core.plan.request import Windows
+from airflow_kafka_offsets.core.plan.request import Windows, request_of
 from airflow_kafka_offsets.page import render
 from airflow_kafka_offsets.page.replays import Dag, Preview, Row
-from airflow_kafka_offsets.task.runs import request_of
+from airflow_kafka_offsets.task.airflow import Task
+from tests.task.airflow import context_of
 
 ORDERS = KafkaGroup("lake.orders", topics=["orders"])
 
@@ -28,12 +28,11 @@ def row(seq: int, refused: str | None = None) -> Row:
 @pytest.mark.parametrize("params", [{}, {"windows": 12, "group": "emea"}, replay_params()], ids=["none", "own", "form"])
 def test_a_task_runs_what_was_confirmed_whatever_params_its_dag_has(params: dict[str, Any]) -> None:
     with DAG("orders", schedule=None, params=params) as dag:
-        PlanWindowOperator(task_id="plan", group=ORDERS)
+        operator = PlanWindowOperator(task_id="plan", group=ORDERS)
     preview = Preview("lake.orders", [row(3), row(4), row(5, "expired"), row(7)], [], None)
     posted = json.loads(preview.body)["conf"]
-    context: Any = {"dag": dag, "params": {**dag.params, **posted}}
-    context["dag_run"] = SimpleNamespace(run_type="manual", conf=posted)
-    assert request_of(context, ORDERS) == Windows((3, 4, 7))
+    context = context_of(kind="manual", conf=posted, dag=dag, params={**dag.params, **posted})
+    assert request_of(Task(operator, context).run, ORDERS) == Windows((3, 4, 7))
     assert json.loads(preview.command.split("'")[1]) == posted
 
 

@@ -29,7 +29,6 @@ from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -51,6 +50,8 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, Request, TimeSpan, Windows
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.run import Run
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.launch.job_files import Report
@@ -59,15 +60,16 @@ from airflow_kafka_offsets.service.move import Asked, Moving
 from airflow_kafka_offsets.service.prune import Pruning
 from airflow_kafka_offsets.service.sources import LedgerSource
 from airflow_kafka_offsets.service.windows import Planned, WindowService
-from airflow_kafka_offsets.task import work
+from airflow_kafka_offsets.task import work as working
 from airflow_kafka_offsets.task.definition import Stop
-from airflow_kafka_offsets.task.ending import Ending
+from airflow_kafka_offsets.task.work import Work
 from tests.core.examples import tp
 from tests.lab.memory import IN_MEMORY
 from tests.service.step_laws import StepLaws
 from tests.service.test_way_out import COMMAND, STEPS
 from tests.service.world import World
 from tests.stores.memory import MemoryStore
+from tests.task.airflow import all_of
 
 Record = tuple[TopicPartition, int]
 
@@ -178,8 +180,8 @@ class Process:
     greenlet: greenlet
     at: str = "start"
     is_dead: bool = False
-    context: Any = None
-    """What Airflow told this try when it began: a zombie knows nothing newer."""
+    airflow: Run | None = None
+    """What Airflow said of this try when it began: a zombie knows nothing newer."""
     stop: Stop = field(default_factory=Stop)
 
 
@@ -208,14 +210,9 @@ class Task:
         return self.state in ("success", "failed")
 
     @property
-    def context(self) -> Any:
-        """What Airflow tells its current try."""
-        ti = SimpleNamespace(try_number=self.number, max_tries=self.max_tries)
-        return {
-            "ti": ti,
-            "task": SimpleNamespace(retries=self.retries),
-            "dag_run": SimpleNamespace(start_date=self.started),
-        }
+    def airflow(self) -> Run:
+        """What Airflow says of its current try."""
+        return Run(self.claim, Try(self.number, self.max_tries, self.retries, self.started))
 
 
 class _Watched(WindowService):
@@ -392,7 +389,7 @@ class Simulation:
         name = f"{task.claim}#{task.number}"
         self.tell(f"{name} starts")
         task.process = self.start(name, lambda process: self._run(task, process))
-        task.process.context = task.context
+        task.process.airflow = task.airflow
 
     def _run(self, task: Task, process: Process) -> None:
         try:
@@ -483,8 +480,9 @@ class Simulation:
             self.add(claim, plan.run, lambda task, process: body(task, process, window))
 
     def take(self, task: Task, process: Process, window: Window) -> None:
-        """Take the window that the plan task handed over, and work on it."""
-        this_try = work.try_of(process.context)
+        """Take the window that the plan task handed off, and work on it."""
+        assert process.airflow is not None
+        this_try = process.airflow.this_try
         ask = lambda: [self.service.take(self.group, window.id, task.claim, self.is_over, this_try)]  # noqa: E731
         self._work(task, process, self._patiently(task, process, ask))
 
@@ -495,7 +493,8 @@ class Simulation:
         self.service.commit(window.id, task.claim)
 
     def _ask(self, task: Task, process: Process, request: Request) -> list[Planned]:
-        this_try = work.try_of(process.context)
+        assert process.airflow is not None
+        this_try = process.airflow.this_try
 
         def ask() -> list[Planned]:
             return self.service.plan(self.group, task.claim, self.is_over, request, this_try=this_try, at_most=None)
@@ -549,12 +548,10 @@ class Simulation:
         self.require(same, f"{window.id} was cut again: {known.ranges}, then {window.ranges}")
 
     def _work(self, task: Task, process: Process, planned: Sequence[Planned]) -> None:
-        def run(p: Planned) -> Report:
-            return self.job(task, process, p.window)
-
+        assert process.airflow is not None
         # Not entered: what it logs at the end asks the ledger, and changes nothing.
-        ending = Ending(process.context, self.service, task.claim, planned, process.stop)
-        work.Work(process.context, self.service, self.group, task.claim, run, process.stop, ending).all(planned)
+        work = Work(process.airflow, self.service, self.group, planned, process.stop)
+        all_of(work, planned, lambda p: self.job(task, process, p.window))
         if task.process is process:
             ran = set(self.jobs[task.cleared_at :])
             old = [p.window.id for p in planned if p.window.span and (task.claim, p.window.id) not in ran]
@@ -671,7 +668,7 @@ class Simulation:
         try:
             with ExitStack() as patched:
                 # Its minute of patience is over at once.
-                patched.enter_context(patch.object(work, "patiently", lambda step: step()))
+                patched.enter_context(patch.object(working, "patiently", lambda step: step()))
                 patched.enter_context(patch.object(prune, "FIRST_PAGE", 1))
                 patched.enter_context(patch.object(prune, "LONGEST_PAGE", 2))
                 self._play()

@@ -22,7 +22,7 @@ from airflow_kafka_offsets.core.errors import (
     UnknownWindowError,
     WindowBusyError,
 )
-from airflow_kafka_offsets.core.plan.request import Live, Request, TimeSpan, Windows
+from airflow_kafka_offsets.core.plan.request import Live, Refused, Request, TimeSpan, Windows
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State
 from airflow_kafka_offsets.service.windows import RACES
@@ -98,13 +98,14 @@ def test_a_rerun_does_not_look_at_the_records_that_were_written_since(world: Wor
 def test_a_run_that_asks_for_what_it_had_gets_nothing_new(world: World) -> None:
     world.kafka.produce(tp(0), 5)
     window = world.plan(ONE).window
-    assert world.service.has_windows("lake", ONE)
-    [again] = world.service.plan(world.group, ONE, world.over.__contains__, None)
-    assert again.window == window
+    refused = Refused(BadInputError("a typo"))
+    for nothing in (None, refused):
+        [again] = world.service.plan(world.group, ONE, world.over.__contains__, nothing)
+        assert again.window == window
     world.service.abandon(window.id, "ada", "why")
-    assert not world.service.has_windows("lake", ONE)
-    with pytest.raises(IllegalStepError, match=r"dag/run-1/load were abandoned just now: trigger a new run"):
-        world.service.plan(world.group, ONE, world.over.__contains__, None)
+    assert world.service.plan(world.group, ONE, world.over.__contains__, None) == []
+    with pytest.raises(BadInputError, match="a typo"):
+        world.service.plan(world.group, ONE, world.over.__contains__, refused)
 
 
 def test_a_run_with_an_abandoned_window_plans_anew(world: World) -> None:

@@ -20,14 +20,17 @@ import pytest
 
 from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, PlanWindowOperator, wiring
 from airflow_kafka_offsets.core.errors import NoReportError
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.spark import KafkaWindow, current_window, guard, reports
 from airflow_kafka_offsets.spark.errors import HandoffError, IncompleteReadError, ReportError, WriteOptionError
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_URI
+from tests.core.examples import claim
 from tests.docs.test_docs import ROOT, blocks
 from tests.lab.patience import run_to_end
 from tests.lab.tables import CATALOG
 from tests.lab.topics import create_topic, produce
+from tests.task.airflow import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,9 +76,7 @@ class Around:
 
 
 def _context(task_id: str) -> Any:
-    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id=task_id, map_index=-1, try_number=1, max_tries=0)
-    dag_run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
-    return {"ti": ti, "task": SimpleNamespace(retries=0, retry_policy=None), "dag_run": dag_run, "params": {}}
+    return context_of(claim("run", task_id), Try(1, 0))
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +11,8 @@ from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.errors import OutputError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.request import Windows
+from airflow_kafka_offsets.core.run import Run
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, State
 from airflow_kafka_offsets.launch.job_files import Report, handoff_of
 from airflow_kafka_offsets.ledger import schema
@@ -21,12 +22,9 @@ from airflow_kafka_offsets.service.windows import LIVE, Planned, WindowService
 from airflow_kafka_offsets.spark import KafkaWindow
 from airflow_kafka_offsets.spark.errors import IncompleteReadError, TargetError
 from airflow_kafka_offsets.spark.shared import stage_prefix
-from airflow_kafka_offsets.task.definition import Stop
-from airflow_kafka_offsets.task.ending import Ending
-from airflow_kafka_offsets.task.runs import try_of
-from airflow_kafka_offsets.task.work import Work
 from tests.lab.topics import create_topic, produce
 from tests.spark.jdbc import Database
+from tests.task.airflow import work_on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,15 +51,10 @@ class Pipeline:
     def run(self, run: str, job: Job, request: Request = LIVE, clears: int = 0) -> list[dict[str, Any]]:
         """Let a task plan and work, as an operator does; a second call with the same name is a retry."""
         claim = Claim(f"dag-{self.topic}", run, "load")  # a run has windows in one group
-        context: Any = {
-            "ti": SimpleNamespace(try_number=clears + 1, max_tries=clears),
-            "task": SimpleNamespace(retries=0),
-            "dag_run": SimpleNamespace(start_date=None),
-        }
-        planned = self.service.plan(self.group, claim, lambda _: True, request, this_try=try_of(context))
-        with Ending(context, self.service, claim, planned) as ending:
-            work = Work(context, self.service, self.group, claim, lambda p: self._launch(p, job), Stop(), ending)
-            return work.all(planned)
+        this_try = Try(clears + 1, clears)
+        planned = self.service.plan(self.group, claim, lambda _: True, request, this_try=this_try)
+        run_ = Run(claim, this_try)
+        return work_on(self.service, self.group, run_, planned, lambda p: self._launch(p, job))
 
     def _launch(self, planned: Planned, job: Job) -> Report:
         options = {"kafka.bootstrap.servers": self.kafka.bootstrap_servers}

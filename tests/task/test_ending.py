@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -48,6 +47,7 @@ from airflow_kafka_offsets.core.errors import (
     TopicRecreatedError,
     WindowBusyError,
 )
+from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Scope, State
 from airflow_kafka_offsets.launch.job_files import Report
@@ -55,14 +55,15 @@ from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.spark.errors import DataLossError as DataLossOfJobError
 from airflow_kafka_offsets.task import plan as planning
 from airflow_kafka_offsets.task import results
+from airflow_kafka_offsets.task.airflow import Task
 from airflow_kafka_offsets.task.definition import Stop
-from airflow_kafka_offsets.task.ending import Ending, until_windows
-from airflow_kafka_offsets.task.work import Work
+from airflow_kafka_offsets.task.ending import until_planned
 from tests.core.examples import NOON, claim, group, tp
 from tests.lab.memory import IN_MEMORY
 from tests.operators.logs import as_logged
 from tests.service.world import World
 from tests.stores.memory import MemoryStore
+from tests.task.airflow import context_of, work_on
 from tests.versions import needs_retry_policies, needs_task_state
 
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
@@ -87,16 +88,12 @@ def task(
     run: Callable[[Planned], Report],
     this_try: Try = FIRST,
     stop: Stop | None = None,
-    policy: Any = None,
+    *,
+    has_policy: bool = False,
 ) -> None:
     """Let a try of the task plan and work."""
-    stop = stop or Stop()
-    ti = SimpleNamespace(try_number=this_try.number, max_tries=this_try.max_tries)
-    run_ = SimpleNamespace(start_date=this_try.run_started)
-    context: Any = {"ti": ti, "task": SimpleNamespace(retries=this_try.retries, retry_policy=policy), "dag_run": run_}
-    planned = world.ask(LOAD, this_try=this_try)
-    with Ending(context, world.service, LOAD, planned, stop) as ending:
-        Work(context, world.service, world.group, LOAD, run, stop, ending).all(planned)
+    airflow = Run(LOAD, this_try, has_retry_policy=has_policy)
+    work_on(world.service, world.group, airflow, world.ask(LOAD, this_try=this_try), run, stop)
 
 
 def read(planned: Planned) -> Report:
@@ -355,8 +352,9 @@ def test_a_retry_that_a_policy_may_refuse_is_not_promised(world: World, caplog: 
     from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 
     policy = ExceptionRetryPolicy(rules=[RetryRule(RuntimeError, RetryAction.FAIL)])
+    operator = PlanWindowOperator(task_id="plan", group=world.group, retry_policy=policy)
     with pytest.raises(RuntimeError):
-        task(world, fail, policy=policy)
+        task(world, fail, has_policy=Task(operator, context_of()).run.has_retry_policy)
     assert "next: Airflow starts try 2 of this task, unless its retry policy says no: the job" in logged(caplog)[-1]
 
 
@@ -394,9 +392,7 @@ def test_where_a_retry_can_reconnect_to_the_driver_it_is_not_told_to_run_the_job
     )
     # No YARN is needed to see what is said of a driver that failed.
     monkeypatch.setattr(operator, "_launch", lambda _context, planned, *_: fail(planned))
-    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="load", map_index=-1, try_number=1, max_tries=1)
-    run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
-    context: Any = {"ti": ti, "task": operator, "dag_run": run, "params": {}, "task_state_store": store}
+    context = context_of(LOAD, task_state_store=store)
     caplog.set_level("INFO")
     with pytest.raises(RuntimeError):
         operator.execute(context)
@@ -445,9 +441,8 @@ def test_the_tasks_around_another_launcher_end_alike(
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
     planner = claim("around", "plan", scope=Scope.RUN)
     window = world.plan(planner).window
-    ti = SimpleNamespace(dag_id="dag", run_id="around", task_id="commit", map_index=-1, try_number=1, max_tries=0)
     operator = CommitWindowOperator(task_id="commit", window=window.id)
-    context: Any = {"ti": ti}
+    context = context_of(claim("around", "commit"))
     world.store.failure = StoreUnavailableError("no answer")
     with pytest.raises(StoreUnavailableError):
         operator.execute(context)
@@ -476,8 +471,7 @@ def test_who_does_not_answer_or_says_no_before_there_is_a_window_is_told_with_on
 ) -> None:
     caplog.set_level("DEBUG")
     cause = raised(OSError("in the words of the client"))
-    context: Any = {"ti": SimpleNamespace(dag_id="dag", try_number=1, max_tries=1)}
-    with pytest.raises(type(error)) as caught, until_windows(context, "lake"):
+    with pytest.raises(type(error)) as caught, until_planned(Run(LOAD, FIRST), "lake"):
         raise error from cause
     assert len(as_logged(caught.value)) == 1
     of_client = caplog.records.pop()
@@ -503,9 +497,7 @@ def test_a_task_whose_topic_is_missing_ends_as_the_page_shows_it(
 ) -> None:
     world.kafka.delete("orders")
     monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
-    ti = SimpleNamespace(dag_id="orders", run_id="run", task_id="plan", map_index=-1, try_number=1, max_tries=1)
-    task_, run = SimpleNamespace(retries=1), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
-    context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
+    context = context_of(Claim("orders", "run", "plan"))
     with pytest.raises(MissingPartitionError):
         PlanWindowOperator(task_id="plan", group=group("lake.orders")).execute(context)
     assert "No window of group lake.orders was planned\n" in logged(caplog)[-1]
@@ -518,22 +510,19 @@ def test_a_plan_task_that_finds_nothing_new_ends_alike(
     world.run(claim("before", "plan", scope=Scope.RUN))
     caplog.set_level("INFO")
     monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
-    monkeypatch.setattr(planning, "plan", lambda *_: world.ask(claim("quiet", "plan", scope=Scope.RUN)))
-    ti = SimpleNamespace(dag_id="dag", run_id="quiet", task_id="plan", map_index=-1)
-    context: Any = {"ti": ti}
+    monkeypatch.setattr(planning, "plan", lambda *_, **__: world.ask(claim("quiet", "plan", scope=Scope.RUN)))
+    context = context_of(claim("quiet", "plan"))
     with pytest.raises(Exception, match="nothing to launch"):
         PlanWindowOperator(task_id="plan", group=world.group).execute(context)
     assert logged(caplog)[-1].startswith("Window lake-000002: committed; there was nothing new to read\n")
 
 
-def test_a_plan_task_ends_with_what_it_hands_on(
+def test_a_plan_task_ends_with_what_it_hands_off(
     world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
-    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="plan", map_index=-1, try_number=1, max_tries=0)
-    task_, run = SimpleNamespace(retries=0), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
-    context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
+    context = context_of(claim("run", "plan"), Try(1, 0))
     given = PlanWindowOperator(task_id="plan", group=world.group).execute(context)
     head = "Window lake-000001: planned; the tasks after this one run and commit it\n    offsets: 20 offsets in 2 partitions\n"
     assert logged(caplog)[-1].startswith(head)
@@ -542,13 +531,11 @@ def test_a_plan_task_ends_with_what_it_hands_on(
     assert logged(caplog)[-1].startswith(head)
 
 
-def test_an_empty_window_that_was_handed_over_is_committed_and_leaves_nothing_to_launch(
+def test_an_empty_window_that_was_handed_off_is_committed_and_leaves_nothing_to_launch(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
-    ti = SimpleNamespace(dag_id="dag", run_id="late", task_id="plan", map_index=-1, try_number=1, max_tries=0)
-    task_, run = SimpleNamespace(retries=0), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
-    context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
+    context = context_of(claim("late", "plan"), Try(1, 0))
     early, late = (Claim("dag", name, "plan", scope=Scope.RUN) for name in ("early", "late"))
     [full] = world.service.plan(world.group, early, lambda _: True)
     world.service.commit(full.window.id, early)
@@ -565,9 +552,7 @@ def test_the_block_of_a_plan_task_is_last_also_when_its_ranges_are_left_to_the_l
     caplog.set_level("INFO")
     monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
     monkeypatch.setattr(results, "MAX_RANGES_IN_XCOM", 1)
-    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="plan", map_index=-1, try_number=1, max_tries=0)
-    task_, run = SimpleNamespace(retries=0), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
-    context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
+    context = context_of(claim("run", "plan"), Try(1, 0))
     [given] = PlanBacklogOperator(task_id="plan", group=world.group).execute(context)
     assert given["ranges"] is None
     assert any("stay in the ledger" in message for message in logged(caplog))
@@ -579,13 +564,11 @@ def test_a_plan_task_that_can_not_commit_an_empty_window_says_what_is_open(
 ) -> None:
     world.run(claim("before", "plan", scope=Scope.RUN))
     monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
-    ti = SimpleNamespace(dag_id="dag", run_id="quiet", task_id="plan", map_index=-1, try_number=1, max_tries=1)
-    task_, run = SimpleNamespace(retries=1), SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
-    context: Any = {"ti": ti, "task": task_, "dag_run": run, "params": {}}
+    context = context_of(claim("quiet", "plan"), Try(1, 1))
     plan = planning.plan
 
-    def plan_and_lose_the_ledger(*args: Any) -> list[Planned]:
-        planned = plan(*args)
+    def plan_and_lose_the_ledger(*args: Any, **more: Any) -> list[Planned]:
+        planned = plan(*args, **more)
         monkeypatch.setattr(world.service, "commit", Mock(side_effect=LedgerUnavailableError("no answer")))
         return planned
 
@@ -617,9 +600,7 @@ def test_a_failed_spark_submit_is_told_with_the_last_error_of_spark_and_without_
         connector=None,
         spark_binary=str(program),
     )
-    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="load", map_index=-1, try_number=1, max_tries=1)
-    run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
-    context: Any = {"ti": ti, "task": operator, "dag_run": run, "params": {}}
+    context = context_of(LOAD)
     with pytest.raises(Exception, match="Cannot execute"):
         operator.execute(context)
     said = logged(caplog)[-1]

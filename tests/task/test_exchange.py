@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,11 +15,13 @@ from airflow.sdk import DAG
 from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, PlanWindowOperator, wiring
 from airflow_kafka_offsets.airflow_versions import AirflowFailException
 from airflow_kafka_offsets.core.errors import ExchangeError, NoReportError, TopicRecreatedError
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Outcome, State
 from airflow_kafka_offsets.spark.handoff import Handoff
-from tests.core.examples import tp
+from tests.core.examples import claim, tp
 from tests.lab.memory import IN_MEMORY
 from tests.service.world import World
+from tests.task.airflow import context_of
 
 
 @pytest.fixture
@@ -39,22 +40,18 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 def context(task_id: str, run: str = "run", number: int = 1, max_tries: int = 0) -> Any:
     """Return what Airflow gives to a try of a task."""
-    ti = SimpleNamespace(
-        dag_id="dag", run_id=run, task_id=task_id, map_index=-1, try_number=number, max_tries=max_tries
-    )
-    dag_run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None)
-    return {"ti": ti, "task": SimpleNamespace(retries=max_tries, retry_policy=None), "dag_run": dag_run, "params": {}}
+    return context_of(claim(run, task_id), Try(number, max_tries, max_tries))
 
 
 def plan(world: World, folder: Path, **options: Any) -> dict[str, Any]:
-    """Let a plan task hand its window over."""
+    """Let a plan task hand its window off."""
     operator = PlanWindowOperator(task_id="plan", group=world.group, exchange=f"file://{folder}", **options)
     result: dict[str, Any] = operator.execute(context("plan"))
     return result
 
 
 def commit(given: Any, **options: Any) -> Any:
-    """Let a commit task commit what the plan task handed on."""
+    """Let a commit task commit what the plan task handed off."""
     return CommitWindowOperator(task_id="commit", window=given, **options).execute(context("commit"))
 
 
@@ -87,8 +84,8 @@ def test_the_job_gets_all_that_it_needs_and_no_secret(world: World, tmp_path: Pa
         }
     )
     given = plan(world, tmp_path)
-    assert given["exchange"] == f"file://{tmp_path}/lake-000001/{given['handover']}"
-    assert len(given["handover"]) == 32
+    assert given["exchange"] == f"file://{tmp_path}/lake-000001/{given['handoff']}"
+    assert len(given["handoff"]) == 32
     window = Handoff.from_json(Path(given["exchange"].removeprefix("file://"), "window.json").read_text())
     assert window.ranges == {"orders": {0: (0, 10), 1: (0, 10)}}
     assert window.report == f"{given['exchange']}/reports"
@@ -242,7 +239,7 @@ def test_a_rerun_needs_its_own_report_and_is_told_how_many_records_there_were(wo
     assert commit(again) == {"window_id": "lake-000001", "is_rerun": True, "records": 20, "bad": 1}
 
 
-def test_what_can_not_be_handed_over_is_refused_before_anything_is_planned(
+def test_what_can_not_be_handed_off_is_refused_before_anything_is_planned(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(AirflowFailException, match="must be the address of a folder"):

@@ -31,21 +31,21 @@ from airflow_kafka_offsets.core.errors import KafkaUnavailableError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lineage import MAX_RANGES
 from airflow_kafka_offsets.core.plan.request import Windows
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.window import Scope
 from airflow_kafka_offsets.decorators.kafka_spark import _KafkaSparkDecoratedOperator
 from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.task.airflow import Task
 from airflow_kafka_offsets.task.definition import Stop
-from airflow_kafka_offsets.task.ending import Ending
-from airflow_kafka_offsets.task.lineage import with_parent_run
 from airflow_kafka_offsets.task.openlineage import FACET, SCHEMA, TOTALS, TOTALS_SCHEMA
 from airflow_kafka_offsets.task.work import Work
 from tests.core.examples import NOON, claim, tp
 from tests.lab.memory import IN_MEMORY
 from tests.lab.processes import LOOPBACK, free_port
 from tests.service.world import World
-from tests.task.test_work import NEW, REPLAY, context_of
+from tests.task.airflow import all_of, context_of
+from tests.task.test_work import NEW, REPLAY
 
 ROOT = Path(airflow_kafka_offsets.__file__).parent
 SCHEMAS = ROOT / "schemas" / "openlineage"
@@ -79,10 +79,10 @@ def work(world: World, operator: Any, planned: list[Planned], claim_: Any = NEW,
             counts.setdefault(read.topic, {})[str(read.partition)] = offsets.span
         return Report(one.window.span, counts)
 
-    context, stop = context_of(Try()), Stop()
-    ending = Ending(context, world.service, claim_, planned, stop)
-    with operator.traced("kafka-1:9093,kafka-2:9093", world.group.topics, ending):
-        Work(context, world.service, world.group, claim_, run, stop, ending).all(planned)
+    task = Work(Run(claim_), world.service, world.group, planned, Stop())
+    operator.trace("kafka-1:9093,kafka-2:9093", world.group.topics, task.read)
+    with task:
+        all_of(task, planned, run)
 
 
 def event_of(operator: Any, state: TaskInstanceState = TaskInstanceState.SUCCESS) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def test_lineage_that_can_not_be_told_changes_nothing(world: World) -> None:
     operator = operator_of(world, outlets=[Asset(PLACE)])
     work(world, operator, world.ask(NEW))
     assert operator._traced is not None
-    operator.traced("", ["orders"], operator._traced[-1])  # servers without a name: an error in the middle of it
+    operator.trace("", ["orders"], operator._traced[-1])  # servers without a name: an error in the middle of it
     event = event_of(operator)
     assert (event["inputs"], [o["name"] for o in event["outputs"]]) == ([], ["/lake/orders"])
 
@@ -229,9 +229,7 @@ def test_around_another_launcher_spark_s_own_option_names_the_kafka(
     world.configure(spark_options={"kafka.Bootstrap.servers": "inside:9094,kafka-2:9094"})
     planned = world.plan(claim("around", scope=Scope.RUN))
     operator = CommitWindowOperator(task_id="commit", window=planned.window.id)
-    ti = SimpleNamespace(dag_id="dag", run_id="around", task_id="commit", map_index=-1, try_number=1, max_tries=0)
-    context: Any = {"ti": ti}
-    operator.execute(context)
+    operator.execute(context_of(claim("around", "commit")))
     event = event_of(operator)
     assert [(topic["namespace"], topic["name"]) for topic in event["inputs"]] == [("kafka://inside:9094", "orders")]
 
@@ -286,7 +284,7 @@ def own_session(monkeypatch: pytest.MonkeyPatch, folder: Path, **more: Any) -> d
     ti = SimpleNamespace(
         dag_id="dag", run_id="run", task_id="load", map_index=-1, try_number=1, max_tries=0, dag_run=run
     )
-    context: Any = {"ti": ti, "task": operator, "dag_run": run, "params": {}}
+    context = {**context_of(), "ti": ti, "dag_run": run}
     ti.get_template_context = lambda: context
     with pytest.raises(KafkaUnavailableError):
         operator.execute(context)
@@ -298,10 +296,11 @@ def test_the_provider_s_spark_helpers_are_imported_only_if_airflow_is_told_to_us
 ) -> None:
     # An import of this name fails now.
     monkeypatch.setitem(sys.modules, "airflow.providers.common.compat.openlineage.utils", None)
-    assert with_parent_run({"spark.app.name": "mine"}, {}) == {"spark.app.name": "mine"}
+    task = Task(CommitWindowOperator(task_id="commit", window="lake-000001"), context_of())
+    assert task.with_parent_run({"spark.app.name": "mine"}) == {"spark.app.name": "mine"}
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__SPARK_INJECT_PARENT_JOB_INFO", "True")
     with pytest.raises(ModuleNotFoundError):
-        with_parent_run({}, {})
+        task.with_parent_run({})
 
 
 @pytest.mark.slow
@@ -353,7 +352,7 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 from airflow_kafka_offsets import CommitWindowOperator, KafkaSparkOperator, KafkaSparkSqlOperator, KafkaSparkSubmitOperator
-from airflow_kafka_offsets.task import ending, lineage, work
+from airflow_kafka_offsets.task import ending, work
 print([name for name in sys.modules if name == "airflow_kafka_offsets.task.openlineage"])
 """
 

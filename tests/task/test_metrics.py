@@ -27,7 +27,7 @@ from tests.lab.memory import IN_MEMORY
 from tests.lab.processes import LOOPBACK, free_port, wait_until
 from tests.lab.statsd import Sample, StatsdServer
 from tests.service.world import World
-from tests.task.test_work import REPLAY, all_of, context_of
+from tests.task.test_work import REPLAY, all_of
 
 END = "end"
 PREFIX = "airflow.kafka_offsets."
@@ -98,7 +98,7 @@ def work(world: World, planned: list[Planned], claim_: Claim, *, fails: bool = F
             raise RuntimeError("the job failed")
         return Report(one.window.span - 1)
 
-    all_of(world, planned, run, context=context_of(Try()), claim=claim_)
+    all_of(world, planned, run, this_try=Try(), claim=claim_)
 
 
 def test_a_new_window_is_counted_when_it_is_cut_read_and_committed(world: World, listen: Listen) -> None:

@@ -36,20 +36,22 @@ from airflow_kafka_offsets.core.errors import (
     WindowBusyError,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.plan.request import REPLAY_KEYS, SCOPED, Live, TimeSpan, Windows
+from airflow_kafka_offsets.core.plan.request import REPLAY_KEYS, SCOPED, Live, Refused, TimeSpan, Windows, request_of
+from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Scope
 from airflow_kafka_offsets.operators.kafka_spark import KafkaSparkOperator
 from airflow_kafka_offsets.operators.kafka_spark_sql import KafkaSparkSqlOperator
 from airflow_kafka_offsets.operators.window import CommitWindowOperator
+from airflow_kafka_offsets.task.airflow import Task
 from airflow_kafka_offsets.task.definition import failing_at_once
 from airflow_kafka_offsets.task.plan import plan
-from airflow_kafka_offsets.task.runs import request_of, try_of
 from airflow_kafka_offsets.wiring import connections
 from airflow_kafka_offsets.wiring.runs import task_is_over
 from tests.core.examples import tp
 from tests.operators.logs import as_logged
 from tests.service.world import World
+from tests.task.airflow import context_of
 
 WORKING = [None, "scheduled", "queued", "running", "restarting", "deferred", "up_for_retry", "up_for_reschedule"]
 ENDED = ["failed", "skipped", "upstream_failed", "removed"]
@@ -83,9 +85,15 @@ def test_a_mapped_task_is_asked_for_by_its_index() -> None:
     assert not task_is_over(Claim("d", "r", "t", 1), states)
 
 
-def context_of(kind: str, *, conf: dict[str, Any] | None = None, **more: Any) -> Any:
-    dag = SimpleNamespace(params=dict.fromkeys(REPLAY_KEYS), tasks=[])
-    return {"dag_run": SimpleNamespace(run_type=kind, conf=conf), "params": {}, "dag": dag, **more}
+def asked(kind: str, group: KafkaGroup, at_most: int = 1, **more: Any) -> Any:
+    """Return what a run of this kind asks of a group; `more` is what else the context has."""
+    conf, params = more.pop("conf", None), more.pop("params", {})
+    dag = more.pop("dag", None) or SimpleNamespace(params=dict.fromkeys(REPLAY_KEYS), tasks=[])
+    context = context_of(kind=kind, conf=conf, params=params, dag=dag, **more)
+    request = request_of(Task(PlanWindowOperator(task_id="plan", group=group), context).run, group, at_most)
+    if isinstance(request, Refused):
+        raise request.error
+    return request
 
 
 HOUR = {
@@ -98,76 +106,81 @@ BY_TIME = KafkaGroup("lake", topics=["orders"], until="data_interval_end")
 
 
 def test_a_scheduled_run_plans_live_up_to_the_end_or_to_its_interval() -> None:
-    assert request_of(context_of("scheduled", **HOUR), ORDERS) == Live(until=END)
-    assert request_of(context_of("scheduled", **HOUR), BY_TIME, 3) == Live(until=END, ends_at=END, at_most=3)
-    assert request_of(context_of("scheduled"), BY_TIME) == Live()
+    assert asked("scheduled", ORDERS, **HOUR) == Live(until=END)
+    assert asked("scheduled", BY_TIME, 3, **HOUR) == Live(until=END, ends_at=END, at_most=3)
+    assert asked("scheduled", BY_TIME) == Live()
 
 
 @pytest.mark.parametrize("kind", ["asset_triggered", "manual", "operator_triggered"])
 def test_other_runs_end_at_the_end_offset_of_the_moment(kind: str) -> None:
-    assert request_of(context_of(kind, **HOUR), BY_TIME) == Live()
+    assert asked(kind, BY_TIME, **HOUR) == Live()
 
 
 def test_a_backfill_run_replays_its_interval_whatever_its_conf_says() -> None:
     wanted = TimeSpan(START, END, is_interval=True)
-    assert request_of(context_of("backfill", conf={"windows": "1"}, **HOUR), ORDERS) == wanted
+    assert asked("backfill", ORDERS, conf={"windows": "1"}, **HOUR) == wanted
     with pytest.raises(BadInputError, match="no data interval"):
-        request_of(context_of("backfill"), ORDERS)
+        asked("backfill", ORDERS)
 
 
 def test_only_values_that_are_not_null_choose_a_replay() -> None:
     nulls = dict.fromkeys(REPLAY_KEYS)
-    assert request_of(context_of("manual", conf=nulls, **HOUR), ORDERS) == Live()
-    assert request_of(context_of("manual", conf={**nulls, "windows": "1-2"}, **HOUR), ORDERS) == Windows((1, 2))
-    assert request_of({**context_of("manual"), "params": {"windows": "3"}}, ORDERS) == Windows((3,))
+    assert asked("manual", ORDERS, conf=nulls, **HOUR) == Live()
+    assert asked("manual", ORDERS, conf={**nulls, "windows": "1-2"}, **HOUR) == Windows((1, 2))
+    assert asked("manual", ORDERS, params={"windows": "3"}) == Windows((3,))
 
 
 @pytest.mark.parametrize("kind", ["scheduled", "asset_triggered"])
 def test_a_default_of_the_params_does_not_turn_a_scheduled_run_into_a_replay(kind: str) -> None:
-    assert request_of({**context_of(kind), "params": {"windows": "3"}}, ORDERS) == Live()
+    assert asked(kind, ORDERS, params={"windows": "3"}) == Live()
 
 
 def test_times_of_airflow_can_be_looked_up_in_kafka() -> None:
-    asked = request_of(context_of("backfill", **HOUR), ORDERS)
-    assert isinstance(asked, TimeSpan)
-    assert epoch_milliseconds(asked.end) == END.timestamp() * 1000
+    request = asked("backfill", ORDERS, **HOUR)
+    assert isinstance(request, TimeSpan)
+    assert epoch_milliseconds(request.end) == END.timestamp() * 1000
 
 
 def test_names_that_a_dag_uses_for_something_else_choose_no_replay() -> None:
     report = SimpleNamespace(params={"from": "2026-01-01", "to": "ada@example.org"}, tasks=[])
     given = {"from": "2026-01-01", "to": "ada@example.org"}
-    assert request_of(context_of("manual", conf=given) | {"dag": report}, ORDERS) == Live()
-    assert request_of(context_of("manual", conf={**given, "windows": "3"}) | {"dag": report}, ORDERS) == Windows((3,))
+    assert asked("manual", ORDERS, conf=given, dag=report) == Live()
+    assert asked("manual", ORDERS, conf={**given, "windows": "3"}, dag=report) == Windows((3,))
     none = SimpleNamespace(params={}, tasks=[])
-    assert request_of(context_of("manual", conf={"windows": "3"}) | {"dag": none}, ORDERS) == Windows((3,))
+    assert asked("manual", ORDERS, conf={"windows": "3"}, dag=none) == Windows((3,))
 
 
 def test_a_try_is_known_by_what_airflow_says_of_it() -> None:
-    ti, run = SimpleNamespace(try_number=3, max_tries=2), SimpleNamespace(start_date=START)
-    context: Any = {"ti": ti, "dag_run": run, "task": SimpleNamespace(retries=None)}
-    assert try_of(context) == Try(3, 2, 0, START)
-    assert try_of({**context, "task": SimpleNamespace(retries=1)}) == Try(3, 2, 1, START)
+    context = context_of(this_try=Try(3, 2, run_started=START))
+    for retries in (0, 1):
+        operator = PlanWindowOperator(task_id="plan", group=ORDERS, retries=retries)
+        assert Task(operator, context).run.this_try == Try(3, 2, retries, START)
+
+
+@pytest.mark.parametrize(("number", "max_tries", "next_try"), [(1, 0, None), (1, 1, 2), (2, 1, None), (3, 4, 4)])
+def test_a_retry_is_left_as_long_as_airflow_counts_one(number: int, max_tries: int, next_try: int | None) -> None:
+    assert Run(Claim("d", "r", "t"), Try(number, max_tries)).next_try == next_try
 
 
 @pytest.mark.parametrize("key", ["window", "Windows"])
 def test_a_conf_with_a_key_that_looks_like_ours_makes_no_ordinary_run(key: str) -> None:
     with pytest.raises(BadInputError, match="looks like 'windows'"):
-        request_of(context_of("manual", conf={key: "12-15"}), ORDERS)
-    own = SimpleNamespace(params={key: None})
-    assert request_of(context_of("manual", conf={key: "12-15"}) | {"dag": own}, ORDERS) == Live()
+        asked("manual", ORDERS, conf={key: "12-15"})
+    own = SimpleNamespace(params={key: None}, tasks=[])
+    assert asked("manual", ORDERS, conf={key: "12-15"}, dag=own) == Live()
 
 
 @pytest.mark.parametrize("kind", ["manual", "backfill"])
 def test_a_conf_with_a_key_that_looks_like_group_is_not_of_all_groups(kind: str) -> None:
     with pytest.raises(BadInputError, match="'Group', which looks like 'group'"):
-        request_of(context_of(kind, conf={"Group": "lake.b", "windows": "3"}, **HOUR), ORDERS)
+        asked(kind, ORDERS, conf={"Group": "lake.b", "windows": "3"}, **HOUR)
 
 
 def test_a_backfill_does_not_mind_what_else_its_conf_has() -> None:
-    assert isinstance(request_of(context_of("backfill", conf={"Windows": "3"}, **HOUR), ORDERS), TimeSpan)
+    assert isinstance(asked("backfill", ORDERS, conf={"Windows": "3"}, **HOUR), TimeSpan)
 
 
-class Task:
+class Executes:
     """What an operator's `execute` may do."""
 
     def __init__(self, error: Exception | None = None) -> None:
@@ -192,7 +205,7 @@ class Task:
 )
 def test_bad_input_is_not_tried_again(wrong: Exception) -> None:
     with pytest.raises(AirflowFailException, match=str(wrong)) as raised:
-        Task(wrong).execute({})
+        Executes(wrong).execute({})
     [only] = as_logged(raised.value)
     assert only.frames[-1].filename == __file__, "where it was raised is still told"
 
@@ -224,8 +237,8 @@ def test_what_lies_below_bad_input_is_still_told() -> None:
 )
 def test_what_may_pass_and_what_a_job_raises_is_tried_again(may_pass: Exception) -> None:
     with pytest.raises(type(may_pass)):
-        Task(may_pass).execute({})
-    assert Task().execute({}) == "done"
+        Executes(may_pass).execute({})
+    assert Executes().execute({}) == "done"
 
 
 OF_GROUP: dict[str, Any] = {"task_id": "load", "group": ORDERS}
@@ -251,7 +264,7 @@ def test_every_operator_fails_at_once_on_bad_input(operator: Any, monkeypatch: p
     for method in ("execute", "resume"):
         if hasattr(operator, method):
             with pytest.raises(AirflowFailException, match="a typo"):
-                getattr(operator, method)({})
+                getattr(operator, method)(context_of())
 
 
 @pytest.mark.parametrize("operator", OPERATORS[:-1], ids=lambda operator: type(operator).__name__)
@@ -276,8 +289,7 @@ def several(**params: Any) -> Any:
 
 
 def asked_of_both(kind: str, dag: Any, **conf: Any) -> list[Any]:
-    context = context_of(kind, conf=conf, **HOUR) | {"dag": dag}
-    return [request_of(context, group) for group in (ORDERS, CLICKS)]
+    return [asked(kind, group, conf=conf, dag=dag, **HOUR) for group in (ORDERS, CLICKS)]
 
 
 def test_a_replay_in_a_dag_with_several_groups_is_of_the_one_that_it_names() -> None:
@@ -287,7 +299,7 @@ def test_a_replay_in_a_dag_with_several_groups_is_of_the_one_that_it_names() -> 
 
 @pytest.mark.parametrize("conf", [{"windows": "3"}, {"from": "2026-01-31T00:00:00Z", "to": "2026-02-01T00:00:00Z"}])
 def test_a_replay_that_names_no_group_where_there_are_several_is_refused(conf: dict[str, Any]) -> None:
-    with pytest.raises(BadInputError, match=r'plans windows of the groups clicks, lake.*"group": "clicks"'):
+    with pytest.raises(BadInputError, match=r'does not name one of the groups.*clicks, lake.*"group": "clicks"'):
         asked_of_both("manual", several(), **conf)
 
 
@@ -300,11 +312,10 @@ def test_a_replay_of_a_group_that_the_dag_does_not_have_is_refused(kind: str) ->
 
 def replaying(world: World, planned: KafkaGroup, /, **conf: Any) -> list[int]:
     """Let a run of the DAG with several groups ask for its windows of one of them; return their numbers."""
-    operator = SimpleNamespace(group=planned, on_open_window="fail")
-    ti, run = SimpleNamespace(try_number=2, max_tries=2), SimpleNamespace(run_type="manual", conf=conf, start_date=None)
-    context: Any = {"ti": ti, "task": SimpleNamespace(retries=0), "dag_run": run, "params": {}, "dag": several()}
+    operator: Any = SimpleNamespace(group=planned, on_open_window="fail", retries=0)
     claim = Claim("several", "manual__1", "load")
-    return [p.window.seq for p in plan(operator, context, world.service, claim)]  # type: ignore[arg-type]
+    context = context_of(claim, Try(2, 2), kind="manual", conf=conf, dag=several())
+    return [p.window.seq for p in plan(operator, Task(operator, context).run, world.service)]
 
 
 def test_a_run_that_is_cleared_gets_its_window_whatever_its_conf_means_by_now(tmp_path: Path) -> None:
@@ -323,14 +334,11 @@ def test_a_run_that_is_cleared_gets_its_window_whatever_its_conf_means_by_now(tm
 
 
 def replayed(world: World, monkeypatch: pytest.MonkeyPatch, conf: dict[str, Any]) -> Any:
-    """Let a plan task of a run with this conf hand its window on."""
+    """Let a plan task of a run with this conf hand its window off."""
     monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
     monkeypatch.setattr("airflow_kafka_offsets.task.plan.is_over", world.over.__contains__)
-    ti = SimpleNamespace(dag_id="dag", run_id="manual__1", task_id="plan", map_index=-1, try_number=1, max_tries=1)
-    run = SimpleNamespace(run_type="manual", conf=conf, start_date=None)
     dag = SimpleNamespace(params=replay_params(), tasks=[])
-    task = SimpleNamespace(retries=1)
-    context: Any = {"ti": ti, "task": task, "dag_run": run, "params": {}, "dag": dag}
+    context = context_of(Claim("dag", "manual__1", "plan"), kind="manual", conf=conf, dag=dag)
     return PlanWindowOperator(task_id="plan", group=world.group).execute(context)
 
 
@@ -386,19 +394,16 @@ def test_a_live_run_is_of_all_groups(kind: str) -> None:
 def test_in_a_dag_with_one_group_its_name_may_be_left_out() -> None:
     with DAG("one", schedule=None, params=replay_params()) as dag:
         PlanWindowOperator(task_id="plan", group=ORDERS)
-    context = context_of("manual", conf={"windows": "3"}) | {"dag": dag}
-    assert request_of(context, ORDERS) == Windows((3,))
-    assert request_of(context | {"params": {"group": "lake"}}, ORDERS) == Windows((3,))
+    for params in ({}, {"group": "lake"}):
+        assert asked("manual", ORDERS, conf={"windows": "3"}, dag=dag, params=params) == Windows((3,))
 
 
 def test_a_param_that_a_dag_calls_group_and_means_otherwise_names_none() -> None:
     with DAG("own", schedule=None, params={"group": "emea"}) as dag:
         PlanWindowOperator(task_id="plan", group=ORDERS)
-    context = context_of("manual", conf={"windows": "3"}) | {"dag": dag, "params": {"group": "emea"}}
-    assert request_of(context, ORDERS) == Windows((3,))
-    assert request_of(context_of("backfill", **HOUR) | {"dag": dag, "params": {"group": "emea"}}, ORDERS) == TimeSpan(
-        START, END, is_interval=True
-    )
+    own = {"dag": dag, "params": {"group": "emea"}}
+    assert asked("manual", ORDERS, conf={"windows": "3"}, **own) == Windows((3,))
+    assert asked("backfill", ORDERS, **HOUR, **own) == TimeSpan(START, END, is_interval=True)
 
 
 # A conf with an object of its own.
@@ -413,9 +418,8 @@ def own_params() -> Any:
 
 @pytest.mark.parametrize("dag", [own_params(), several()], ids=["own params", "the form"])
 def test_what_is_in_the_object_counts_whatever_the_dag_declares(dag: Any) -> None:
-    context = context_of("manual", conf={SCOPED: {"group": "lake", "windows": "3-4"}}) | {"dag": dag}
-    context["params"] = dict(dag.params)
-    assert request_of(context, ORDERS) == Windows((3, 4))
+    conf = {SCOPED: {"group": "lake", "windows": "3-4"}}
+    assert asked("manual", ORDERS, conf=conf, dag=dag, params=dict(dag.params)) == Windows((3, 4))
 
 
 def test_the_object_names_the_group_too() -> None:
@@ -432,8 +436,8 @@ def test_the_object_names_the_group_too() -> None:
 @pytest.mark.parametrize(
     ("conf", "told"),
     [
-        ({SCOPED: {"group": "lake"}}, "names no replay"),
-        ({SCOPED: {"group": "lake", "windows": None}}, "names no replay"),
+        ({SCOPED: {"group": "lake"}}, "without a replay"),
+        ({SCOPED: {"group": "lake", "windows": None}}, "without a replay"),
         ({SCOPED: {"group": "lake", "windows": "3"}, "windows": "4"}, "names a replay twice"),
         ({SCOPED: "lake"}, "has to be an object"),
     ],

@@ -16,7 +16,7 @@ from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
-from airflow_kafka_offsets.airflow_versions import AirflowTaskTimeout
+from airflow_kafka_offsets.airflow_versions import AirflowTaskTimeout, TaskDeferred
 from airflow_kafka_offsets.core.conditions import WindowFree, condition_from_json
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
@@ -28,25 +28,25 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.request import Windows
+from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Outcome, State
 from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service.windows import Planned, WindowService
 from airflow_kafka_offsets.task import plan as planning
-from airflow_kafka_offsets.task.assets import emit_events, event_extra
+from airflow_kafka_offsets.task.airflow import Task
 from airflow_kafka_offsets.task.definition import Stop
-from airflow_kafka_offsets.task.ending import Ending
 from airflow_kafka_offsets.task.links import WindowLink
 from airflow_kafka_offsets.task.plan import named_window
-from airflow_kafka_offsets.task.runs import try_of
-from airflow_kafka_offsets.task.work import Work, task_result
+from airflow_kafka_offsets.task.results import event_extra, task_result
 from tests.core.examples import NOON, claim, tp
 from tests.lab.memory import IN_MEMORY
 from tests.lab.registry import Registry
 from tests.service.test_turns import before_the_write
 from tests.service.world import World, after_clear
 from tests.stores.memory import MemoryStore
+from tests.task.airflow import context_of, work_on
 
 REPLAY, NEW = claim("replay"), claim("new")
 
@@ -62,18 +62,10 @@ def world() -> Iterator[World]:
         yield world
 
 
-def context_of(this_try: Try) -> Any:
-    ti = SimpleNamespace(try_number=this_try.number, max_tries=this_try.max_tries)
-    run = SimpleNamespace(start_date=this_try.run_started)
-    return {"ti": ti, "task": SimpleNamespace(retries=this_try.retries), "dag_run": run}
-
-
-def all_of(world: World, planned: list[Planned], run: Callable[[Planned], Report], **more: Any) -> list[dict[str, Any]]:
-    """Let a task work on windows, as the operators do; `more` are its context, claim, stop, and whether it drives here."""
-    context, claim_, stop = more["context"], more.get("claim", REPLAY), more.get("stop") or Stop()
-    with Ending(context, world.service, claim_, planned, stop) as ending:
-        drives_here = more.get("drives_here", False)
-        return Work(context, world.service, world.group, claim_, run, stop, ending, drives_here).all(planned)
+def all_of(world: World, planned: list[Planned], job: Callable[[Planned], Report], **more: Any) -> list[dict[str, Any]]:
+    """Let a task work on windows, as the operators do; `more` are its try, claim, stop, and whether it drives here."""
+    run = Run(more.pop("claim", REPLAY), more.pop("this_try"), keeps_state=more.pop("keeps_state", False))
+    return work_on(world.service, world.group, run, planned, job, **more)
 
 
 def work(
@@ -84,7 +76,7 @@ def work(
     last_clear: int = 0,
     stop: Stop | None = None,
 ) -> list[dict[str, Any]]:
-    return all_of(world, planned, run, context=context_of(after_clear(last_clear)), stop=stop)
+    return all_of(world, planned, run, this_try=after_clear(last_clear), stop=stop)
 
 
 def ask(world: World, last_clear: int = 0) -> list[Planned]:
@@ -129,9 +121,7 @@ def test_editing_retries_does_not_bring_back_what_was_done_before_a_clear(
                 raise RuntimeError("half-way through the sink")
             return Report(planned.window.span)
 
-        context = context_of(this_try)
-        planned = world.ask(NEW, this_try=try_of(context))
-        all_of(world, planned, run, context=context, claim=NEW)
+        all_of(world, world.ask(NEW, this_try=this_try), run, this_try=this_try, claim=NEW)
 
     one_try(Try(1, 1, 1, NOON))
     with pytest.raises(RuntimeError):
@@ -167,7 +157,7 @@ def test_a_topic_that_is_recreated_while_the_job_runs_is_noticed_before_the_comm
         return Report(planned.window.span)
 
     with pytest.raises(TopicRecreatedError, match="topic orders was recreated"):
-        all_of(world, world.ask(NEW), run, context=context_of(Try()), claim=NEW)
+        all_of(world, world.ask(NEW), run, this_try=Try(), claim=NEW)
     assert world.service.window("lake-000004").state is State.PLANNED
     assert [attempt.outcome for attempt in world.service.attempts("lake-000004")] == [Outcome.FAILED]
 
@@ -242,39 +232,35 @@ def test_a_result_is_the_window_or_all_of_them(world: World) -> None:
 
 def test_outlets_say_which_windows_were_committed_and_empty_ones_make_no_event(world: World) -> None:
     lake, alias = Asset("lake"), AssetAlias("alias")
-    results = work(world, lambda p: Report(p.window.span), ask(world))
+    planned = ask(world)
+    results, windows = work(world, lambda p: Report(p.window.span), planned), [p.window for p in planned]
     events = OutletEventAccessors()
     events[lake].extra["mine"] = 1
-    context: Any = {"outlet_events": events}
-    operator: Any = SimpleNamespace(outlets=[lake, alias])
-    emit_events(operator, context, results, emit_empty=False)
+    operator: Any = SimpleNamespace(outlets=[lake, alias], retries=0)
+    task = Task(operator, context_of(outlet_events=events))
+    task.tell(windows, results, emit_empty=False)
     assert events[lake].extra == {"mine": 1, **event_extra(results)}
     assert events[alias].extra == {}
     assert [(w["window_id"], w["is_rerun"]) for w in events[lake].extra["windows"]] == [
         (f"lake-00000{n}", True) for n in (1, 2, 3)
     ]
     empty = [{**results[0], "span": 0}]
-    emit_events(operator, context, empty, emit_empty=True)
+    task.tell(windows, empty, emit_empty=True)
     assert operator.outlets == [lake, alias]
-    emit_events(operator, context, empty, emit_empty=False)
+    task.tell(windows, empty, emit_empty=False)
     assert operator.outlets == []
 
 
 def test_who_waits_says_first_that_it_waits_and_then_for_whom(caplog: pytest.LogCaptureFixture) -> None:
-    class DeferredError(Exception):
-        pass
-
-    def busy() -> Planned:
-        raise WindowBusyError("lake-000001", claim("other"))
-
     group = KafkaGroup("lake", topics=["orders"], ledger_conn_id="ours")
-    operator: Any = Mock(on_open_window="wait", poll_interval=5.0, group=group, **{"defer.side_effect": DeferredError})
-    with pytest.raises(DeferredError), caplog.at_level("INFO"):
-        planning._unless_busy(operator, REPLAY, busy)
+    operator: Any = SimpleNamespace(on_open_window="wait", poll_interval=5.0, group=group, execution_timeout=None)
+    service: Any = SimpleNamespace(plan=Mock(side_effect=WindowBusyError("lake-000001", claim("other"))))
+    with pytest.raises(TaskDeferred) as deferred, caplog.at_level("INFO"):
+        planning.plan(operator, Run(REPLAY), service)
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("Waiting: Window lake-000001 is being worked on by dag/other/load.")
     assert line.endswith("what was written under this id: kafka-offsets abandon lake-000001 --why '...'")
-    trigger = operator.defer.call_args.kwargs["trigger"]
+    trigger: Any = deferred.value.trigger
     assert condition_from_json(trigger.condition) == WindowFree(("lake-000001",), False, "ours")
 
 
@@ -291,12 +277,14 @@ def test_a_try_that_fails_has_the_link_to_its_window(world: World) -> None:
         raise RuntimeError("half-way through the sink")
 
     world.kafka.produce(tp(0), 10)
-    context = context_of(Try(1, 1, 1, NOON))
+    operator: Any = SimpleNamespace(retries=1)
+    task, planned = Task(operator, context_of(NEW, Try(1, 1, 1, NOON))), world.ask(NEW)
+    task.show([p.window for p in planned])
     with pytest.raises(RuntimeError):
-        all_of(world, world.ask(NEW), run, context=context, claim=NEW)
+        all_of(world, planned, run, this_try=task.run.this_try, claim=NEW)
     # Airflow asks for the link when a try has ended, however it did.
     ti: Any = SimpleNamespace(dag_id="orders", run_id="manual__1", task_id="load", map_index=-1)
-    assert WindowLink().get_link(context["task"], ti_key=ti).endswith("kafka-offsets/windows/lake-000004")
+    assert WindowLink().get_link(operator, ti_key=ti).endswith("kafka-offsets/windows/lake-000004")
 
 
 def test_a_job_gets_the_schemas_that_its_window_has_when_its_attempt_begins(
@@ -318,24 +306,24 @@ def test_a_job_gets_the_schemas_that_its_window_has_when_its_attempt_begins(
         return Report(planned.window.span)
 
     before_the_write(world, monkeypatch, freeze, at="start_attempt")
-    all_of(world, planned, run, context=context_of(Try()), claim=NEW)
+    all_of(world, planned, run, this_try=Try(), claim=NEW)
     assert seen == [newer]
 
 
 @pytest.mark.parametrize(
-    ("drives_here", "store", "outcome", "is_warned"),
+    ("drives_here", "keeps_state", "outcome", "is_warned"),
     [
-        pytest.param(True, None, None, True, id="its worker may have ended without it"),
-        pytest.param(True, None, Outcome.FAILED, False, id="it ended, and said so"),
-        pytest.param(True, Mock(), None, False, id="this Airflow asks the task to stop"),
-        pytest.param(False, None, None, False, id="a driver in a cluster is found there"),
+        pytest.param(True, False, None, True, id="its worker may have ended without it"),
+        pytest.param(True, False, Outcome.FAILED, False, id="it ended, and said so"),
+        pytest.param(True, True, None, False, id="this Airflow asks the task to stop"),
+        pytest.param(False, False, None, False, id="a driver in a cluster is found there"),
     ],
 )
 def test_a_try_warns_of_the_job_of_the_one_before_that_may_still_run_on_another_worker(
     world: World,
     caplog: pytest.LogCaptureFixture,
     drives_here: bool,
-    store: Any,
+    keeps_state: bool,
     outcome: Outcome | None,
     is_warned: bool,
 ) -> None:
@@ -343,9 +331,9 @@ def test_a_try_warns_of_the_job_of_the_one_before_that_may_still_run_on_another_
     before = world.service.start_attempt(world.plan(NEW).window, NEW, Try(1, 1, 1, NOON))
     if outcome is not None:
         world.service.end_attempt(before, outcome)
-    context = {**context_of(Try(2, 1, 1, NOON)), **({} if store is None else {"task_state_store": store})}
-    planned = world.ask(NEW, this_try=Try(2, 1, 1, NOON))
-    all_of(world, planned, lambda p: Report(p.window.span), context=context, claim=NEW, drives_here=drives_here)
+    again = Try(2, 1, 1, NOON)
+    more: Any = {"claim": NEW, "drives_here": drives_here, "keeps_state": keeps_state}
+    all_of(world, world.ask(NEW, this_try=again), lambda p: Report(p.window.span), this_try=again, **more)
     warned = [line for line in caplog.messages if "no end of try 1 of new was reported" in line]
     assert len(warned) == is_warned
     assert all("lake-000004" in line for line in warned)
@@ -368,7 +356,7 @@ def test_a_ledger_that_is_away_for_this_warning_does_not_fail_the_try_and_an_end
     )
     is_fatal = not isinstance(error, KafkaOffsetsError)
     with pytest.raises(AirflowTaskTimeout) if is_fatal else contextlib.nullcontext():
-        all_of(world, planned, lambda p: Report(p.window.span), context=context_of(Try()), claim=NEW, drives_here=True)
+        all_of(world, planned, lambda p: Report(p.window.span), this_try=Try(), claim=NEW, drives_here=True)
     [attempt] = world.service.attempts("lake-000004")
     assert attempt.outcome is (Outcome.FAILED if is_fatal else Outcome.SUCCEEDED)
     assert is_fatal != any("Could not ask the ledger" in line for line in caplog.messages)
@@ -436,7 +424,7 @@ def commit_without_answer(world: World, away: Away) -> None:
         away.go()
         return Report(planned.window.span)
 
-    all_of(world, world.ask(NEW), run, context=context_of(Try()), claim=NEW)
+    all_of(world, world.ask(NEW), run, this_try=Try(), claim=NEW)
 
 
 @pytest.mark.parametrize("what", ["offset store", "ledger"])

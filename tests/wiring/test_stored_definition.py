@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from airflow_kafka_offsets import CommitWindowOperator, wiring
 from airflow_kafka_offsets.core.errors import OutputError
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Scope, State
 from tests.core.examples import group, tp
 from tests.ledger.test_staging import Warehouse
 from tests.service.memory_log import MemoryLog
+from tests.task.airflow import context_of
 
 
 @pytest.fixture
@@ -41,8 +41,7 @@ def plan(defined: KafkaGroup, run: str) -> str:
 
 def commit(window_id: str, run: str) -> None:
     """Let the commit task of a run commit."""
-    ti = SimpleNamespace(dag_id="dag", run_id=run, task_id="commit", map_index=-1, try_number=1, max_tries=0)
-    context: Any = {"ti": ti, "task": SimpleNamespace(retries=0), "dag_run": SimpleNamespace(start_date=None)}
+    context = context_of(Claim("dag", run, "commit"), Try(1, 0))
     CommitWindowOperator(task_id="commit", window=window_id).execute(context)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
 from airflow_kafka_offsets.core.fields import read_time
+from airflow_kafka_offsets.core.group import KafkaGroup, Until
 from airflow_kafka_offsets.core.ranges import OffsetRanges
+from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.spark_json import load_offsets
 from airflow_kafka_offsets.core.window_id import parse_window_id
 
@@ -88,8 +90,88 @@ Replay = Windows | TimeSpan | Ranges
 Request = Live | Replay
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A run that asks for nothing sensible. It still gets the windows that it had before (docs/design.md, rule 1).
+
+    Attributes:
+        error: raised if it had none.
+    """
+
+    error: BadInputError
+
+
+def request_of(run: Run, group: KafkaGroup, at_most: int = 1) -> Request | Refused | None:
+    """Return what a run asks of a group (docs/design.md, rule 8).
+
+    Args:
+        run: the run.
+        group: the group.
+        at_most: how many new live windows its task can have.
+
+    Returns:
+        None if the run replays another group of its DAG.
+    """
+    try:
+        match run.kind:
+            case "scheduled":
+                end = None if run.interval is None else run.interval[1]
+                return Live(until=end, ends_at=end if group.until is Until.INTERVAL_END else None, at_most=at_most)
+            case "asset_triggered":
+                return Live(at_most=at_most)
+            case "backfill":
+                return _interval(run, group)
+            case _:
+                return _replay_or_live(run, group, at_most)
+    except BadInputError as exc:
+        return Refused(exc)
+
+
+def _interval(run: Run, group: KafkaGroup) -> TimeSpan | None:
+    check_keys(run.conf, run.declared, (GROUP, SCOPED))
+    if not is_of_group(group.name, run.groups, replay_params_of(run), must_name=False):
+        return None
+    if run.interval is None:
+        raise BadInputError("This backfill run has no data interval. Use a timetable with intervals")
+    return TimeSpan(*run.interval, is_interval=True)
+
+
+def _replay_or_live(run: Run, group: KafkaGroup, at_most: int) -> Replay | Live | None:
+    check_keys(run.conf, run.declared)
+    params = replay_params_of(run)
+    if not names_replay(params):
+        if scoped(run.conf) is not None:
+            raise BadInputError(f'The conf has "{SCOPED}" without a replay: add "windows", "from" and "to", or offsets')
+        return Live(at_most=at_most)
+    # The group first: a replay of another group may make no sense in this one.
+    if not is_of_group(group.name, run.groups, params, must_name=True):
+        return None
+    return parse_replay(group.name, params)
+
+
+def replay_params_of(run: Run) -> Mapping[str, Any]:
+    """Return what can choose a replay: a run's conf, on top of the DAG's params.
+
+    Names that the DAG itself declares with another meaning are left out. A DAG that declares only some of ours, such as ``from`` and
+    ``to`` of a report, does not have them from `replay_params`. What the conf has under `SCOPED` counts alone, whatever the DAG declares.
+
+    Raises:
+        BadInputError: the conf has something else under `SCOPED`, or names a second replay beside it.
+    """
+    declared = run.declared & set(REPLAY_KEYS)
+    is_form = len(declared) == len(REPLAY_KEYS)
+    own = set() if is_form else declared | (run.declared & {GROUP})
+    inner = scoped(run.conf)
+    if inner is None:
+        # A setting of Airflow can keep the conf out of the params ([core] dag_run_conf_overrides_params).
+        return {key: value for key, value in {**run.params, **run.conf}.items() if key not in own}
+    if names_replay({key: value for key, value in run.conf.items() if key not in own}):
+        raise BadInputError(f'The conf names a replay twice: under "{SCOPED}", and beside it. Name it once')
+    return inner
+
+
 def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
-    """Read a replay from a run's params or conf; None: they choose none.
+    """Read a replay from a run's params or conf.
 
     >>> parse_replay("lake.orders", {"windows": "12-14", "from": None, "mine": 7})
     Windows(seqs=(12, 13, 14))
@@ -97,6 +179,9 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
     Args:
         group: the group's name.
         params: what the run was given; values that are null or empty, and other keys, are ignored.
+
+    Returns:
+        None if they choose no replay.
 
     Raises:
         BadInputError: more than one way at once, only half of one, or a value that can't be read.
@@ -135,23 +220,20 @@ def check_keys(conf: Mapping[str, Any], own: Collection[str], ours: Collection[s
     Raises:
         BadInputError: with the key that is meant.
     """
+    names = {_letters(name): name for name in ours}
+    # Short words such as `from` and `to` are similar to too many others.
+    long_names = [letters for letters, name in names.items() if len(name) > len(FROM)]
     for key, value in conf.items():
-        meant = None if key in OUR_KEYS or key in own or _is_empty(value) else _meant(str(key), ours)
-        if meant is not None:
+        if key in OUR_KEYS or key in own or _is_empty(value):
+            continue
+        letters = _letters(str(key))
+        letters = "window" if letters == "windowid" else letters
+        close = [letters] if letters in names else get_close_matches(letters, long_names, n=1, cutoff=LIKE)
+        if close:
             raise BadInputError(
-                f"The run's conf has {short(key)}, which looks like {meant!r} and chooses nothing: write {meant!r}. If the DAG means "
-                f"something else by {short(key)}, declare it in the DAG's params"
+                f"The run's conf has {short(key)}, which looks like {names[close[0]]!r} and chooses nothing. Correct it; if the DAG means "
+                "something else, declare it in the DAG's params"
             )
-
-
-def _meant(key: str, ours: Collection[str]) -> str | None:
-    letters = _letters(key)
-    for one in ours:
-        likeness = SequenceMatcher(None, letters, _letters(one)).ratio()
-        # Short words such as `from` and `to` are similar to too many others.
-        if letters == _letters(one) or (len(one) > len(FROM) and likeness >= LIKE):
-            return one
-    return WINDOWS if letters == "windowid" and WINDOWS in ours else None
 
 
 def _letters(key: str) -> str:
@@ -170,21 +252,21 @@ def is_of_group(group: str, groups: Collection[str], params: Mapping[str, Any], 
     Raises:
         BadInputError: it names another group than these, or none of several.
     """
-    named, known = params.get(GROUP), sorted({group, *groups})
-    if _is_empty(named):
-        if must_name and len(known) > 1:
-            raise BadInputError(
-                f"This DAG plans windows of the groups {name_some(known, ', ')}, and the replay does not name one: add it "
-                f'to the conf, e.g. "{GROUP}": "{known[0]}"'
-            )
-        return True
-    if named not in known:
-        raise BadInputError(f"This DAG has no group {named} that could be replayed; it has {name_some(known, ', ')}")
-    return bool(named == group)
+    named, names = params.get(GROUP), sorted({group, *groups})
+    if not _is_empty(named):
+        if named not in names:
+            raise BadInputError(f"This DAG has no group {named} to replay; it has {name_some(names, ', ')}")
+        return bool(named == group)
+    if must_name and len(names) > 1:
+        raise BadInputError(
+            f"The replay does not name one of the groups of this DAG, {name_some(names, ', ')}. Add one to the conf, e.g. "
+            f'"{GROUP}": "{names[0]}"'
+        )
+    return True
 
 
 def scoped(conf: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return what a run's conf has under `SCOPED`; None: nothing.
+    """Return what a run's conf has under `SCOPED`, or None if it has nothing there.
 
     >>> scoped({"kafka_offsets": {"group": "lake.orders", "windows": "12-15"}, "mine": 7})
     {'group': 'lake.orders', 'windows': '12-15'}
@@ -195,10 +277,10 @@ def scoped(conf: Mapping[str, Any]) -> Mapping[str, Any] | None:
     given = conf.get(SCOPED)
     if _is_empty(given):
         return None
-    known = (*REPLAY_KEYS, GROUP)
-    if not isinstance(given, Mapping) or not given.keys() <= set(known):
+    keys = (*REPLAY_KEYS, GROUP)
+    if not isinstance(given, Mapping) or not given.keys() <= set(keys):
         raise BadInputError(
-            f'The conf has "{SCOPED}": {short(given)}. It has to be an object with some of the keys {", ".join(known)}, such as '
+            f'The conf has "{SCOPED}": {short(given)}. It has to be an object with some of the keys {", ".join(keys)}, such as '
             '{"group": "lake.orders", "windows": "12-15"}'
         )
     return given

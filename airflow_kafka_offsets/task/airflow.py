@@ -1,0 +1,150 @@
+"""The door to Airflow: the only module that reads the context of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.run import Run
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Claim, Scope
+from airflow_kafka_offsets.task.links import VARIABLE, label_of
+from airflow_kafka_offsets.task.results import event_extra
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG, BaseOperator, Context
+
+    from airflow_kafka_offsets.core.window import Window
+
+
+class Task:
+    """One try of a task: what Airflow says of it, and what it tells Airflow.
+
+    Attributes:
+        run: what Airflow says.
+        context: for the provider's methods. Nothing of ours reads it after this.
+        state: what Airflow keeps for the task between its tries; None on an Airflow that keeps nothing.
+    """
+
+    def __init__(self, operator: BaseOperator, context: Context, scope: Scope = Scope.TASK) -> None:
+        self.run = _run(operator, context, scope)
+        self.context = context
+        self.state: Any = context.get("task_state_store")
+        self._operator: Any = operator
+
+    def show(self, windows: Sequence[Window], records: int | None = None) -> None:
+        """Let Airflow's UI show which windows the task has.
+
+        Args:
+            windows: all of them.
+            records: how many records they had together; None before that is known.
+        """
+        if not windows:
+            return
+        self._operator.kafka_window_ids = tuple(window.id for window in windows)
+        variables = cast("dict[str, Any]", self.context)
+        variables[VARIABLE] = label_of(self._operator.kafka_window_ids, sum(window.span for window in windows), records)
+        # Airflow renders this label after the task, also of one that is not mapped, and shows it in its lists of task instances.
+        if variables.get("map_index_template") is None:
+            variables["map_index_template"] = f"{{{{ {VARIABLE} }}}}"
+
+    def tell(self, windows: Sequence[Window], results: Sequence[Mapping[str, Any]], *, emit_empty: bool) -> None:
+        """Let Airflow know that windows are committed: in its UI, and in the event of each asset outlet.
+
+        Windows without an offset make no event, unless asked. An alias has no event of its own: a task that uses one adds its assets
+        itself.
+
+        Args:
+            windows: all windows of the task.
+            results: of these windows, as `window_result` makes them.
+            emit_empty: emit also when all of them are empty.
+        """
+        from airflow.sdk import Asset
+        from airflow.sdk.definitions.asset import AssetRef
+
+        records = [result["records"] for result in results]
+        self.show(windows, None if None in records else sum(records))
+        if not emit_empty and not any(window["span"] for window in results):
+            # Airflow reads the outlets after the task has succeeded; it knows no other way to succeed without an event.
+            self._operator.outlets = []
+        extra = event_extra(results)
+        for outlet in self._operator.outlets:
+            if isinstance(outlet, Asset | AssetRef):
+                self.context["outlet_events"][outlet].extra.update(extra)
+
+    def push(self, key: str, value: Any) -> None:
+        """Push an XCom."""
+        self.context["ti"].xcom_push(key, value)
+
+    def with_parent_run(self, conf: Mapping[str, Any]) -> dict[str, Any]:
+        """Return Spark's properties with those that name the run to OpenLineage's listener in Spark, if Airflow is told to add them.
+
+        The Spark provider does this for spark-submit only.
+        """
+        from airflow_kafka_offsets.airflow_versions import conf as settings
+
+        if not settings.getboolean("openlineage", "spark_inject_parent_job_info", fallback=False):
+            return dict(conf)
+        # It imports several hundred modules.
+        from airflow.providers.common.compat.openlineage.utils import spark
+
+        return dict(spark.inject_parent_job_information_into_spark_properties(dict(conf), self.context))
+
+
+def _run(operator: BaseOperator, context: Context, scope: Scope) -> Run:
+    ti, dag_run, dag = context["ti"], context["dag_run"], context["dag"]
+    kind: Any = dag_run.run_type
+    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    return Run(
+        # The same for the first try, a retry, a clear and a reprocessed run.
+        Claim(ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index, scope),
+        Try(ti.try_number, ti.max_tries, operator.retries or 0, dag_run.start_date),
+        kind=str(getattr(kind, "value", kind)),
+        interval=None if start is None or end is None else (_plain(start), _plain(end)),
+        conf=dag_run.conf or {},
+        params=dict(context["params"]),
+        declared=frozenset(dag.params),
+        groups=frozenset(group.name for _, group in tasks_of_groups(dag)),
+        # The policy is not asked: it is the user's code, and Airflow asks it once.
+        has_retry_policy=getattr(operator, "retry_policy", None) is not None,
+        keeps_state=context.get("task_state_store") is not None,
+    )
+
+
+def _plain(time: datetime) -> datetime:
+    # Airflow's times are pendulum's, whose differences can't be divided by a timedelta.
+    return datetime.fromtimestamp(time.timestamp(), UTC)
+
+
+def tasks_of_groups(dag: DAG) -> list[tuple[Any, KafkaGroup]]:
+    """Return the tasks of a DAG that plan or work on windows, with the group of each; its sensors may look at other groups."""
+    groups = [(task, _group_of(task)) for task in dag.tasks]
+    return [(task, group) for task, group in groups if isinstance(group, KafkaGroup)]
+
+
+def _group_of(task: Any) -> Any:
+    from airflow.sdk.bases.sensor import BaseSensorOperator
+
+    if getattr(task, "is_mapped", False):
+        is_sensor = issubclass(task.operator_class, BaseSensorOperator)
+        return None if is_sensor else task.partial_kwargs.get("group")
+    return None if isinstance(task, BaseSensorOperator) else getattr(task, "group", None)
+
+
+def is_given_window(task: Any) -> bool:
+    """Whether a task of a group is given its window (``window=plan.output``), so that it plans none."""
+    if not getattr(task, "is_mapped", False):
+        return getattr(task, "window", None) is not None
+    given = [task.partial_kwargs, task.partial_kwargs.get("op_kwargs"), *_expanded(task)]
+    return any(isinstance(kwargs, Mapping) and kwargs.get("window") is not None for kwargs in given)
+
+
+def _expanded(task: Any) -> list[Any]:
+    """Return what a mapped task is expanded with. What another task will give to ``expand_kwargs`` is not there yet."""
+    expanded: list[Any] = []
+    for name in ("expand_input", "op_kwargs_expand_input"):  # the second one is that of a decorated function
+        value = getattr(getattr(task, name, None), "value", None)
+        expanded += value if isinstance(value, list | tuple) else [value]
+    return expanded
