@@ -23,7 +23,6 @@ from airflow_kafka_offsets.spark.shipping import write_zip
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.launch.login import ReaderOptions
-    from airflow_kafka_offsets.core.launch.start_choice import Compiler, StartArchive
     from airflow_kafka_offsets.core.window import Claim
     from airflow_kafka_offsets.service.windows import Planned
     from airflow_kafka_offsets.wiring.clusters import Target
@@ -40,7 +39,6 @@ class Launch:
         target: where the job goes.
         reader: what Spark's reader needs to reach Kafka.
         ship: the operator's argument.
-        archive, compiler: how the driver's JVM starts in client mode.
         job: the name of the job. This and the following fields are those of a window.
         key: names the job in Airflow's state store of the task.
         span: of the window, in offsets.
@@ -54,8 +52,6 @@ class Launch:
     target: Target
     reader: ReaderOptions
     ship: bool | str
-    archive: StartArchive
-    compiler: Compiler
     job: JobName | None = None
     key: str = ""
     span: int = 0
@@ -63,15 +59,16 @@ class Launch:
     retried_by: Claim | None = None
 
     def for_window(
-        self, planned: Planned, job: JobName, key: str, directory: Path, *, retried_by: Claim | None = None
+        self, planned: Planned, job: JobName, first_attempt: int, directory: Path, retried_by: Claim | None = None
     ) -> Launch:
         """Return the launch for a window, whose job finds window, login and job side where spark-submit puts them.
 
         Args:
             planned: the window.
             job: the name of its job.
-            key, retried_by: see `Launch`.
+            first_attempt: the ledger's number of the attempt that the retries of the task repeat.
             directory: for files of this launch.
+            retried_by: the task whose retry can continue with the driver, if there is one.
 
         Raises:
             BadInputError: the window is too large for the place where the job runs.
@@ -99,7 +96,13 @@ class Launch:
             "name": given["name"] or window.id,
         }
         return replace(
-            self, arguments=arguments, job=job, key=key, span=window.span, report=report, retried_by=retried_by
+            self,
+            arguments=arguments,
+            job=job,
+            key=f"{window.id}:{first_attempt}",
+            span=window.span,
+            report=report,
+            retried_by=retried_by,
         )
 
     def _yarn_defaults(self) -> dict[str, str]:

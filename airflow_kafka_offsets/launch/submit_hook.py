@@ -12,10 +12,15 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.openlineage.utils.spark import (
+    inject_parent_job_information_into_spark_properties,
+    inject_transport_information_into_spark_properties,
+)
 
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterError
 from airflow_kafka_offsets.launch import standalone
@@ -261,10 +266,8 @@ class LaunchHook(SparkHook):
         from airflow_kafka_offsets.wiring.machine.start import start_environment, text_of
 
         launch = self.launch
-        said = [*command, text_of(launch.arguments["properties_file"])]
-        return start_environment(
-            self.environment, launch.archive, launch.compiler, launch.span, program=self.program, said=said
-        )
+        given = [*command, text_of(launch.arguments["properties_file"])]
+        return start_environment(self.environment, launch.span, program=self.program, given=given)
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         self._env = self._env_as_given  # only spark-submit gets these variables, not what the user runs after that
@@ -334,13 +337,17 @@ class SubmitOperator(SparkSubmitOperator):
         """The launch at work, or the last one of this try."""
         return self._hook
 
+    @last_launch.setter
+    def last_launch(self, hook: LaunchHook) -> None:
+        self._hook = hook
+
     @property
-    def external_id_key(self) -> str:
+    def external_id_key(self) -> str:  # type: ignore[override]
         """The key under which the provider keeps what a retry needs."""
         return self._hook.id_key if self._hook is not None else ""
 
     @property
-    def _K8S_DRIVER_STATUS_KEY(self) -> str:  # noqa: N802
+    def _K8S_DRIVER_STATUS_KEY(self) -> str:  # type: ignore[override]
         return f"{self.external_id_key}:k8s_driver_status"
 
     def hook_arguments(self) -> dict[str, Any]:
@@ -348,24 +355,22 @@ class SubmitOperator(SparkSubmitOperator):
         names = list(inspect.signature(SparkSubmitHook.__init__).parameters)[1:]
         return {name: getattr(self, name if hasattr(self, name) else f"_{name}") for name in names}
 
-    def with_openlineage(self, conf: Mapping[str, Any], context: Context) -> dict[str, Any]:
-        """Return Spark's properties with those of OpenLineage that the operator's arguments ask for."""
-        from airflow.providers.common.compat.openlineage.utils import spark
-
-        properties = dict(conf)
+    def with_openlineage(self, launch: Launch, context: Context) -> Launch:
+        """Return a launch with the properties of OpenLineage that the operator's arguments ask for."""
+        conf = dict(launch.arguments["conf"] or {})
         if self._openlineage_inject_parent_job_info:
-            properties = spark.inject_parent_job_information_into_spark_properties(properties, context)
+            conf = inject_parent_job_information_into_spark_properties(conf, context)
         if self._openlineage_inject_transport_info:
-            properties = spark.inject_transport_information_into_spark_properties(properties, context)
-        return properties
+            conf = inject_transport_information_into_spark_properties(conf, context)
+        return replace(launch, arguments={**launch.arguments, "conf": conf})
 
-    def run_launch(self, hook: LaunchHook, context: Context) -> None:
-        """Submit the job of a launch, or continue with the noted one, and wait for its end."""
-        self._hook = hook
-        if hook.launch.target.is_tracked:
+    def run_job(self, context: Context) -> None:
+        """Submit the job of the last launch, or continue with the noted one, and wait for its end."""
+        assert self._hook is not None
+        if self._hook.launch.target.is_tracked:
             self.execute_resumable(context)
         else:
-            hook.submit()
+            self._hook.submit()
 
     def get_job_status(self, external_id: Any, context: Context) -> str:
         """Ask for the state of a noted job. One that the cluster does not know is over, and is no reason to fail every retry."""

@@ -32,6 +32,7 @@ from airflow_kafka_offsets.launch.job_files import (
     Report,
     fill,
     joined,
+    placeholders,
     read_report,
     refuse_ours,
     task_folder,

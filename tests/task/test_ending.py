@@ -391,7 +391,7 @@ def test_where_a_retry_can_reconnect_to_the_driver_it_is_not_told_to_run_the_job
         task_id="load", group=world.group, application="local:///job.py", conn_id="yarn", connector=None, **options
     )
     # No YARN is needed to see what is said of a driver that failed.
-    monkeypatch.setattr(operator, "_launch", lambda _context, planned, *_: fail(planned))
+    monkeypatch.setattr(operator, "_launch", lambda _task, _launch, planned, *_: fail(planned))
     context = context_of(LOAD, task_state_store=store)
     caplog.set_level("INFO")
     with pytest.raises(RuntimeError):
