@@ -174,7 +174,7 @@ def forks() -> Iterator[Forks]:
     from tests.lab.forks import Forks
 
     tasks = "tests.launch.connect_task", "tests.launchers.worker", "airflow.sdk.execution_time.supervisor"
-    ours = "airflow_kafka_offsets.ledger.sql_ledger", "airflow_kafka_offsets.wiring.machine.start"
+    ours = "airflow_kafka_offsets.ledger.ledger", "airflow_kafka_offsets.wiring.machine.start"
     spark = "pyspark.sql.connect.session", "pyarrow.dataset"
     with Forks(*tasks, *ours, *spark, "confluent_kafka.admin", "requests") as forks:
         yield forks

@@ -40,7 +40,7 @@ PRELOADED = (
     *("pyspark.sql.connect.session", "airflow.sdk.definitions.asset.metadata"),
     *("airflow.sdk.definitions.decorators", "airflow.sdk.execution_time.cache"),
     *("airflow.providers.standard.decorators.python", "airflow.providers.standard.operators.empty"),
-    *("airflow_kafka_offsets.adapters.kafka.log", "airflow_kafka_offsets.ledger.sql_ledger"),
+    *("airflow_kafka_offsets.adapters.kafka.log", "airflow_kafka_offsets.ledger.ledger"),
     *("airflow_kafka_offsets.adapters.machine.archives", "airflow_kafka_offsets.core.spark_log"),
     *("airflow_kafka_offsets.decorators.kafka_spark", "airflow_kafka_offsets.operators.kafka_spark_sql"),
     *("airflow_kafka_offsets.launch.connect", "airflow_kafka_offsets.wiring.machine.connector"),

@@ -118,7 +118,7 @@ def test_a_backfill_goes_backwards_beside_the_live_schedule_and_reprocesses_its_
     lab.api.wait_for_backfill(backfill_id, timeout=300)
     filled = expect_divided(lab, dag_id)
     assert [ends(w)[0] for w in filled] == [25, 15, 5], "the latest interval first"
-    assert [w.until for w in filled] == [DAY + n * MINUTE for n in (3, 2, 1)]
+    assert [w.planned_until for w in filled] == [DAY + n * MINUTE for n in (3, 2, 1)]
 
     # A scheduled run, and one by hand, whose windows belong to intervals that are now reprocessed.
     lab.produce(dag_id, 20)
@@ -167,7 +167,7 @@ def test_catchup_gives_one_window_per_interval_and_late_records_to_the_next(lab:
     lab.api.unpause(dag_id)
     lab.api.wait_for_runs(dag_id, 4, timeout=240)
     windows = [row.held.window for row in lab.windows(dag_id)]
-    assert [(w.until - DAY) / HOUR for w in windows] == [1, 2, 3, 4]
+    assert [(w.planned_until - DAY) / HOUR for w in windows] == [1, 2, 3, 4]
     assert [ends(w)[0] for w in windows] == [10, 25, 35, 35]
     expect_tiling(windows)
     expect_once(lab, dag_id, windows)
@@ -203,5 +203,5 @@ def test_a_run_waits_for_the_grace_before_it_plans(lab: Lab) -> None:
     lab.api.pause("graceful")
     assert has_waited
     end = datetime.fromisoformat(run["data_interval_end"])
-    (row,) = [row for row in lab.windows("graceful") if row.held.window.until == end]
+    (row,) = [row for row in lab.windows("graceful") if row.held.window.planned_until == end]
     assert row.planned_at >= end + timedelta(seconds=75)

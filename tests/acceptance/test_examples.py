@@ -106,7 +106,7 @@ def test_the_load_by_hour_catches_up(lab: Lab) -> None:
     )
     lab.api.pause("example_orders_by_hour")
     windows = [row.held.window for row in lab.windows("example.orders_by_hour")]
-    assert [w.until for w in windows[:2]] == [FIRST_HOUR + timedelta(hours=h) for h in (1, 2)]
+    assert [w.planned_until for w in windows[:2]] == [FIRST_HOUR + timedelta(hours=h) for h in (1, 2)]
     # All of partition 0's first hour is gone if anything of it is.
     full = PARTITIONS - (offsets_left(lab.kafka, "orders") < 20)
     assert [w.span for w in windows[:2]] == [10 * full, 0]

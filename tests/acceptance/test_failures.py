@@ -10,7 +10,7 @@ import pytest
 from airflow_kafka_offsets.core.window import Outcome, State
 from airflow_kafka_offsets.ledger import schema
 from airflow_kafka_offsets.ledger.engine import open_engine
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.acceptance.conftest import Lab, expect_once
 from tests.acceptance.server import connection_of
 from tests.lab.databases import Postgres
@@ -87,7 +87,7 @@ def own_ledger(lab: Lab) -> Iterator[Postgres]:
 
 
 def test_a_ledger_that_stops_between_job_and_commit_costs_a_retry_not_a_record(lab: Lab, own_ledger: Postgres) -> None:
-    lab = replace(lab, ledger=SqlLedger(own_ledger.url))
+    lab = replace(lab, ledger=Ledger(own_ledger.url))
     lab.topic("ledger_stopped")
     run = lab.api.trigger("ledger_stopped")
     with lab.hold("ledger_stopped") as hold:

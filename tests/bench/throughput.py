@@ -112,7 +112,7 @@ def handoff(kafka: KafkaBroker, topic: str, ranges: Mapping[int, tuple[int, int]
         group="bench",
         seq=seq,
         lane="live",
-        until="2026-01-01T00:00:00+00:00",
+        planned_until="2026-01-01T00:00:00+00:00",
         is_rerun=False,
         isolation_level="read_committed",
         expect_gaps=False,

@@ -23,7 +23,7 @@ from tabulate import tabulate
 
 from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.window import State, Window
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.task.links import in_airflow
 from tests.lab.airflow import Airflow
 from tests.lab.jars import JarError, jars_for_launches
@@ -106,7 +106,7 @@ class Demo:
 
     kafka: KafkaBroker
     airflow: Airflow
-    ledger: SqlLedger
+    ledger: Ledger
     lake: Path
     replayed: list[str] = field(default_factory=list)
 
@@ -225,7 +225,7 @@ def start_servers(stack: ExitStack, folder: Path) -> Demo:
             ]
         for start in starts:
             start.result()
-    return Demo(kafka, airflow, SqlLedger(f"sqlite:///{airflow.home}/kafka_offsets.db", create=True), lake)
+    return Demo(kafka, airflow, Ledger(f"sqlite:///{airflow.home}/kafka_offsets.db", create=True), lake)
 
 
 def start_kafka(stack: ExitStack, kafka: KafkaBroker) -> None:
@@ -256,7 +256,7 @@ def clear_the_first_run(demo: Demo) -> None:
 def replay_by_time(demo: Demo) -> None:
     """Ask for the time of the second and third window, as a person would in the Trigger form, and wait for it."""
     first, second, third = (row.held.window for row in demo.windows()[:3])
-    span = {"from": first.until.isoformat(), "to": third.until.isoformat()}
+    span = {"from": first.planned_until.isoformat(), "to": third.planned_until.isoformat()}
     with step(
         f"replaying by time, after {span['from']} and up to {span['to']}: {second.id}, {third.id} and their like"
     ):

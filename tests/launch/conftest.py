@@ -17,8 +17,7 @@ from airflow_kafka_offsets.core.history import Attempt, WindowRow
 from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.launch.launch import Launch
 from airflow_kafka_offsets.launch.submit_hook import SparkHook
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.ports import Ledger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.topics import create_topic, produce
 
@@ -120,7 +119,7 @@ class Worker:
 
     @property
     def _ledger(self) -> Ledger:
-        return SqlLedger(f"sqlite:///{self.folder}/airflow/kafka_offsets.db")
+        return Ledger(f"sqlite:///{self.folder}/airflow/kafka_offsets.db")
 
     def lake(self) -> Counter[tuple[int, int]]:
         """Count each (partition, offset) that readers of the lake see."""

@@ -18,7 +18,7 @@ import pytest
 
 from airflow_kafka_offsets.core.history import Attempt, WindowRow
 from airflow_kafka_offsets.core.launch.start import LAUNCHER_OPTIONS, SUBMIT_OPTIONS
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.acceptance.conftest import Hold
 from tests.lab.forks import Fork, Forks
@@ -76,9 +76,9 @@ class Task:
     tries: list[Try] = field(default_factory=list)
 
     @property
-    def ledger(self) -> SqlLedger:
+    def ledger(self) -> Ledger:
         """The ledger."""
-        return SqlLedger(f"sqlite:///{self.folder}/kafka_offsets.db")
+        return Ledger(f"sqlite:///{self.folder}/kafka_offsets.db")
 
     def window(self) -> WindowRow:
         """Return the group's only window."""

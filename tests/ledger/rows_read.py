@@ -10,11 +10,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, event, text
 
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.lab.patience import Patience
 
 
-def work(ledger: SqlLedger, step: Callable[[], Any]) -> int:
+def work(ledger: Ledger, step: Callable[[], Any]) -> int:
     """Do something with a ledger, and return what its database did for that.
 
     SQLite counts the steps of its virtual machine, in tens; PostgreSQL and MariaDB the rows and index entries that they read.
@@ -95,7 +95,7 @@ def noting(engine: Engine) -> Iterator[list[tuple[str, Any]]]:
         event.remove(engine, "before_cursor_execute", note)
 
 
-def scans(ledger: SqlLedger, step: Callable[[], Any]) -> list[str]:
+def scans(ledger: Ledger, step: Callable[[], Any]) -> list[str]:
     """Do something with a ledger, and return where its database's plans of the queries read a whole large table or index."""
     engine = ledger._engine
     with noting(engine) as asked:

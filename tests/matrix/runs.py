@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, State
 from airflow_kafka_offsets.ledger import schema
 from airflow_kafka_offsets.ledger.engine import open_engine
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.spark.handoff import Subject
 from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.lab.cache import PROVIDER_CACHE
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tests.lab.sparks import OtherSpark
 
 JOB = Path(__file__).with_name("job.py")
-FORGOTTEN = "the job ends with exit code 1, so that its window is not committed: its window is not finished: IncompleteReadError"
+FORGOTTEN = "exit code 1, so that the window is not committed: its window is not finished: IncompleteReadError"
 """What the guard says of the check that the job forgets."""
 STAGED = "staged"
 """The table that the commit of a window would fill."""
@@ -272,7 +272,7 @@ def _commit(world: World, given: dict[str, Any], outcomes: dict[str, str]) -> No
     except Exception as failure:
         outcomes[REPORTED] = f"{type(failure).__name__}: {failure}"[:1000]
         return
-    state = SqlLedger(world.database.url).window(given["window_id"]).held.window.state
+    state = Ledger(world.database.url).window(given["window_id"]).held.window.state
     if (records, state) != (10, State.COMMITTED):
         outcomes[REPORTED] = f"the window is {state}, with {records} records"
 
@@ -300,7 +300,7 @@ def _variables(world: World) -> dict[str, str]:
 
 def _check_ledger(world: World) -> None:
     """Make sure that the forgotten check kept the window from its commit."""
-    ledger = SqlLedger(world.database.url)
+    ledger = Ledger(world.database.url)
     [row] = ledger.windows(world.group)
     [attempt] = ledger.attempts(row.held.window.id)
     ended = row.held.window.state, attempt.outcome

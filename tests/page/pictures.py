@@ -112,7 +112,7 @@ def _write(server: PageServer, kafka: KafkaBroker) -> None:
             lake.draft(0, 1),
             ranges=orders.between(2 * i, 2 * i + 2),
             lane=Lane.BACKFILL,
-            until=NOW - (42 - 2 * i) * HOUR,
+            planned_until=NOW - (42 - 2 * i) * HOUR,
         )
         lake.run(draft, dag_id="replays" if i else "orders", run_id=f"manual__{i}")
     lake.act("import", "data-eng", "moving over from the stream")

@@ -52,7 +52,7 @@ from airflow_kafka_offsets.core.plan.request import Live, Ranges, Request, TimeS
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
+from airflow_kafka_offsets.core.window import Claim, Lane, Scope, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service import prune
@@ -539,11 +539,11 @@ class Simulation:
 
     def _note_window(self, window: Window) -> None:
         known = self.seen.setdefault(window.id, window)
-        same = (known.ranges, known.lost, known.lane, known.until) == (
+        same = (known.ranges, known.lost, known.lane, known.planned_until) == (
             window.ranges,
             window.lost,
             window.lane,
-            window.until,
+            window.planned_until,
         )
         self.require(same, f"{window.id} was cut again: {known.ranges}, then {window.ranges}")
 
@@ -818,7 +818,7 @@ class Simulation:
         if kind == "offsets":
             start = self.random.randint(0, 30)
             return Ranges(OffsetRanges({tp(self.random.randint(0, 1)): OffsetRange(start, start + 5)}))
-        cut = self.random.choice(windows).until
+        cut = self.random.choice(windows).planned_until
         return TimeSpan(cut - timedelta(minutes=3), cut, is_interval=self.random.random() < 0.5)
 
     def _produce(self) -> None:
@@ -972,7 +972,7 @@ class Simulation:
         """Return all windows, oldest first."""
         return [held.window for held in self._helds()]
 
-    def _helds(self) -> list[Held]:
+    def _helds(self) -> list[WindowRecord]:
         return [row.held for row in reversed(self.ledger.windows("lake", limit=10_000))]
 
     def history(self) -> list[Window]:

@@ -13,7 +13,8 @@ from airflow_kafka_offsets.core.errors import KafkaUnavailableError, LedgerUnava
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.state_metrics import Values
 from airflow_kafka_offsets.core.window import Lane
-from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.ledger.ledger import Ledger
+from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.metrics import Collector
 from tests.core.examples import claim, group, tp
 from tests.lab.patience import LONGEST, wait_until
