@@ -177,11 +177,11 @@ class KafkaSparkOperator(Planner, Lineage, OneStopPerTry, PySparkOperator):
         """Refuse what can't work, before anything is written, and return how Spark's sessions are opened."""
         from airflow_kafka_offsets.core.launch.login import reader_options
         from airflow_kafka_offsets.launch.connect import remote_url, token_in_url
-        from airflow_kafka_offsets.launch.connector import for_session
         from airflow_kafka_offsets.launch.job_files import refuse_login
         from airflow_kafka_offsets.launch.session import SessionLaunch, session_settings
         from airflow_kafka_offsets.wiring import connections
         from airflow_kafka_offsets.wiring.machine.checks import check_pyspark, check_session
+        from airflow_kafka_offsets.wiring.machine.connector import for_session
 
         connection = connections.find_connection(self.conn_id, "spark") if self.conn_id else None
         remote = remote_url(connection, self.config_kwargs)

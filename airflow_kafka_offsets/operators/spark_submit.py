@@ -211,7 +211,7 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
 
     def _connector(self, arguments: Mapping[str, Any], hook: SparkHook) -> dict[str, Any]:
         """Return the packages and jars of a launch, with the connector."""
-        from airflow_kafka_offsets.launch.connector import EXCLUDES, JARS, PACKAGES, for_submit
+        from airflow_kafka_offsets.wiring.machine.connector import EXCLUDES, JARS, PACKAGES, for_submit
 
         packages, jars = arguments["packages"], arguments["jars"]
         loaded = for_submit(

@@ -504,7 +504,7 @@ def test_a_reprocessed_run_asks_kafka_for_one_snapshot(latecomer: World) -> None
 
 def test_a_preview_of_a_replay_writes_nothing(latecomer: World) -> None:
     before = everything(latecomer)
-    windows, drafts, _ = latecomer.service.preview_replay(latecomer.group, offsets(15, 23))
+    windows, drafts = latecomer.service.preview_replay(latecomer.group, offsets(15, 23))
     assert (seqs(windows), [d.ranges for d in drafts]) == ([2], [ranges({tp(0): (15, 20)})])
     assert everything(latecomer) == before
 
