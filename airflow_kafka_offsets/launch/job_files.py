@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError, counted
-from airflow_kafka_offsets.core.launch.login import ReaderOptions, properties_file
-from airflow_kafka_offsets.core.launch.spark_conf import CONF_JOB, YARN_WAITS
+from airflow_kafka_offsets.core.launch.jobs import CONF_JOB, YARN_WAITS
+from airflow_kafka_offsets.core.launch.login import ReaderOptions
+from airflow_kafka_offsets.core.launch.properties import properties_file
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan.matching import topics_with
 from airflow_kafka_offsets.core.schemas import described

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.launch.spark_conf import CONF_JOB
+from airflow_kafka_offsets.core.launch.jobs import CONF_JOB
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -20,6 +21,27 @@ _OF_THE_JVM = (
     "spark.driver.defaultJavaOptions",
     CONF_JOB,
 )
+
+_NO_RESOURCE = "spark-internal"
+"""Spark's value for "the class is in the jars": SparkLauncher.NO_RESOURCE."""
+
+
+def is_path(text: str) -> bool:
+    """Whether a text is a path on the machine that launches: not a URL, not empty.
+
+    >>> [is_path(text) for text in ("jobs/orders.py", "/opt/orders.py", "s3a://jobs/orders.py", "local:/o.py", "spark-internal", "")]
+    [True, True, False, False, False, False]
+    """
+    return text not in ("", _NO_RESOURCE) and not urlsplit(text).scheme
+
+
+def is_relative(text: str) -> bool:
+    """Whether a text is a relative path.
+
+    >>> [is_relative(text) for text in ("jobs/orders.py", "/opt/orders.py", "s3a://jobs/orders.py")]
+    [True, False, False]
+    """
+    return is_path(text) and not PurePosixPath(text).is_absolute()
 
 
 def is_cluster_mode(connection: Connection, deploy_mode: str | None) -> bool:
@@ -46,8 +68,6 @@ def check_reachable(application: str, *, ship: bool | str) -> None:
     Raises:
         BadInputError: there is one. The message says what works.
     """
-    from airflow_kafka_offsets.core.launch.spark_paths import is_relative
-
     of_python = is_python(application)
     # The absolute path of a jar may be one on each node. Python needs `local:`, or a URL that all nodes can reach.
     is_only_here = urlsplit(application).scheme in ("", "file") if of_python else is_relative(application)

@@ -35,7 +35,7 @@ from airflow_kafka_offsets.core.errors import (
     OutputError,
     counted,
 )
-from airflow_kafka_offsets.core.launch.staging import Staged, done_with, foreign_rows, to_publish
+from airflow_kafka_offsets.core.output_tables import Staged, done_with, foreign_rows, to_publish
 from airflow_kafka_offsets.ledger.engine import (
     engine_without_transactions,
     first_line,

@@ -22,7 +22,7 @@ from airflow_kafka_offsets.core.fields import (
     or_none,
     type_of,
 )
-from airflow_kafka_offsets.core.launch.spark_conf import SPARK_SUBMIT, YARN_WAITS
+from airflow_kafka_offsets.core.launch.jobs import SPARK_SUBMIT, YARN_WAITS
 from airflow_kafka_offsets.launch import standalone, twins
 from airflow_kafka_offsets.launch.submit_hook import Steps, SubmitHook, SubmitOperator
 from airflow_kafka_offsets.task.definition import (

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.launch.spark_paths import is_path, is_relative
+from airflow_kafka_offsets.launch.standalone import is_path, is_relative
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG

@@ -38,7 +38,7 @@ OPERATOR = {*GROUP, "core.launch.start_choice", "task.definition", "task.links"}
 SUBMIT = {
     *OPERATOR,
     "airflow_versions",
-    "core.launch.spark_conf",
+    "core.launch.jobs",
     "launch.twins",
     "operators.spark_submit",
     "launch.standalone",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import requests
 from confluent_kafka.admin import AclOperation
 
-from airflow_kafka_offsets.core.launch.login import properties_file
+from airflow_kafka_offsets.core.launch.properties import properties_file
 from tests.lab.patience import ANSWER
 from tests.lab.processes import wait_until
 from tests.launch.conftest import Worker

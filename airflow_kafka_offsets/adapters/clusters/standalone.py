@@ -14,8 +14,7 @@ from typing import Any
 
 from airflow_kafka_offsets.adapters.clusters.http import ask, document, was_never_sent
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterUnavailableError
-from airflow_kafka_offsets.core.launch.jobs import Job, JobName, JobState
-from airflow_kafka_offsets.core.launch.spark_conf import CONF_JOB, SPARK_SUBMIT
+from airflow_kafka_offsets.core.launch.jobs import CONF_JOB, SPARK_SUBMIT, Job, JobName, JobState
 
 _STATES = {
     **dict.fromkeys(("SUBMITTED", "RUNNING", "RELAUNCHING", "UNKNOWN"), JobState.ALIVE),

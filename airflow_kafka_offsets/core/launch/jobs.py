@@ -11,10 +11,17 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from airflow_kafka_offsets.core.launch.spark_conf import CONF_JOB
-
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.window import Claim, Window
+
+CONF_JOB = "spark.kafka_offsets.job"
+"""Spark property with the name of the job, for clusters that have no tags: ``<window>.<job>``."""
+
+SPARK_SUBMIT = "org.apache.spark.deploy.SparkSubmit"
+"""The class that a driver of a standalone cluster runs to submit a Python application in client mode."""
+
+YARN_WAITS = "spark.yarn.submit.waitAppCompletion"
+"""Spark property: whether spark-submit waits for the end of its job in YARN's cluster mode."""
 
 YARN_TAGS = "spark.yarn.tags"
 DRIVER_LABEL = "spark.kubernetes.driver.label."

@@ -6,7 +6,6 @@ hold only a reference to it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,8 +22,6 @@ _LOGIN_MODULES = {
 _PROVIDERS = "kafka.config.providers"
 _PROVIDER = "kafka_offsets_login"
 _PROVIDER_CLASS = "org.apache.kafka.common.config.provider.FileConfigProvider"
-# What Java would not read as it is in the value of a property. A value may have the other signs of the syntax (= : # !).
-_SPECIAL = re.compile(r"^ |\\|[^ -~]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +122,3 @@ def _jaas(mechanism: str, connection: Mapping[str, Any]) -> str:
 
 def _quote(value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def properties_file(values: Mapping[str, str]) -> str:
-    r"""Write a Java properties file, in ASCII.
-
-    >>> print(properties_file({"jaas": 'user="zoë"'}), end="")
-    jaas=user="zo\u00eb"
-    """
-    return "".join(f"{name}={_SPECIAL.sub(_escaped, value)}\n" for name, value in values.items())
-
-
-def _escaped(special: re.Match[str]) -> str:
-    units = special[0].encode("utf-16-be")
-    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

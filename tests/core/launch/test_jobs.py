@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_kafka_offsets.core.launch.jobs import (
+    CONF_JOB,
     DRIVER_LABEL,
     YARN_TAGS,
     Job,
@@ -23,7 +24,6 @@ from airflow_kafka_offsets.core.launch.jobs import (
     tags,
     yarn_tag,
 )
-from airflow_kafka_offsets.core.launch.spark_conf import CONF_JOB
 from airflow_kafka_offsets.core.window import Claim, Draft, Window
 from tests.core.examples import NOON as NOW
 from tests.core.examples import ranges, tp

@@ -6,7 +6,8 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.launch.login import properties_file, reader_options
+from airflow_kafka_offsets.core.launch.login import reader_options
+from airflow_kafka_offsets.core.launch.properties import properties_file
 
 PLAIN = {"bootstrap.servers": "k:9092"}
 SCRAM = {

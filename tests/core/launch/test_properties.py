@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_kafka_offsets.core.launch.login import properties_file
-from airflow_kafka_offsets.core.launch.properties import parse_properties
+from airflow_kafka_offsets.core.launch.properties import parse_properties, properties_file
 
 # The forms that the documentation of Properties.load shows, and those of Spark's own template.
 FORMS = [

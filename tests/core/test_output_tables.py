@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_kafka_offsets.core.errors import BadInputError, OutputError
-from airflow_kafka_offsets.core.launch.staging import Staged, done_with, to_publish
-from airflow_kafka_offsets.core.output_tables import checked_tables
+from airflow_kafka_offsets.core.output_tables import Staged, checked_tables, done_with, to_publish
 from airflow_kafka_offsets.spark.sinks import jdbc_sql
 
 ID = "lake.orders-000012"
