@@ -151,6 +151,7 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
 
     def _run(self, task: Task) -> dict[str, Any]:
         from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.core.ending import RECONNECTS, RUNS_AGAIN
         from airflow_kafka_offsets.task.ending import until_planned
         from airflow_kafka_offsets.task.plan import plan, take
         from airflow_kafka_offsets.task.results import task_result
@@ -172,7 +173,7 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
         work = Work(
             *(run, service, self.group, planned, self._stop),
             drives_here=not self._is_in_cluster,
-            can_reconnect=self._reconnects and run.keeps_state,
+            again=RECONNECTS if self._reconnects and run.keeps_state else RUNS_AGAIN,
             spark_error=lambda: self._spark_said.error if self._spark_said else None,
         )
         self.trace(options.servers, self.group.reads, work.read)
