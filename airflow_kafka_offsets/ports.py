@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.plan.overview import Outline, Overview, WindowLi
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, Owner, Position
 from airflow_kafka_offsets.core.plan.pruning import Pruned
 from airflow_kafka_offsets.core.schemas import NOTHING, Frozen, Subject, ToFreeze
-from airflow_kafka_offsets.core.source.offsets import PlaceOffsets
+from airflow_kafka_offsets.core.source.offsets import SourceOffsets
 from airflow_kafka_offsets.core.store.guarantees import Guarantees
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Draft, Excerpt, Held, Lane, Outcome, Standing, State, Window
@@ -150,7 +150,7 @@ class OffsetSource(Protocol):
     """Where offsets are taken from by hand: a store under some name, a checkpoint, a file. It is only read.
 
     Attributes:
-        name: the place as a person writes it, for messages.
+        name: the source as a person writes it, for messages.
 
     Raises:
         BadInputError: it is not there, or holds something else.
@@ -159,8 +159,8 @@ class OffsetSource(Protocol):
 
     name: str
 
-    def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
-        """Return what is there. `topics` matters only to a place that has to be asked by topic."""
+    def read(self, topics: Sequence[str] = ()) -> SourceOffsets:
+        """Return what is there. `topics` matters only to a source that has to be asked by topic."""
         ...
 
 

@@ -178,8 +178,8 @@ _YES = argument("--yes", action="store_true", help="do it; without --yes, the co
 _from = partial(
     argument,
     "--from",
-    dest="from_place",
-    metavar="PLACE",
+    dest="from_source",
+    metavar="SOURCE",
     help="where the offsets come from: ledger, the address of an offset store (redis://redis_default; kafka:// is the Kafka "
     "consumer group), checkpoint:DIRECTORY of Structured Streaming (a local path, or a URL that fsspec reads; with "
     "?source=N only one of its sources), or csv:FILE of kafka-consumer-groups (csv:- is stdin)",
@@ -188,13 +188,13 @@ _AS = argument(
     "--as",
     dest="as_name",
     metavar="NAME",
-    help="the name under which the place keeps the offsets (default: the group's name)",
+    help="the name under which the source keeps the offsets (default: the group's name)",
 )
 _MEANING = argument(
     "--meaning",
     choices=[meaning.value for meaning in Meaning],
     default=Meaning.NEXT.value,
-    help="what the numbers of the place are: the next offset to read (default), or the last one that was read",
+    help="what the numbers of the source are: the next offset to read (default), or the last one that was read",
 )
 _TOPIC = argument("--topic", action="append", metavar="TOPIC", help="only this topic; may be given more than once")
 
@@ -203,7 +203,7 @@ _COMMON = (_LEDGER, _OUTPUT)
 _ASKING = (_SERVERS, _KAFKA_CONFIG, *_COMMON)
 _ASKING_ALL = (_SERVERS, _KAFKA_CONFIG, _LEDGER)
 _ACT = (_WHY, _WHO, _YES)
-_PLACE = (_AS, _MEANING, _TOPIC)
+_SOURCE = (_AS, _MEANING, _TOPIC)
 _SPARK_HOME = argument(
     "--spark-home",
     type=path,
@@ -424,15 +424,15 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     ),
     Command(
         "import",
-        "set the watermark of a group to the offsets of another place",
+        "set the watermark of a group to the offsets of another source",
         "Set the watermark of a group to the offsets that a store, a Kafka consumer group, a checkpoint of Structured Streaming or "
         "a CSV file holds. If the ledger does not know the group, the group is made. If it does, this is a reset. First stop "
-        "whoever still reads these topics from that place. Without --yes: a dry run.",
+        "whoever still reads these topics from that source. Without --yes: a dry run.",
         "imports.import_offsets",
         (
             _GROUP,
             _from(required=True),
-            *_PLACE,
+            *_SOURCE,
             argument(
                 "--kafka-conn-id",
                 metavar="ID",
@@ -451,13 +451,13 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     Command(
         "export",
         "write next offsets as the CSV that kafka-consumer-groups reads",
-        "Print the next offsets of a group, or write them into a new file. They come from the ledger, or from the place of --from. "
+        "Print the next offsets of a group, or write them into a new file. They come from the ledger, or from the source of --from. "
         "kafka-consumer-groups --reset-offsets --from-file reads them. Into a file, without --yes: a dry run.",
         "exports.export",
         (
             _GROUP,
             _from(default="ledger"),
-            *_PLACE,
+            *_SOURCE,
             argument(
                 "--to", metavar="FILE", default="-", help="a file that does not exist yet, or - for stdout (default)"
             ),
@@ -474,7 +474,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     ),
     Command(
         "copy",
-        "advance an offset store to the offsets of another place",
+        "advance an offset store to the offsets of another source",
         "Advance an offset store to the offsets that the ledger, another store, a consumer group, a checkpoint or a file holds. The "
         "write is a compare-and-set from what the store holds now. After it, the store is read back and compared. Without --yes: a "
         "dry run.",
@@ -482,7 +482,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         (
             _GROUP,
             _from(required=True),
-            *_PLACE,
+            *_SOURCE,
             argument("--to", required=True, metavar="STORE", help="address of the offset store"),
             *_ACT,
             *_ASKING,

@@ -125,7 +125,7 @@ def _notes(document: Document) -> Iterable[str]:
             "jobs reported no count, and the group expects offsets without a record."
         )
     if outside := document["outside"]:
-        which = name_some([f"{p['topic']}-{p['partition']}: {p['start']} to {p['end'] - 1}" for p in outside])
+        which = name_some([f"{p['topic']}-{p['partition']}: [{p['start']}, {p['end']})" for p in outside])
         span = sum(piece["span"] for piece in outside)
         is_open = f" Still open: {name_some(document['open'], ', ')}." if document["open"] else ""
         yield (

@@ -1,4 +1,4 @@
-"""``kafka-offsets copy``: bring offsets from one place into an offset store."""
+"""``kafka-offsets copy``: bring offsets from one source into an offset store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from airflow_kafka_offsets.cli.acts import act_answer, signed
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.sources import asked_of_place, open_ledger, open_log, open_target, person
+from airflow_kafka_offsets.cli.sources import open_ledger, open_log, open_target, person, requested_source
 from airflow_kafka_offsets.cli.tables import table
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.documents import Document
@@ -18,11 +18,11 @@ from airflow_kafka_offsets.service.move import Copy, Moving
 
 
 def copy(args: Namespace) -> Answer:
-    """Advance an offset store to what a place holds, or say what that would change."""
+    """Advance an offset store to what a source holds, or say what that would change."""
     who, ledger = person(args), open_ledger(args)
     group, moving = ledger.group(args.group), Moving(ledger)
     store = open_target(args, args.to, group)
-    found = moving.plan_copy(group, asked_of_place(args, ledger, group), store, partial(open_log, args))
+    found = moving.plan_copy(group, requested_source(args, ledger, group), store, partial(open_log, args))
     is_needed = bool(found.moves)
     differing = moving.carry_out_copy(found, store, who, args.why) if is_needed and args.yes else {}
     document = {

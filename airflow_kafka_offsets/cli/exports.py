@@ -8,7 +8,7 @@ from functools import partial
 
 from airflow_kafka_offsets.cli.acts import act_answer
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.sources import asked_of_place, open_ledger, open_log, person
+from airflow_kafka_offsets.cli.sources import open_ledger, open_log, person, requested_source
 from airflow_kafka_offsets.core.errors import BadInputError, counted
 from airflow_kafka_offsets.core.source.offsets_csv import dump_csv
 from airflow_kafka_offsets.documents import Document
@@ -25,7 +25,7 @@ def export(args: Namespace) -> Answer:
     who = person(args) if is_file else ""
     ledger = open_ledger(args)
     group, moving = ledger.group(args.group), Moving(ledger)
-    found = moving.plan_export(group, asked_of_place(args, ledger, group), partial(open_log, args))
+    found = moving.plan_export(group, requested_source(args, ledger, group), partial(open_log, args))
     csv = dump_csv(found.offsets)
     if is_file:
         sources.check_new_csv(file)

@@ -1,4 +1,4 @@
-"""``kafka-offsets import``: let a group go on from the offsets that another place holds."""
+"""``kafka-offsets import``: let a group go on from the offsets that another source holds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from airflow_kafka_offsets.cli.acts import act_answer, already_there, consequences, consequences_document, signed
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.sources import asked_of_place, open_ledger, open_log, open_own_store, person
+from airflow_kafka_offsets.cli.sources import open_ledger, open_log, open_own_store, person, requested_source
 from airflow_kafka_offsets.cli.tables import ranges_table, table
 from airflow_kafka_offsets.core.errors import name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -25,7 +25,7 @@ def import_offsets(args: Namespace) -> Answer:
     group = moving.known(args.group) or _to_be_founded(args)
     found = moving.plan_import(
         args.group,
-        asked_of_place(args, ledger, group),
+        requested_source(args, ledger, group),
         lambda group: open_log(args, group),
         kafka_conn_id=args.kafka_conn_id,
         skip_lost=args.skip_lost,
@@ -45,7 +45,7 @@ def import_offsets(args: Namespace) -> Answer:
 
 
 def _to_be_founded(args: Namespace) -> KafkaGroup:
-    # Only its name and its Kafka count here: a place that is asked for topics by name insists on --topic.
+    # Only its name and its Kafka count here: a source that is asked for topics by name insists on --topic.
     conn_id = args.kafka_conn_id or "kafka_default"
     return KafkaGroup(args.group, topics=args.topic or ["not-said"], kafka_conn_id=conn_id)
 
@@ -92,7 +92,7 @@ def _told(document: Document, found: Import) -> Iterator[str]:
     if not_named := document["not_named"]:
         names = name_some([f"{p['topic']}-{p['partition']}" for p in not_named], ", ")
         where = "they begin at their beginning offset" if document["founded"] else "they stay where they are"
-        yield f"The place does not name {names}: {where}."
+        yield f"The source does not name {names}: {where}."
     if document["lost"]:
         yield "Lost to retention, and recorded as lost:\n\n" + ranges_table(document["lost"])
     yield from consequences(document, found.reset, found.unchecked)

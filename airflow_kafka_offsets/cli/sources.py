@@ -15,14 +15,14 @@ from airflow_kafka_offsets.core.errors import BadInputError, NotYetError
 from airflow_kafka_offsets.core.history import check_signature
 from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.source.offsets import (
-    CheckpointPlace,
-    CsvPlace,
-    LedgerPlace,
+    CheckpointAddress,
+    CsvAddress,
+    LedgerAddress,
     Meaning,
-    Place,
+    SourceAddress,
     check_meaning,
     check_name,
-    parse_place,
+    parse_source_address,
 )
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
 from airflow_kafka_offsets.service.move import Asked
@@ -127,32 +127,32 @@ def open_own_store(args: Namespace, group: KafkaGroup) -> OffsetStore | None:
     return late(partial(opening.open_store, address, group, kafka_config(args)), name=str(address))
 
 
-def asked_of_place(args: Namespace, ledger: Ledger, group: KafkaGroup) -> Asked:
-    """Open the place that offsets are taken from, and say what of it.
+def requested_source(args: Namespace, ledger: Ledger, group: KafkaGroup) -> Asked:
+    """Open the source that offsets are taken from, and say what of it.
 
     Raises:
-        BadInputError: it is no place, or can't have that name or meaning.
+        BadInputError: it is no source, or can't have that name or meaning.
     """
-    place, meaning = parse_place(args.from_place), Meaning(args.meaning)
-    check_meaning(place, meaning)
-    check_name(place, args.as_name)
+    source, meaning = parse_source_address(args.from_source), Meaning(args.meaning)
+    check_meaning(source, meaning)
+    check_name(source, args.as_name)
     name = args.as_name or group.name
-    return Asked(_open_source(args, ledger, group, place, name), name, meaning, tuple(args.topic or ()))
+    return Asked(_open_source(args, ledger, group, source, name), name, meaning, tuple(args.topic or ()))
 
 
-def _open_source(args: Namespace, ledger: Ledger, group: KafkaGroup, place: Place, name: str) -> OffsetSource:
+def _open_source(args: Namespace, ledger: Ledger, group: KafkaGroup, source: SourceAddress, name: str) -> OffsetSource:
 
     from airflow_kafka_offsets.wiring import sources
 
-    match place:
-        case LedgerPlace():
+    match source:
+        case LedgerAddress():
             return LedgerSource(ledger, name)
-        case CheckpointPlace():
-            return sources.open_checkpoint(place)
-        case CsvPlace():
-            return sources.CsvFile(place.file, name, is_chosen=args.as_name is not None)
+        case CheckpointAddress():
+            return sources.open_checkpoint(source)
+        case CsvAddress():
+            return sources.CsvFile(source.file, name, is_chosen=args.as_name is not None)
         case _:
-            return StoreSource(opening.open_store(place, group, kafka_config(args)), name)
+            return StoreSource(opening.open_store(source, group, kafka_config(args)), name)
 
 
 def open_target(args: Namespace, address: str, group: KafkaGroup) -> OffsetStore:
@@ -161,14 +161,14 @@ def open_target(args: Namespace, address: str, group: KafkaGroup) -> OffsetStore
     Raises:
         BadInputError: it is no offset store.
     """
-    match parse_place(address):
-        case StoreAddress() as place:
-            return opening.open_store(place, group, kafka_config(args))
-        case LedgerPlace():
+    match parse_source_address(address):
+        case StoreAddress() as source:
+            return opening.open_store(source, group, kafka_config(args))
+        case LedgerAddress():
             raise BadInputError(
                 f"The ledger is not an offset store. To bring offsets there: kafka-offsets import {group.name}"
             )
-        case CsvPlace():
+        case CsvAddress():
             raise BadInputError(
                 f"A file is not an offset store. To bring offsets there: kafka-offsets export {group.name}"
             )

@@ -76,7 +76,7 @@ def check_position(group: str, position: Position, log: LogSnapshot, epoch_ends:
     if not gone:
         return
     why = {
-        tp: f"{tp}: {others_now(offsets)} than those that were read. Kafka lost these after leader epoch "
+        tp: f"{tp}: offsets {offsets} are other records now than those that were read. Kafka lost these after leader epoch "
         f"{position.leader_epochs[tp]}, which ends at {offsets.start}, and the log has grown to {log.bounds[tp].end} since "
         f"(watermark {offsets.end}, leader epoch {_epoch_now(log, tp)})"
         for tp, offsets in gone.items()
@@ -104,13 +104,6 @@ def _where(on: Offsets, gone: OffsetRanges) -> str:
     return (
         "where the log begins" if passed == len(on) else "at the watermark, or where the log begins if that is later,"
     )
-
-
-def others_now(offsets: OffsetRange) -> str:
-    """Say that offsets belong to other records now."""
-    if offsets.span == 1:
-        return f"offset {offsets.start} is another record now"
-    return f"offsets {offsets} are other records now"
 
 
 def to_note(
@@ -207,7 +200,9 @@ def replaced_in(window: Window, epoch_ends: EpochEnds) -> dict[TopicPartition, s
     wanted = window.ranges.without_empty()
     gone = replaced(wanted.ends, window.leader_epochs, epoch_ends)
     parts = {tp: OffsetRange(max(offsets.start, wanted[tp].start), offsets.end) for tp, offsets in gone.items()}
-    return {tp: f"{tp}: {others_now(part)} than when the window was cut" for tp, part in parts.items()}
+    return {
+        tp: f"{tp}: offsets {part} are other records now than when the window was cut" for tp, part in parts.items()
+    }
 
 
 def _epoch_now(log: LogSnapshot, tp: TopicPartition) -> int | None:

@@ -45,7 +45,7 @@ class OffsetRange(_Edges):
         return OffsetRange(start, end) if start < end else None
 
     def __str__(self) -> str:
-        return f"{self.start} to {self.end - 1}" if self.span else f"none (at {self.start})"
+        return f"[{self.start}, {self.end})"
 
 
 def _check(start: object, end: object) -> None:

@@ -35,14 +35,14 @@ def short_number(value: int | None) -> str:
     return number(value)
 
 
-_OFFSETS = re.compile(r"(?<![\w.,-])\d{4,}(?= offset| to \d)|(?<=\d to )\d{4,}|(?<=offset )\d{4,}")
+_OFFSETS = re.compile(r"(?<![\w.,-])\d{4,}(?= offset)|(?<=offset )\d{4,}")
 
 
 def sentence(text: str) -> str:
     """Return what is the same text everywhere, as the page says it: with a period, and the thousands of its offsets apart.
 
-    >>> sentence("1204512 offsets expired: orders-2026 1013 to 1205524")
-    '1,204,512 offsets expired: orders-2026 1,013 to 1,205,524.'
+    >>> sentence("1204512 offsets expired: orders-2026 [1013, 1205525)")
+    '1,204,512 offsets expired: orders-2026 [1013, 1205525).'
     """
     apart = _OFFSETS.sub(lambda found: number(int(found[0])), text)
     return apart if apart.endswith((".", "!", "?")) else f"{apart}."

@@ -1,4 +1,4 @@
-"""Takes offsets over from one place to another: import, copy and export. Compares ledger, offset store and Kafka.
+"""Takes offsets over from one source to another: import, copy and export. Compares ledger, offset store and Kafka.
 
 Each use case that takes offsets over has two halves. The first works out what would happen, and writes nothing. The second
 does it, if nothing has changed since.
@@ -27,7 +27,7 @@ from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, wate
 from airflow_kafka_offsets.core.plan.reset import Reset, check_confirmed, check_no_open_window, summary_of_reset
 from airflow_kafka_offsets.core.source import importing, verifying
 from airflow_kafka_offsets.core.source.importing import ImportedOffsets, Moves
-from airflow_kafka_offsets.core.source.offsets import Meaning, PlaceOffsets, next_offsets, only
+from airflow_kafka_offsets.core.source.offsets import Meaning, SourceOffsets, next_offsets, only
 from airflow_kafka_offsets.core.source.verifying import Difference
 from airflow_kafka_offsets.core.store.guarantees import must_write
 from airflow_kafka_offsets.core.window import Held
@@ -45,13 +45,13 @@ LOOKS = 5
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a person takes from a place.
+    """What a person takes from a source.
 
     Attributes:
-        source: the place.
+        source: the source.
         name: the name under which it keeps the offsets.
         meaning: whether its numbers are next offsets or last offsets read.
-        topics: only these; none: all that the group reads, or all that the place has.
+        topics: only these; none: all that the group reads, or all that the source has.
     """
 
     source: OffsetSource
@@ -59,8 +59,8 @@ class Asked:
     meaning: Meaning = Meaning.NEXT
     topics: tuple[str, ...] = ()
 
-    def read(self, topics: Sequence[str]) -> PlaceOffsets:
-        """Return what the place holds.
+    def read(self, topics: Sequence[str]) -> SourceOffsets:
+        """Return what the source holds.
 
         Args:
             topics: what to ask for when the person named none.
@@ -83,12 +83,12 @@ class Import:
         asked: where the offsets are from.
         imported: these offsets.
         notes: warnings about them.
-        left_open: if the place is a group of the ledger: its windows that wait for their commit, and those that were committed behind
+        left_open: if the source is a group of the ledger: its windows that wait for their commit, and those that were committed behind
             them. They are read again.
         log: what Kafka holds of their topics.
         position: where the group will continue.
         state: the group as it was seen.
-        unchecked: the leader epochs, of the place and of the group, whose ends Kafka did not report. They are noted, so the next plan asks.
+        unchecked: the leader epochs, of the source and of the group, whose ends Kafka did not report. They are noted, so the next plan asks.
         reset: how its watermark moves; None: the group is new to the ledger.
     """
 
@@ -106,11 +106,11 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """The next offsets of a place.
+    """The next offsets of a source.
 
     Attributes:
         asked: where they are from.
-        found: the numbers as the place has them.
+        found: the numbers as the source has them.
         notes: warnings about them.
         offsets: the next offsets.
     """
@@ -127,7 +127,7 @@ class Copy:
 
     Attributes:
         group: the group.
-        given: what the place holds.
+        given: what the source holds.
         store: the store that gets it.
         held: what the store holds now.
     """
@@ -176,9 +176,9 @@ class Moving:
             skip_lost: continue at the beginning offset where retention has removed what would come next.
 
         Raises:
-            BadInputError: the place has nothing that could be taken over; the message has the numbers.
+            BadInputError: the source has nothing that could be taken over; the message has the numbers.
             DataLossError: retention has removed what would come next, and `skip_lost` is not set.
-            LogTruncatedError: the place is a group of the ledger, and Kafka has replaced records since it read them.
+            LogTruncatedError: the source is a group of the ledger, and Kafka has replaced records since it read them.
             IllegalStepError: a window of the group waits for its commit, or would be cut.
             StoreError, KafkaAnswerError: as they say.
         """
@@ -251,8 +251,8 @@ class Moving:
             open_log: opens the group's Kafka, which is asked only for the topics of a pattern.
 
         Raises:
-            BadInputError: the place has nothing that could be copied.
-            StoreError: place or store did not answer.
+            BadInputError: the source has nothing that could be copied.
+            StoreError: source or store did not answer.
             KafkaAnswerError: see `plan_export`.
         """
         taken = self._taken(group, asked, open_log)
@@ -289,7 +289,7 @@ class Moving:
         return importing.moves(store.read(found.group, topics_of(after)), after)
 
     def plan_export(self, group: KafkaGroup, asked: Asked, open_log: Callable[[KafkaGroup], LogOffsets]) -> Export:
-        """Return the next offsets of a place. Writes nothing.
+        """Return the next offsets of a source. Writes nothing.
 
         Args:
             group: as the ledger has it.
@@ -297,9 +297,9 @@ class Moving:
             open_log: opens the group's Kafka, which is asked only for the topics of a pattern.
 
         Raises:
-            BadInputError: the place has nothing of these topics.
+            BadInputError: the source has nothing of these topics.
             StoreError: it did not answer.
-            KafkaAnswerError: Kafka did not answer which topics the pattern matches, and the place has to be asked for topics by name.
+            KafkaAnswerError: Kafka did not answer which topics the pattern matches, and the source has to be asked for topics by name.
         """
         return _export(group, asked, self._taken(group, asked, open_log))
 
@@ -313,7 +313,7 @@ class Moving:
         except (KafkaAnswerError, NotYetError) as exc:
             if isinstance(asked.source, StoreSource):  # it would leave a topic out, and no one would know
                 raise
-            # The place has all that it has, whatever Kafka says. So this command works also while Kafka is away.
+            # The source has all that it has, whatever Kafka says. So this command works also while Kafka is away.
             note = f"whether topics have appeared since the group last planned is not known: {exc}"
             return _Taken(tuple(group.topics), position, note)
 
@@ -356,7 +356,7 @@ class Moving:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """Which topics of a group are taken over from a place.
+    """Which topics of a group are taken over from a source.
 
     Attributes:
         topics: to ask for.
@@ -381,7 +381,7 @@ def _export(group: KafkaGroup, asked: Asked, taken: _Taken) -> Export:
 
 
 def _origin(asked: Asked) -> dict[str, str]:
-    return {"place": asked.source.name, "name": asked.name, "meaning": asked.meaning.value}
+    return {"source": asked.source.name, "name": asked.name, "meaning": asked.meaning.value}
 
 
 def _import_details(found: Import) -> dict[str, object]:
@@ -405,7 +405,7 @@ def _gone(kafka: LogOffsets, topics: set[str]) -> set[str]:
 
 
 def _check_replaced(
-    source: str, found: PlaceOffsets, log: LogSnapshot, kafka: LogOffsets
+    source: str, found: SourceOffsets, log: LogSnapshot, kafka: LogOffsets
 ) -> list[leader_epochs.PartitionEpoch]:
     """Refuse offsets of a group below which Kafka has other records now. Return the leader epochs whose ends it did not report."""
     noted = {tp: epoch for tp, epoch in found.leader_epochs.items() if tp in found.offsets}

@@ -37,7 +37,7 @@ class Publisher:
         self._clock = clock
 
     @property
-    def place(self) -> str | None:
+    def store(self) -> str | None:
         """The store's address; None: there is none, and a commit is one step."""
         return self._store.name if self._store is not None else None
 

@@ -1,4 +1,4 @@
-"""The ledger and offset stores as places that offsets are taken from."""
+"""The ledger and offset stores as sources that offsets are taken from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.core.source import verifying
-from airflow_kafka_offsets.core.source.offsets import PlaceOffsets
+from airflow_kafka_offsets.core.source.offsets import SourceOffsets
 from airflow_kafka_offsets.ports import Ledger, OffsetStore
 from airflow_kafka_offsets.service.replay import from_oldest_open
 
@@ -21,7 +21,7 @@ class LedgerSource:
         self._ledger = ledger
         self._group = group
 
-    def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
+    def read(self, topics: Sequence[str] = ()) -> SourceOffsets:
         """Return the watermark of all topics that the group has."""
         self._ledger.group(self._group)  # raises when there is none
         state = self._ledger.load(self._group)
@@ -31,7 +31,7 @@ class LedgerSource:
         epochs = state.position.leader_epochs if state.position else {}
         notes = verifying.committing_note(state)
         later = from_oldest_open(self._ledger, self._group, state)
-        return PlaceOffsets(verifying.published(state), notes, topic_ids, later, epochs)
+        return SourceOffsets(verifying.published(state), notes, topic_ids, later, epochs)
 
 
 class StoreSource:
@@ -42,8 +42,8 @@ class StoreSource:
         self._store = store
         self._group = group
 
-    def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
+    def read(self, topics: Sequence[str] = ()) -> SourceOffsets:
         """Return what the store holds of these topics."""
         if not topics:
             raise BadInputError(f"{self.name} has to be asked for topics by name: name them with --topic")
-        return PlaceOffsets(self._store.read(self._group, topics))
+        return SourceOffsets(self._store.read(self._group, topics))

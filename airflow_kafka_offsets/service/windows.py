@@ -236,7 +236,7 @@ class WindowService:
             try:
                 return self._plan(memory, asking, request)
             except ConcurrentChangeError as lost:
-                if self._publisher.place:  # between its steps the store has to be asked
+                if self._publisher.store:  # between its steps the store has to be asked
                     raise
                 logger.info("%s; waiting for its turn", lost)
             try:
@@ -590,13 +590,13 @@ class WindowService:
         at_time = self._offsets_at(group, snapshot, lookup_time(start, self._clock()))
         is_committed = isinstance(start, AtCommitted)
         committed = self._committed_offsets(group.name, list(snapshot.bounds)) if is_committed else None
-        where = self._publisher.place or "The Kafka consumer group"
+        where = self._publisher.store or "The Kafka consumer group"
         return first_offsets(start, snapshot, at_time=at_time, committed=committed, committed_in=where)
 
     def _committed_offsets(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, int | None]:
-        return (self._publisher if self._publisher.place else self._kafka).committed(group, partitions)
+        return (self._publisher if self._publisher.store else self._kafka).committed(group, partitions)
 
     def read_before(self, window_id: str) -> int | None:
         """Return how many records the newest successful attempt with a count has read; None: there is no such attempt."""
@@ -657,7 +657,7 @@ class WindowService:
             StoreError: the offset store did not follow. The window is committing and its job is done. Another call, or the
                 next plan, finishes the commit.
         """
-        in_two_steps = self._publisher.place is not None
+        in_two_steps = self._publisher.store is not None
         is_first = self._racing(
             lambda: self._ledger.commit(
                 window_id, claim, attempt, self._clock(), in_two_steps=in_two_steps, output=self._output
@@ -699,7 +699,7 @@ class WindowService:
         act = Act("commit", who, why, self._clock(), {"window": window_id})
         group, _ = parse_window_id(window_id)
         self.check_commit_by_hand(window_id)
-        in_two_steps, output = self._publisher.place is not None, self._ledger.group(group).output_tables
+        in_two_steps, output = self._publisher.store is not None, self._ledger.group(group).output_tables
         try:
             self._racing(lambda: self._ledger.commit_by_hand(window_id, act, in_two_steps=in_two_steps, output=output))
         except OutputError as exc:

@@ -1,4 +1,4 @@
-"""Places that hold offsets but are not offset stores: checkpoints and CSV files."""
+"""Sources that hold offsets but are not offset stores: checkpoints and CSV files."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from airflow_kafka_offsets.adapters.sources.csv_file import CsvFile, check_new_c
 from airflow_kafka_offsets.core.errors import BadInputError
 
 if TYPE_CHECKING:
-    from airflow_kafka_offsets.core.source.offsets import CheckpointPlace
+    from airflow_kafka_offsets.core.source.offsets import CheckpointAddress
     from airflow_kafka_offsets.ports import OffsetSource
 
 __all__ = ["CsvFile", "check_new_csv", "new_csv", "open_checkpoint", "read_csvs"]
 
 
-def open_checkpoint(place: CheckpointPlace) -> OffsetSource:
+def open_checkpoint(source: CheckpointAddress) -> OffsetSource:
     """Open a checkpoint directory, without reading it yet.
 
     Raises:
         BadInputError: no installed package reads URLs of that scheme.
     """
-    return CheckpointDirectory(_directory(place.directory), str(place), place.source)
+    return CheckpointDirectory(_directory(source.directory), str(source), source.source)
 
 
 def _directory(text: str) -> Any:

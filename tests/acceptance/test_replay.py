@@ -151,7 +151,7 @@ def test_a_replay_that_can_not_be_is_refused_with_the_numbers(lab: Lab) -> None:
                 "starting_offsets": {"drained_refused": {"0": 90}},
                 "ending_offsets": {"drained_refused": {"0": 105}},
             },
-            "drained_refused-0: offsets 100 to 104 (watermark 100)",
+            "drained_refused-0: offsets [100, 105) (watermark 100)",
         ),
         "nothing": (
             {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"},

@@ -48,7 +48,7 @@ def test_a_function_gets_the_window_and_its_value_goes_to_xcom(lab: Lab, local_r
     assert lab.api.xcom("taskflow_local", local_run, "load", "span") == 400, "multiple_outputs"
     facts = lab.api.xcom("taskflow_local", local_run, "load", "window")
     assert (facts["window_id"], facts["records"], facts["span"]) == ("taskflow_local-000001", 400, 400)
-    listed = [f"        taskflow_local-{partition}: 0 to 99" for partition in range(4)]
+    listed = [f"        taskflow_local-{partition}: [0, 100)" for partition in range(4)]
     block = ["Window taskflow_local-000001: committed", "    offsets: 400 offsets in 4 partitions", *listed]
     seen = lab.api.unfolded_log("taskflow_local", local_run, "load")
     expect_at_the_end(seen, [*block, "    job: 400 records read of 400 offsets"])

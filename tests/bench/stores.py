@@ -16,11 +16,11 @@ from tabulate import tabulate
 
 from airflow_kafka_offsets.adapters.stores.files import FilesStore
 from airflow_kafka_offsets.adapters.stores.hbase import TABLE, HBaseStore
-from airflow_kafka_offsets.adapters.stores.hdfs import HdfsPlace
+from airflow_kafka_offsets.adapters.stores.hdfs import HdfsFolders
 from airflow_kafka_offsets.adapters.stores.kafka import KafkaStore
-from airflow_kafka_offsets.adapters.stores.local import LocalPlace
+from airflow_kafka_offsets.adapters.stores.local import LocalFolders
 from airflow_kafka_offsets.adapters.stores.redis import RedisStore
-from airflow_kafka_offsets.adapters.stores.s3 import S3Place
+from airflow_kafka_offsets.adapters.stores.s3 import S3Folders
 from airflow_kafka_offsets.adapters.stores.sql import SqlStore
 from airflow_kafka_offsets.adapters.stores.zookeeper import JsonLayout, ZooKeeperStore
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -83,9 +83,9 @@ def open_stores(stack: ExitStack, folder: Path) -> dict[str, OffsetStore]:
         "HBase": HBaseStore("hbase://", host=LOOPBACK, port=hbase.port, timeout=30),
         "SQL (PostgreSQL)": SqlStore("sql://", postgres.url, 30, create=True),
         "SQL (MariaDB)": SqlStore("sql://", mariadb.url, 30, create=True),
-        "local files": FilesStore("files://", LocalPlace(str(folder / "files"))),
-        "S3 (moto)": FilesStore("s3://", S3Place(lambda: client, bucket)),
-        "HDFS": FilesStore("hdfs://", HdfsPlace(hdfs.client(), "/offsets")),
+        "local files": FilesStore("files://", LocalFolders(str(folder / "files"))),
+        "S3 (moto)": FilesStore("s3://", S3Folders(lambda: client, bucket)),
+        "HDFS": FilesStore("hdfs://", HdfsFolders(hdfs.client(), "/offsets")),
     }
 
 

@@ -82,7 +82,7 @@ def test_what_an_open_window_has_published_is_told_and_no_fault(cli: Cli, tmp_pa
     ahead = [("orders", 1, offset) for offset in range(300, 310)]
     done = cli("audit", "lake.orders", "--table", file_of(tmp_path, [*FIRST, *SECOND, *ahead]))
     assert done.code == 0
-    assert "Outside the committed windows, the table has 10 offsets: orders-1: 300 to 309. Still open:" in done.out
+    assert "Outside the committed windows, the table has 10 offsets: orders-1: [300, 310). Still open:" in done.out
     assert "lake.orders-000003" in done.out
 
 

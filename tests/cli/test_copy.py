@@ -34,7 +34,7 @@ def test_the_ledgers_watermark_goes_into_a_store(cli: Cli, lake: Lake, stores: S
     act = lake.ledger.acts("lake.orders")[-1]
     assert (act.kind, act.who, act.why) == ("copy", "ann", "w")
     assert act.details["moves"] == {"orders-0": [600, 1000], "orders-1": [None, 300]}
-    assert (act.details["place"], act.details["store"]) == ("ledger", REDIS)
+    assert (act.details["source"], act.details["store"]) == ("ledger", REDIS)
 
 
 def test_the_copy_is_shown_among_what_people_did(cli: Cli, stores: Stores) -> None:

@@ -47,7 +47,7 @@ def test_into_a_file_it_is_a_dry_run_first(cli: Cli, lake: Lake, tmp_path: Path)
 def test_the_export_is_shown_among_what_people_did(cli: Cli, tmp_path: Path) -> None:
     cli(*EXPORT, "--to", str(tmp_path / "x.csv"), "--why", "handing over", "--who", "ann", "--yes")
     [act] = cli("status", "lake.orders", "-o", "json").json["groups"][0]["acts"]
-    assert (act["kind"], act["details"]["place"]) == ("export", "ledger")
+    assert (act["kind"], act["details"]["source"]) == ("export", "ledger")
 
 
 def test_a_file_that_may_have_been_written_is_recorded(

@@ -49,7 +49,7 @@ def test_a_group_is_founded_where_a_file_says(cli: Cli, lake: Lake, tmp_path: Pa
     assert lake.ledger.group("nightly") == KafkaGroup("nightly", topics=["orders"], kafka_conn_id="other")
     (act,) = lake.ledger.acts("nightly")
     assert (act.kind, act.who, act.why) == ("import", "ann", "moving over")
-    assert (act.details["place"], act.details["meaning"]) == (place, "next")
+    assert (act.details["source"], act.details["meaning"]) == (place, "next")
     assert act.details["founded"] == {"orders-0": 900, "orders-1": 40}
     assert act.details["from_beginning"] == []
 
@@ -87,7 +87,7 @@ def test_partitions_that_are_not_named_begin_at_their_beginning_and_are_listed(
     lake.log.expire(ORDERS_1, 30)
     place = csv(tmp_path, "orders,0,900\n")
     done = cli(*NEW, "--from", place)
-    assert "The place does not name orders-1: they begin at their beginning offset." in done.out
+    assert "The source does not name orders-1: they begin at their beginning offset." in done.out
     document = cli(*NEW, "--from", place, "--yes", "-o", "json").json
     assert document["not_named"] == [{"topic": "orders", "partition": 1}]
     assert [(p["partition"], p["found"], p["to"]) for p in document["partitions"]] == [(0, 900, 900), (1, None, 30)]
@@ -196,10 +196,10 @@ def test_a_checkpoint(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("redis", "This is not a place. Write one of: ledger,"),
+        ("redis", "This is not a source. Write one of: ledger,"),
         ("mongo://m", "There is no offset store 'mongo'"),
         ("redis://user:secret@host", "put these into an Airflow connection and name it"),
-        ("csv:", "'csv:' names no place"),
+        ("csv:", "'csv:' names no source"),
         ("csv:/nowhere.csv", "Can't read /nowhere.csv: No such file or directory"),
         ("checkpoint:/nowhere", "checkpoint:/nowhere has no commits"),
         ("checkpoint:~no-such-user/x", "checkpoint:~no-such-user/x has no commits"),
@@ -248,7 +248,7 @@ def test_what_retention_removed_is_named_and_recorded(cli: Cli, lake: Lake, tmp_
     done = cli(*NEW, "--from", place, "--yes")
     assert (done.code, done.out) == (1, "")
     assert (
-        "orders-0: offsets 900 to 949 expired before they were read (next offset 900, beginning offset 950)" in done.err
+        "orders-0: offsets [900, 950) expired before they were read (next offset 900, beginning offset 950)" in done.err
     )
     assert "add --skip-lost" in done.err
     assert lake.dump() == before
@@ -275,12 +275,12 @@ def test_a_known_group_is_reset(cli: Cli, quiet: Lake, tmp_path: Path) -> None:
     done = cli(*KNOWN, "--from", place)
     assert done.code == 4
     assert "No one owns these offsets after that (recorded as a gap)" in done.out
-    assert "The place does not name orders-0: they stay where they are." in done.out
+    assert "The source does not name orders-0: they stay where they are." in done.out
     assert quiet.dump() == before
     assert cli(*KNOWN, "--from", place, "--yes", "--who", "zoe").code == 0
     assert quiet.watermark() == {0: 1000, 1: 400}
     act = quiet.ledger.acts("lake.orders")[-1]
-    assert (act.kind, act.who, act.details["place"]) == ("import", "zoe", place)
+    assert (act.kind, act.who, act.details["source"]) == ("import", "zoe", place)
     assert act.details["moves"] == {"orders-1": [300, 400]}
     assert act.details["skipped"] == {"orders-1": [300, 400]}
     assert "from_beginning" not in act.details  # orders-0 stays where it is

@@ -46,7 +46,7 @@ def test_a_plan_that_is_refused_names_every_partition_and_what_to_type(cli: Cli,
     done = cli("plan", "lake.orders")
     assert done.code == 1
     assert done.out.startswith("The next window can't be planned.")
-    assert "orders-1: offsets 300 to 399 expired before they were read" in done.out
+    assert "orders-1: offsets [300, 400) expired before they were read" in done.out
     assert "kafka-offsets reset lake.orders --to" in done.err
     document = cli("plan", "lake.orders", "-o", "json").json
     assert [(p["topic"], p["partition"]) for p in document["problems"]] == [("orders", 1)]
@@ -61,7 +61,7 @@ def test_what_would_be_lost_is_shown(cli: Cli, lake: Lake) -> None:
     assert "Recorded as lost" in done.out
     [warning] = [line for line in done.out.splitlines() if line.startswith("Warning: ")]
     assert "clicks-0" in warning
-    assert "90 to 99" in warning
+    assert "[90, 100)" in warning
 
 
 def test_kafka_down_is_exit_code_3(cli: Cli, lake: Lake) -> None:

@@ -151,7 +151,7 @@ def test_what_nobody_reads_again_is_told_by_its_reason(cli: Cli, lake: Lake) -> 
     assert cli("reset", "lake.both", "--why", "w", "--topic", "clicks", "--to", "earliest", "--yes").code == 0
     recreated = cli(*on_orders)
     assert recreated.code == 4
-    assert "The topic of lake.both-000001 clicks-0 80 to 89 was recreated since: no one can read" in recreated.out
+    assert "The topic of lake.both-000001 clicks-0 [80, 90) was recreated since: no one can read" in recreated.out
     assert "If the topic is back some day, no replay reads that part" in recreated.out
     assert "no longer reads" not in recreated.out
     assert "put the topic back" not in recreated.out
@@ -166,7 +166,7 @@ def test_a_topic_that_left_the_group_may_come_back(cli: Cli, lake: Lake) -> None
     lake.log.produce(ORDERS_1, 1)
     lake.commit(KafkaGroup("lake.both", topics=["orders"]), 2)
     done = cli("reset", "lake.both", "--why", "w", "--topic", "orders", "--to", "earliest")
-    assert "The group no longer reads the topic of lake.both-000001 clicks-0 80 to 89: no one reads" in done.out
+    assert "The group no longer reads the topic of lake.both-000001 clicks-0 [80, 90): no one reads" in done.out
     assert "If the topic is back some day, no replay reads that part" in done.out
     assert "or first put the topic back into the group's topics" in done.out
     assert "was recreated" not in done.out
@@ -207,7 +207,7 @@ def test_what_was_kept_is_named_before_it_is_read_again(cli: Cli, lake: Lake) ->
     back = (*reset, '{"clicks":{"0":85}}')
     shown = cli(*back)
     assert shown.code == 4
-    assert "told people to keep: lake.both-000001 clicks-0 85 to 89. Remove exactly this part" in shown.out
+    assert "told people to keep: lake.both-000001 clicks-0 [85, 90). Remove exactly this part" in shown.out
     assert ["lake.both-000001", "clicks", "0", "85", "90", "5"] in [cells(line) for line in shown.out.splitlines()]
     assert "with --yes --supersede" in shown.out
     assert "committed window" not in shown.out, "none loses its offsets"
@@ -218,7 +218,7 @@ def test_what_was_kept_is_named_before_it_is_read_again(cli: Cli, lake: Lake) ->
     before = lake.dump()
     refused = cli(*back, "--yes")
     assert refused.code == 4
-    assert "lake.both-000001 clicks-0 85 to 89" in refused.err
+    assert "lake.both-000001 clicks-0 [85, 90)" in refused.err
     assert lake.dump() == before
     assert cli(*back, "--yes", "--supersede").code == 0
     assert cli(*reset, '{"clicks":{"0":80}}', "-o", "json").json["taken"] == [

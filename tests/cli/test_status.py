@@ -224,7 +224,7 @@ def test_when_kafka_tells_offsets_and_no_times_there_is_no_verdict_and_the_exit_
 
 def test_a_group_whose_next_plan_fails_is_named(cli: Cli, quiet: Lake) -> None:
     quiet.log.expire(ORDERS_1, 400)
-    said = "100 offsets expired before they were read: orders-1 300 to 399"
+    said = "100 offsets expired before they were read: orders-1 [300, 400)"
     next_step = "What is gone, and what to type to continue without it: kafka-offsets plan lake.orders"
     assert f"Group lake.orders is LOST: {said}. {next_step}\n" in cli("status").out
     one = cli("status", "lake.orders").out

@@ -43,7 +43,7 @@ def test_each_look_shows_what_is_there_then(cli: Cli, lake: Lake, monkeypatch: p
     at_each_pause(monkeypatch, "watching", lambda _: lake.log.expire(ORDERS_1, 400))
     before, after = cli("watch", "lake.orders", *TWICE).out.split("\ngroup: ")[1:]
     assert "verdict:        AT RISK: " in before
-    assert "verdict:        LOST: 100 offsets expired before they were read: orders-1 300 to 399" in after
+    assert "verdict:        LOST: 100 offsets expired before they were read: orders-1 [300, 400)" in after
 
 
 def test_for_programs_each_look_is_one_line(cli: Cli) -> None:

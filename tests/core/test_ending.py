@@ -30,8 +30,8 @@ def test_a_window_is_told_with_its_offsets_and_what_is_known_of_its_job() -> Non
     assert last_words([Done(window(TEN, 12), False, "10 records read of 10 offsets")]) == (
         "Window lake-000012: committed\n"
         "    offsets: 10 offsets in 2 partitions\n"
-        "        orders-0: 0 to 5\n"
-        "        orders-1: 10 to 13\n"
+        "        orders-0: [0, 6)\n"
+        "        orders-1: [10, 14)\n"
         "    job: 10 records read of 10 offsets"
     )
 
@@ -48,7 +48,7 @@ def test_a_rerun_and_what_was_lost_and_the_cap_are_told() -> None:
     text = last_words([Done(replace(window(TEN), lost=ranges({tp(1): (4, 10)}), is_capped=True), True, "read")])
     assert text.startswith("Window lake-000001: run again; it was committed before, and the watermark stays\n")
     assert "offsets: 10 offsets in 2 partitions; capped by max_offsets, more was there\n" in text
-    assert "    lost before it, recorded as a gap: 6 offsets in 1 partition\n        orders-1: 4 to 9\n" in text
+    assert "    lost before it, recorded as a gap: 6 offsets in 1 partition\n        orders-1: [4, 10)\n" in text
 
 
 def test_a_window_that_is_not_committed_ends_as_the_page_shows_it() -> None:
@@ -59,11 +59,11 @@ def test_a_window_that_is_not_committed_ends_as_the_page_shows_it() -> None:
 
 def test_many_partitions_are_summed_up_by_topic() -> None:
     many = ranges({tp(n): (n, n + 5) for n in range(20_000)})
-    assert in_short(many) == ["orders: 100000 offsets in 20000 partitions; first orders-0: 0 to 4, last orders-19999: 19999 to 20003"]  # fmt: skip
+    assert in_short(many) == ["orders: 100000 offsets in 20000 partitions; first orders-0: [0, 5), last orders-19999: [19999, 20004)"]  # fmt: skip
     listed = in_short(ranges({tp(n): (0, 1) for n in range(MAX_LINES)}))
     assert len(listed) == MAX_LINES
     topics = ranges({tp(0, f"topic-{n:02d}"): (0, 1) for n in range(40)})
-    assert in_short(topics)[0] == "topic-00: 1 offset in 1 partition; topic-00-0: 0 to 0"
+    assert in_short(topics)[0] == "topic-00: 1 offset in 1 partition; topic-00-0: [0, 1)"
     assert in_short(topics)[-1] == "and 32 more topics"
     assert len(in_short(topics)) == MAX_LINES + 1
 
@@ -88,7 +88,7 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
             Left(OPEN, State.PLANNED, next_try=2),
             [
                 "Window lake-000012: not committed\n",
-                "        orders-1: 10 to 13\n",
+                "        orders-1: [10, 14)\n",
                 "job: no success of its job is recorded; the error is below\n",
                 "now: the window is open: the watermark of group lake has not passed it\n",
                 "next: Airflow starts try 2 of this task: the job runs again, on the same offsets under the same id\n",
@@ -217,8 +217,8 @@ def test_windows_that_are_handed_on_are_told_with_their_offsets() -> None:
     assert handed_on([OPEN]) == (
         "Window lake-000012: planned; the tasks after this one run and commit it\n"
         "    offsets: 10 offsets in 2 partitions\n"
-        "        orders-0: 0 to 5\n"
-        "        orders-1: 10 to 13"
+        "        orders-0: [0, 6)\n"
+        "        orders-1: [10, 14)"
     )
     again = handed_on([window(TEN, n) for n in range(1, 31)]).splitlines()
     assert again[:2] == [

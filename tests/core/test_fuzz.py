@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.conditions import LagAtMost, TimePassed, UnreadA
 from airflow_kafka_offsets.core.errors import MAX_MESSAGE, BadInputError
 from airflow_kafka_offsets.core.plan.request import parse_replay
 from airflow_kafka_offsets.core.source.checkpoint import read_offsets
-from airflow_kafka_offsets.core.source.offsets import parse_place
+from airflow_kafka_offsets.core.source.offsets import parse_source_address
 from airflow_kafka_offsets.core.source.offsets_csv import load_csv
 from airflow_kafka_offsets.core.spark_json import load_offsets
 from airflow_kafka_offsets.core.starting import parse_reset_target
@@ -169,7 +169,7 @@ def test_an_address_is_refused_or_read(text: Any, options: Any) -> None:
     is_said(lambda: StoreAddress("redis", text, "", options))
     is_said(lambda: StoreAddress(text, "x", text, options))
     if isinstance(text, str):
-        is_said(lambda: parse_place(text))
+        is_said(lambda: parse_source_address(text))
 
 
 @given(

@@ -58,7 +58,7 @@ def test_the_error_has_the_numbers_and_both_ways_out() -> None:
     with pytest.raises(LogTruncatedError) as error:
         leader_epochs.check_position("lake", AT_100, led({tp(0): 5, tp(1): 4}), {PartitionEpoch(tp(0), 3): 60})
     assert str(error.value).startswith(
-        "orders-0: offsets 60 to 99 are other records now than those that were read. Kafka lost these after leader epoch 3, "
+        "orders-0: offsets [60, 100) are other records now than those that were read. Kafka lost these after leader epoch 3, "
         "which ends at 60, and the log has grown to 200 since (watermark 100, leader epoch 5). "
     )
     assert 'reset lake --to \'{"orders":{"0":100}}\'' in str(error.value)
@@ -116,10 +116,10 @@ def test_of_windows_only_what_they_read_is_asked_and_told() -> None:
     asked = leader_epochs.of_windows([read, later], log)
     assert asked == [PartitionEpoch(tp(0), 3), PartitionEpoch(tp(0), 4)]
     assert leader_epochs.replaced_in(read, dict.fromkeys(asked, 60)) == {
-        tp(0): "orders-0: offsets 80 to 99 are other records now than when the window was cut"
+        tp(0): "orders-0: offsets [80, 100) are other records now than when the window was cut"
     }
     assert leader_epochs.replaced_in(read, dict.fromkeys(asked, 99)) == {
-        tp(0): "orders-0: offset 99 is another record now than when the window was cut"
+        tp(0): "orders-0: offsets [99, 100) are other records now than when the window was cut"
     }
     assert leader_epochs.replaced_in(read, dict.fromkeys(asked, 100)) == {}
 

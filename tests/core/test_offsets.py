@@ -26,8 +26,8 @@ def test_the_span_is_end_minus_start(a: int, b: int) -> None:
 
 
 def test_a_range_reads_as_first_and_last_offset() -> None:
-    assert str(OffsetRange(120, 500)) == "120 to 499"
-    assert str(OffsetRange(7, 7)) == "none (at 7)"
+    assert str(OffsetRange(120, 500)) == "[120, 500)"
+    assert str(OffsetRange(7, 7)) == "[7, 7)"
 
 
 def test_ranges_are_sorted_immutable_and_know_their_bounds() -> None:

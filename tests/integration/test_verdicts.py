@@ -95,7 +95,7 @@ def test_records_that_are_about_to_expire_are_warned_about_or_not_planned(
             runs.read()
     before = ledger.load("g")
     with pytest.raises(
-        AtRiskError, match=f"{topic}-0: retention may remove offsets 10 to 19 in .* Nothing was planned"
+        AtRiskError, match=rf"{topic}-0: retention may remove offsets \[10, 20\) in .* Nothing was planned"
     ):
         runs.plan(on_at_risk="fail")
     assert ledger.load("g").position == before.position
@@ -103,7 +103,7 @@ def test_records_that_are_about_to_expire_are_warned_about_or_not_planned(
     caplog.clear()
     assert ranges(runs.plan()) == {0: (10, 20)}
     assert (
-        f"retention may remove records of this window before its job has read them: {topic}-0 offsets 10 to 19"
+        f"retention may remove records of this window before its job has read them: {topic}-0 offsets [10, 20)"
         in caplog.text
     )
 
@@ -126,7 +126,7 @@ def test_with_a_cap_the_records_that_can_not_wait_for_the_next_window_are_read_f
     # In equal parts, each partition would get 50.
     assert ranges(runs.read(max_offsets=100)) == {0: (10, 80), 1: (10, 40)}
     assert (
-        f"retention may remove records of this window before its job has read them: {topic}-0 offsets 10 to 79"
+        f"retention may remove records of this window before its job has read them: {topic}-0 offsets [10, 80)"
         in caplog.text
     )
     caplog.clear()
@@ -176,7 +176,7 @@ def test_records_deleted_past_the_watermark_are_an_error_or_a_recorded_gap(
     delete_records(kafka, topic, 50)
     with pytest.raises(
         DataLossError,
-        match=rf"{topic}-0: offsets 20 to 49 expired before they were read \(watermark 20, beginning offset 50\)",
+        match=rf"{topic}-0: offsets \[20, 50\) expired before they were read \(watermark 20, beginning offset 50\)",
     ) as error:
         runs.plan()
     assert list(error.value.partitions) == [TopicPartition(topic, 0)]
@@ -238,7 +238,7 @@ def test_a_log_that_was_cut_back_and_has_grown_past_the_watermark_is_an_error(
     produce(broker, topic, 70, first=1000)
     stay = f'{{"{topic}":{{"0":100}}}}'
     for policy in ("skip", "fail"):
-        with pytest.raises(LogTruncatedError, match=rf"{topic}-0: offsets 60 to 99 are other records now") as error:
+        with pytest.raises(LogTruncatedError, match=rf"{topic}-0: offsets \[60, 100\) are other records now") as error:
             runs.plan(on_data_loss=policy)
         assert f"kafka-offsets reset g --to '{stay}'" in str(error.value)
     runs.service.reset(KafkaGroup("g", topics=[topic]), stay, "me", "they are not needed")

@@ -82,19 +82,19 @@ def window(seq: int, group: str = MINE) -> str:
 def test_the_name_and_the_offsets_of_a_hidden_group_are_not_in_the_json_of_another(
     mine: Story, theirs: Story, kind: str
 ) -> None:
-    mine.act(kind, "ada", "a second output", place="ledger", name=THEIRS, found={"orders-0": 1_300})
+    mine.act(kind, "ada", "a second output", source="ledger", name=THEIRS, found={"orders-0": 1_300})
     assert details(mine.ledger, "mine") == [{}]
     assert details(mine.ledger, "mine", "payroll") == [
-        {"place": "ledger", "name": THEIRS, "found": {"orders-0": 1_300}}
+        {"source": "ledger", "name": THEIRS, "found": {"orders-0": 1_300}}
     ]
 
 
 def test_what_an_offset_store_holds_under_the_name_of_a_hidden_group_is_not_told_either(
     mine: Story, theirs: Story
 ) -> None:
-    mine.act("import", "ada", "a second output", place="redis", name=THEIRS)
-    mine.act("import", "ada", "moving over", place="redis", name="a consumer group of another tool")
-    mine.act("copy", "ada", "monthly", place="ledger", name=MINE)
+    mine.act("import", "ada", "a second output", source="redis", name=THEIRS)
+    mine.act("import", "ada", "moving over", source="redis", name="a consumer group of another tool")
+    mine.act("copy", "ada", "monthly", source="ledger", name=MINE)
     assert [bool(each) for each in details(mine.ledger, "mine")] == [False, True, True]
 
 
@@ -143,6 +143,6 @@ def test_the_groups_that_acts_name_are_asked_about_only_if_there_are_some(mine: 
     line = pictures.group_line(mine.ledger, MINE, list)
     mine.act("commit", "ada", "checked", window=window(1))
     pictures.in_full(mine.ledger, [line], visible)
-    mine.act("export", "ada", "nightly", place="ledger", name=THEIRS)
+    mine.act("export", "ada", "nightly", source="ledger", name=THEIRS)
     pictures.in_full(mine.ledger, [line], visible)
     assert [names for names in asked if names] == [[THEIRS]]

@@ -208,7 +208,7 @@ def test_a_replay_from_the_strip(framed: WebDriver, server: PageServer) -> None:
 def test_a_block_says_what_it_is_when_it_is_pointed_at(framed: WebDriver) -> None:
     block = first(framed, "[data-tp='page-orders-1'] rect[data-w='3']")
     ActionChains(framed).move_to_element(block).perform()
-    assert first_text(framed, "#hint") == "000003 · backfill\npage-orders-1 · offsets 100 to 199\n100 offsets"
+    assert first_text(framed, "#hint") == "000003 · backfill\npage-orders-1 · offsets [100, 200)\n100 offsets"
     ActionChains(framed).move_to_element(first(framed, "h1")).perform()
     first(framed, "#hint", lambda e: not e.is_displayed())
 
@@ -350,7 +350,7 @@ def test_what_retention_took_is_drawn_as_lost_and_the_rest_as_unread(server: Pag
     assert unread.get_attribute("data-r") == "150-1500"
     assert edge.get_attribute("x") == unread.get_attribute("x")
     ActionChains(browser).move_to_element(lost[1]).perform()
-    assert first_text(browser, "#hint") == "lost to retention\npage-orders-0 · offsets 100 to 149\n50 offsets"
+    assert first_text(browser, "#hint") == "lost to retention\npage-orders-0 · offsets [100, 150)\n50 offsets"
     other = "[data-tp='page-orders-1']"
     assert first_text(browser, f"{other} .behind") == "1,550 behind"
     assert browser.find_elements(By.CSS_SELECTOR, f"{other} rect.lost") == []

@@ -42,9 +42,9 @@ def dialog(*rows: Row, dags: Sequence[Dag] = (), chosen: str | None = None, unkn
 
 
 def test_a_refused_window_says_why_in_a_row_of_its_own() -> None:
-    text = dialog(row(3), row(4, "offsets 0 to 1300 expired (beginning offset 1400)"), chosen="orders")
+    text = dialog(row(3), row(4, "offsets [0, 1301) expired (beginning offset 1400)"), chosen="orders")
     assert '<tr class="refused"><td>000004</td>' in text
-    assert 'class="why"><small>offsets 0 to 1,300 expired (beginning offset 1,400).</small>' in text
+    assert 'class="why"><small>offsets [0, 1301) expired (beginning offset 1,400).</small>' in text
     assert "Replay 1 window?" in text
 
 

@@ -952,7 +952,7 @@ class Simulation:
             )
         else:
             assert args.function.endswith(".copy")
-            assert args.from_place == "ledger"
+            assert args.from_source == "ledger"
             assert self.store is not None
             moving = Moving(self.ledger, lambda: self.world.now)
             asked = Asked(LedgerSource(self.ledger, "lake"), "lake")

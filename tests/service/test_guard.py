@@ -118,7 +118,7 @@ def test_a_window_that_may_expire_is_a_warning_with_numbers(world: World) -> Non
     planned = world.plan(claim("second"))
     [warning] = planned.warnings
     assert warning.startswith(
-        "retention may remove records of this window before a job has read them: orders-0 offsets 10 to 179 in 4 min"
+        "retention may remove records of this window before a job has read them: orders-0 offsets [10, 180) in 4 min"
     )
     assert planned.window.span == 10 * 24 * 13
 
@@ -128,7 +128,7 @@ def test_fail_leaves_nothing_planned(world: World) -> None:
     backlog(world)
     before = world.ledger.load("lake")
     with pytest.raises(
-        AtRiskError, match=r"orders-0: retention may remove offsets 10 to 179 in 4 min.*Nothing was planned"
+        AtRiskError, match=r"orders-0: retention may remove offsets \[10, 180\) in 4 min.*Nothing was planned"
     ):
         world.plan(claim("second"))
     assert world.ledger.load("lake") == before
@@ -234,7 +234,7 @@ def test_a_window_that_waits_too_long_for_its_retry_is_warned_about_and_never_re
     assert world.plan(claim("adopts")).window == failed
     warned = [record.getMessage() for record in caplog.records if "retention may remove" in record.getMessage()]
     assert len(warned) == 2
-    assert all("records of lake-000002 before a job has read them: orders-0 offsets 10 to 19 in" in w for w in warned)
+    assert all("records of lake-000002 before a job has read them: orders-0 offsets [10, 20) in" in w for w in warned)
 
 
 def test_a_window_that_has_time_is_run_again_without_a_word(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -280,7 +280,7 @@ def test_after_a_loss_what_is_left_is_read_also_with_fail(world: World, how: str
         world.service.reset(world.group, "earliest", "ada", "what is gone is gone")
     planned = world.plan(claim("second"))
     assert planned.window.ranges[tp(0)].start == 20
-    assert "this window before a job has read them: orders-0 offsets 20 to" in planned.warnings[-1]
+    assert "this window before a job has read them: orders-0 offsets [20, " in planned.warnings[-1]
 
 
 def test_whoever_loses_a_race_to_itself_is_warned_about_the_window_that_it_gets(

@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.request import Live, Ranges
 from airflow_kafka_offsets.core.ranges import OffsetRange
-from airflow_kafka_offsets.core.source.offsets import PlaceOffsets
+from airflow_kafka_offsets.core.source.offsets import SourceOffsets
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.ports import Ledger, LogOffsets
 from airflow_kafka_offsets.service.move import Asked, Moving
@@ -79,7 +79,7 @@ class Slow(LedgerSource):
 
     happens: Callable[[], object]
 
-    def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
+    def read(self, topics: Sequence[str] = ()) -> SourceOffsets:
         """Return the watermark of before."""
         found = super().read(topics)
         self.happens()
@@ -257,7 +257,7 @@ def test_records_that_are_replaced_after_an_import_are_noticed_by_the_first_plan
     found = moving(world).plan_import("lake", stored(world, 100, 0), lambda _: world.kafka)
     moving(world).carry_out_import(found, "ada", "moving over")
     replace_records(world)
-    with pytest.raises(LogTruncatedError, match="orders-0: offsets 60 to 99 are other records now"):
+    with pytest.raises(LogTruncatedError, match=r"orders-0: offsets \[60, 100\) are other records now"):
         world.plan(ONE)
 
 
@@ -275,7 +275,7 @@ def was_replaced(tmp_path: Path) -> World:
 def test_a_group_goes_past_replaced_records_under_no_new_name(was_replaced: World) -> None:
     world = was_replaced
     with pytest.raises(
-        LogTruncatedError, match=r"offsets 60 to 99 are other records now.*kafka-offsets reset lake --to"
+        LogTruncatedError, match=r"offsets \[60, 100\) are other records now.*kafka-offsets reset lake --to"
     ):
         moving(world).plan_import("new", from_ledger(world), lambda _: world.kafka)
     world.service.reset(world.group, '{"orders":{"0":100}}', "ada", "the new ones are not needed")
@@ -294,7 +294,7 @@ def test_what_kafka_did_not_say_of_a_group_is_asked_again_under_its_new_name(was
     assert world.ledger.acts("new")[0].details["unchecked"] == ["orders-0"]
     world.kafka.knows_epoch_ends = True
     world.group = group("new")
-    with pytest.raises(LogTruncatedError, match="orders-0: offsets 60 to 99 are other records now"):
+    with pytest.raises(LogTruncatedError, match=r"orders-0: offsets \[60, 100\) are other records now"):
         world.plan(TWO)
 
 
@@ -314,7 +314,7 @@ def test_what_kafka_did_not_say_is_asked_again_after_a_move_by_hand(was_replaced
     assert [asked.partition for asked in reset.unchecked] == [tp(0)]
     assert world.ledger.acts("lake")[0].details["unchecked"] == ["orders-0"]
     world.kafka.knows_epoch_ends = True
-    with pytest.raises(LogTruncatedError, match=f"orders-0: offsets 60 to {at - 1} are other records now"):
+    with pytest.raises(LogTruncatedError, match=rf"orders-0: offsets \[60, {at}\) are other records now"):
         world.plan(TWO)
 
 
@@ -409,7 +409,7 @@ def test_of_two_doubts_an_import_keeps_the_older_one(was_replaced: World) -> Non
     moving(world).carry_out_import(found, "ada", "w")
     assert world.ledger.acts("lake")[-1].details["unchecked"] == ["orders-0"]
     world.kafka.knows_epoch_ends = True
-    with pytest.raises(LogTruncatedError, match="orders-0: offsets 60 to 99 are other records now"):
+    with pytest.raises(LogTruncatedError, match=r"orders-0: offsets \[60, 100\) are other records now"):
         world.plan(TWO)
 
 

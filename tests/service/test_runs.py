@@ -154,7 +154,7 @@ def test_retention_before_a_rerun_is_an_error_with_the_ranges(world: World) -> N
     world.kafka.produce(tp(0), 10)
     world.run(ONE)
     world.kafka.expire(tp(0), 4)
-    with pytest.raises(DataLossError, match=r"orders-0: offsets 0 to 9 .*beginning offset 4"):
+    with pytest.raises(DataLossError, match=r"orders-0: offsets \[0, 10\) .*beginning offset 4"):
         world.plan(ONE, last_clear=1)  # cleared
     assert world.watermark == {0: 10, 1: 0}
 

@@ -138,7 +138,7 @@ def test_a_window_with_two_topics_that_are_back_is_not_cut_by_a_reset_of_one_of_
     both.kafka.produce(CLICKS, 3)
     both.run(TWO)
     _bring_back(both, first)
-    way_out = r"""lake-000001 owns clicks-0 offsets 0 to 4.*--to '\{"clicks":\{"0":5\},"orders":\{"0":10,"1":0\}\}'.*--to-window lake-000001"""
+    way_out = r"""lake-000001 owns clicks-0 offsets \[0, 5\).*--to '\{"clicks":\{"0":5\},"orders":\{"0":10,"1":0\}\}'.*--to-window lake-000001"""
     with pytest.raises(IllegalStepError, match=way_out):
         both.service.reset(both.group, "earliest", "ada", "again", topics=["orders"], supersede=True)
     with pytest.raises(ConfirmationError, match="from 1 committed window: lake-000001"):
@@ -224,12 +224,12 @@ def _kept(world: World) -> dict[str, OffsetRanges]:
 
 
 def test_output_that_a_reset_told_people_to_keep_is_named_before_its_offsets_are_read_again(kept: World) -> None:
-    told = r"told people to keep: lake-000001 clicks-0 0 to 4\. Remove exactly this part.* add --supersede"
+    told = r"told people to keep: lake-000001 clicks-0 \[0, 5\)\. Remove exactly this part.* add --supersede"
     with pytest.raises(ConfirmationError, match=told) as refused:
         kept.service.reset(kept.group, "earliest", "ada", "again", topics=["clicks"])
     assert "offsets away from" not in str(refused.value), "no window loses any"
     reset = kept.service.reset(kept.group, "earliest", "ada", "again", topics=["clicks"], supersede=True)
-    assert (reset.superseded, [str(part) for part in reset.taken]) == ((), ["lake-000001 clicks-0 0 to 4"])
+    assert (reset.superseded, [str(part) for part in reset.taken]) == ((), ["lake-000001 clicks-0 [0, 5)"])
     act = kept.ledger.acts("lake")[-1]
     assert (act.details["superseded"], act.window_ids) == ([], ("lake-000001",))
     assert act.details["taken"]["lake-000001"]["clicks"]["0"] == [0, 5]
@@ -243,12 +243,12 @@ def test_output_that_a_reset_told_people_to_keep_is_named_before_its_offsets_are
 
 def test_a_reset_to_the_middle_of_what_was_kept_takes_only_the_part_from_there_on(kept: World) -> None:
     reset = kept.service.reset(kept.group, '{"clicks":{"0":3}}', "ada", "again", supersede=True)
-    assert [str(part) for part in reset.taken] == ["lake-000001 clicks-0 3 to 4"]
+    assert [str(part) for part in reset.taken] == ["lake-000001 clicks-0 [3, 5)"]
     assert _kept(kept) == {"lake-000001": ranges({CLICKS: (0, 3)})}
     assert kept.run(THREE).ranges.without_empty() == ranges({CLICKS: (3, 5)})
     reset = kept.service.reset(kept.group, '{"clicks":{"0":1}}', "ada", "again", supersede=True)
     assert [window.id for window in reset.superseded] == ["lake-000003"]
-    assert [str(part) for part in reset.taken] == ["lake-000001 clicks-0 1 to 2"]
+    assert [str(part) for part in reset.taken] == ["lake-000001 clicks-0 [1, 3)"]
     assert _kept(kept) == {"lake-000001": ranges({CLICKS: (0, 1)})}
 
 
@@ -263,7 +263,7 @@ def test_what_was_kept_is_known_after_its_window_was_pruned(kept: World) -> None
     pruning = Pruning(kept.ledger, kept.kafka, lambda: kept.now, lambda _: None)
     assert pruning.prune(kept.group, DAY, "ada", "old", are_deleted=True).windows
     kept.kafka.restore(CLICKS, 0)
-    with pytest.raises(ConfirmationError, match="lake-000001 clicks-0 2 to 4"):
+    with pytest.raises(ConfirmationError, match=r"lake-000001 clicks-0 \[2, 5\)"):
         kept.service.reset(kept.group, '{"clicks":{"0":2}}', "ada", "again")
 
 
@@ -274,7 +274,7 @@ def test_an_import_names_what_was_kept_too(kept: World) -> None:
     store.groups["lake"] = {CLICKS: 2}
     source = StoreSource(store, "lake")
     found = moving.plan_import("lake", Asked(source, "lake"), lambda _: kept.kafka)
-    with pytest.raises(ConfirmationError, match="lake-000001 clicks-0 2 to 4"):
+    with pytest.raises(ConfirmationError, match=r"lake-000001 clicks-0 \[2, 5\)"):
         moving.carry_out_import(found, "ada", "again")
     moving.carry_out_import(found, "ada", "again", supersede=True)
     assert _kept(kept) == {"lake-000001": ranges({CLICKS: (0, 2)})}
@@ -290,14 +290,14 @@ def test_a_replay_leaves_out_what_was_kept(kept: World, caplog: pytest.LogCaptur
     kept.service.reset(kept.group, '{"clicks":{"0":8}}', "ada", "later")
     found, [new], parts = kept.service.preview_replay(kept.group, Ranges(ranges({CLICKS: (1, 8)})))
     assert (found, new.ranges) == ([], ranges({CLICKS: (5, 8)}))
-    assert list(map(str, parts)) == ["lake-000001 clicks-0 1 to 4"]
-    assert "lake-000001 clicks-0 1 to 4" in caplog.text
+    assert list(map(str, parts)) == ["lake-000001 clicks-0 [1, 5)"]
+    assert "lake-000001 clicks-0 [1, 5)" in caplog.text
     caplog.clear()
     span = TimeSpan(NOON, kept.now + DAY)
     found, [new], parts = kept.service.preview_replay(kept.group, span)
     assert ([window.id for window in found], new.ranges) == (["lake-000002"], ranges({CLICKS: (5, 8)}))
-    assert list(map(str, parts)) == ["lake-000001 clicks-0 0 to 4"]
-    assert "lake-000001 clicks-0 0 to 4" in caplog.text
+    assert list(map(str, parts)) == ["lake-000001 clicks-0 [0, 5)"]
+    assert "lake-000001 clicks-0 [0, 5)" in caplog.text
 
 
 def test_what_is_kept_of_another_topic_of_the_name_hides_nothing(kept: World) -> None:
@@ -311,7 +311,7 @@ def test_what_is_kept_of_another_topic_of_the_name_hides_nothing(kept: World) ->
 
 def test_a_span_of_nothing_but_what_was_kept_names_it_too(kept: World) -> None:
     span = TimeSpan(NOON - timedelta(hours=1), NOON + timedelta(seconds=1))
-    with pytest.raises(BadInputError, match=r"nothing to replay.*lake-000001 clicks-0 0 to 4.*reset lake"):
+    with pytest.raises(BadInputError, match=r"nothing to replay.*lake-000001 clicks-0 \[0, 5\).*reset lake"):
         kept.service.preview_replay(kept.group, span)
 
 
@@ -324,12 +324,12 @@ def test_a_run_that_a_backfill_reprocesses_leaves_out_what_was_kept(
     interval = TimeSpan(NOON, kept.now + DAY, is_interval=True)
     planned = kept.ask(THREE, interval, last_clear=1)
     assert [one.window.id for one in planned] == ["lake-000002", own.id]
-    assert "lake-000001 clicks-0 0 to 4" in caplog.text
+    assert "lake-000001 clicks-0 [0, 5)" in caplog.text
 
 
 def test_a_replay_of_nothing_but_what_was_kept_names_the_command_that_reads_it_again(kept: World) -> None:
     note = (
-        r"""nothing to replay.*lake-000001 clicks-0 1 to 3.*reset lake --to '\{"clicks":\{"0":1\}\}' --why '\.\.\.'"""
+        r"""nothing to replay.*lake-000001 clicks-0 \[1, 4\).*reset lake --to '\{"clicks":\{"0":1\}\}' --why '\.\.\.'"""
     )
     with pytest.raises(BadInputError, match=note):
         kept.service.preview_replay(kept.group, Ranges(ranges({CLICKS: (1, 4)})))

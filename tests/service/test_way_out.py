@@ -482,7 +482,7 @@ class Maze(RuleBasedStateMachine):
             assert self.owner == owner
             return False
         assert args.function.endswith(".copy")
-        assert args.from_place == "ledger"
+        assert args.from_source == "ledger"
         moving, store = Moving(self.world.ledger), self.stores[args.to]
         asked = Asked(LedgerSource(self.world.ledger, "lake"), "lake")
         found = moving.plan_copy(self.stored, asked, store, lambda _: self.world.kafka)

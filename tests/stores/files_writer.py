@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from airflow_kafka_offsets.adapters.stores.files import FilesStore
-from airflow_kafka_offsets.adapters.stores.local import LocalPlace
+from airflow_kafka_offsets.adapters.stores.local import LocalFolders
 from airflow_kafka_offsets.core.offsets import TopicPartition
 
 PARTITIONS = [TopicPartition("orders", partition) for partition in range(200)]
@@ -13,7 +13,7 @@ PARTITIONS = [TopicPartition("orders", partition) for partition in range(200)]
 
 def main(base: str, group: str) -> None:
     """Start where the group stands, and say so first."""
-    store = FilesStore("files://", LocalPlace(base), keep=10)
+    store = FilesStore("files://", LocalFolders(base), keep=10)
     before = store.read(group, ["orders"])
     while True:
         print(before.get(PARTITIONS[0], 0), flush=True)

@@ -21,7 +21,7 @@ import pytest
 
 from airflow_kafka_offsets import KafkaGroup
 from airflow_kafka_offsets.adapters.stores.files import FilesStore
-from airflow_kafka_offsets.adapters.stores.local import LocalPlace
+from airflow_kafka_offsets.adapters.stores.local import LocalFolders
 from airflow_kafka_offsets.core.errors import StoreContentError, StoreDriftError, StoreRefusedError
 from airflow_kafka_offsets.core.store.offset_file import file_name, temporary_name, version_of
 from airflow_kafka_offsets.core.store_address import parse_store_address
@@ -54,7 +54,7 @@ class TestLocal(StoreContract):
 
 
 def store_at(base: Path, **settings: Any) -> FilesStore:
-    return FilesStore(f"files://{base}", LocalPlace(str(base)), **settings)
+    return FilesStore(f"files://{base}", LocalFolders(str(base)), **settings)
 
 
 def advance_to(store: FilesStore, last: int) -> None:
@@ -177,7 +177,7 @@ def test_what_dead_writers_left_is_ignored_and_deleted_in_time(tmp_path: Path) -
     assert sorted(os.listdir(tmp_path / GROUP)) == [fresh, file_name(1), file_name(2)]
 
 
-class PlaceOfASlowWriter(LocalPlace):
+class FoldersOfASlowWriter(LocalFolders):
     """Before it first writes, others do what they want."""
 
     def __init__(self, base: Path, meanwhile: Callable[[], None]) -> None:
@@ -194,7 +194,7 @@ class PlaceOfASlowWriter(LocalPlace):
 def test_a_writer_that_stood_still_for_many_versions_does_not_win(tmp_path: Path, first: int) -> None:
     others = store_at(tmp_path, keep=10)
     advance_to(others, first)
-    slow = FilesStore("files://", PlaceOfASlowWriter(tmp_path, lambda: advance_to(others, 40)))
+    slow = FilesStore("files://", FoldersOfASlowWriter(tmp_path, lambda: advance_to(others, 40)))
     with pytest.raises(StoreDriftError, match="orders-0: found 40, expected"):
         slow.advance(GROUP, at("orders", first) if first else {}, at("orders", 77))
     assert others.read(GROUP, ["orders"]) == at("orders", 40)
@@ -208,7 +208,7 @@ def test_a_version_that_is_deleted_between_listing_and_reading_is_looked_for_aga
 
     meanwhile = [20]
 
-    class Place(LocalPlace):
+    class Place(LocalFolders):
         def get(self, group: str, name: str) -> bytes | None:
             if meanwhile:
                 advance_to(others, meanwhile.pop())

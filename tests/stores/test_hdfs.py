@@ -12,7 +12,7 @@ import requests
 
 from airflow_kafka_offsets import KafkaGroup
 from airflow_kafka_offsets.adapters.stores.files import FilesStore
-from airflow_kafka_offsets.adapters.stores.hdfs import HdfsLogin, HdfsPlace, open_client
+from airflow_kafka_offsets.adapters.stores.hdfs import HdfsFolders, HdfsLogin, open_client
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     StoreContentError,
@@ -37,7 +37,7 @@ NAME = f"hdfs://webhdfs_default{BASE}"
 
 
 def store_at(client: Any, base: str = BASE) -> FilesStore:
-    return FilesStore(NAME, HdfsPlace(client, base))
+    return FilesStore(NAME, HdfsFolders(client, base))
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_foreign_code_reads_the_highest_file(hdfs: Hdfs, group: str) -> None:
 
 def test_a_writer_that_is_overtaken_leaves_no_temporary_file(hdfs: Hdfs, group: str) -> None:
     store_at(hdfs.client()).advance(group, {}, at("orders", 5))
-    place = HdfsPlace(hdfs.client(), BASE)
+    place = HdfsFolders(hdfs.client(), BASE)
     assert not place.put_if_absent(group, file_name(1), b"other", ".tmp-1")
     assert place.names(group) == [file_name(1)]
     assert place.get(group, file_name(1)) != b"other"
@@ -91,7 +91,7 @@ def test_who_may_only_read_reads(hdfs: Hdfs, group: str) -> None:
     assert store.read(group, ["orders"]) == at("orders", 5)
     with pytest.raises(StoreRefusedError, match="AccessControlException: Permission denied: user=alice, access=WRITE"):
         store.advance(group, at("orders", 5), at("orders", 6))
-    assert HdfsPlace(hdfs.client(), BASE).names(group) == [file_name(1)]
+    assert HdfsFolders(hdfs.client(), BASE).names(group) == [file_name(1)]
 
 
 def test_who_may_not_even_read_is_refused(hdfs: Hdfs, group: str) -> None:
@@ -118,7 +118,7 @@ def test_a_quota_that_is_used_up_is_refused_and_leaves_nothing(
     with pytest.raises(StoreRefusedError, match=error):
         store.advance(group, at("orders", 5), at("orders", 6))
     assert store.read(group, ["orders"]) == at("orders", 5)
-    assert HdfsPlace(hdfs.client(), base).names(group) == [file_name(1)]
+    assert HdfsFolders(hdfs.client(), base).names(group) == [file_name(1)]
 
 
 def test_safe_mode_is_refused(hdfs: Hdfs, group: str) -> None:
@@ -155,7 +155,7 @@ def test_what_is_not_webhdfs_is_told(hdfs: Hdfs, group: str) -> None:
         store_at(hdfs.client(url=f"http://{LOOPBACK}:{hdfs.rpc_port}")).read(group, ["orders"])
 
 
-class PlaceThatLosesItsFolder(HdfsPlace):
+class FoldersThatLoseOne(HdfsFolders):
     """Someone removes the folder between the upload and the rename: HDFS answers as to a name that is taken."""
 
     def _upload(self, group: str, temporary: str, content: bytes) -> None:
@@ -164,7 +164,7 @@ class PlaceThatLosesItsFolder(HdfsPlace):
 
 
 def test_a_folder_that_is_removed_meanwhile_is_not_taken_for_an_overtaking_writer(hdfs: Hdfs, group: str) -> None:
-    store = FilesStore(NAME, PlaceThatLosesItsFolder(hdfs.client(), BASE))
+    store = FilesStore(NAME, FoldersThatLoseOne(hdfs.client(), BASE))
     with pytest.raises(StoreUnavailableError, match="another tool removed the temporary file or its folder"):
         store.advance(group, {}, at("orders", 5))
 
@@ -198,7 +198,7 @@ def test_a_data_node_that_hangs_is_an_error_in_bounded_time(hdfs: Hdfs, group: s
     assert store.read(group, ["orders"]) == at("orders", 6)
 
 
-class PlaceWhoseServerDies(HdfsPlace):
+class FoldersWhoseServerDies(HdfsFolders):
     """The servers are killed when all is ready for the rename."""
 
     def __init__(self, hdfs: Hdfs) -> None:
@@ -214,19 +214,19 @@ def test_servers_that_die_between_upload_and_rename_come_back_with_the_old_versi
     store = store_at(hdfs.client())
     store.advance(group, {}, at("orders", 5))
     with pytest.raises(StoreOutcomeUnknownError):
-        FilesStore(NAME, PlaceWhoseServerDies(hdfs)).advance(group, at("orders", 5), at("orders", 6))
+        FilesStore(NAME, FoldersWhoseServerDies(hdfs)).advance(group, at("orders", 5), at("orders", 6))
     with pytest.raises(StoreUnavailableError):
         store.read(group, ["orders"])
     hdfs.name_node.start()
     assert hdfs.is_in_safe_mode(), "it does not know yet where its files are"
     # No refusal, though a name node that a person put into safe mode says nearly the same: one that starts leaves it by itself.
     with pytest.raises(StoreUnavailableError, match="safe mode"):
-        HdfsPlace(hdfs.client(), BASE).delete(group, file_name(1))
+        HdfsFolders(hdfs.client(), BASE).delete(group, file_name(1))
     with pytest.raises(StoreUnavailableError, match="Failed to find datanode"):
         store.advance(f"{group}-new", {}, at("orders", 6))
     hdfs.data_node.start()
     assert store.read(group, ["orders"]) == at("orders", 5)
-    names = HdfsPlace(hdfs.client(), BASE).names(group)
+    names = HdfsFolders(hdfs.client(), BASE).names(group)
     assert [version_of(name) for name in names] == [None, 1], "what was uploaded is there, and not in the way"
     store.advance(group, at("orders", 5), at("orders", 6))
     assert store.read(group, ["orders"]) == at("orders", 6)

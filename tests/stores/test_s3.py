@@ -12,7 +12,7 @@ import pytest
 
 from airflow_kafka_offsets import KafkaGroup
 from airflow_kafka_offsets.adapters.stores.files import FilesStore
-from airflow_kafka_offsets.adapters.stores.s3 import S3Place
+from airflow_kafka_offsets.adapters.stores.s3 import S3Folders
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     StoreDriftError,
@@ -44,7 +44,7 @@ def empty(s3: S3) -> str:
 
 
 def store_at(client: Any, bucket: str) -> FilesStore:
-    return FilesStore(NAME, S3Place(lambda: client, bucket, "prod"))
+    return FilesStore(NAME, S3Folders(lambda: client, bucket, "prod"))
 
 
 class TestS3(StoreContract):
@@ -91,7 +91,7 @@ def test_a_thousand_old_versions_are_paged_through_and_deleted_little_by_little(
     store = store_at(client, empty)
     store.advance(GROUP, at("orders", 5), at("orders", 6))
     assert store.read(GROUP, ["orders"]) == at("orders", 6)
-    names = S3Place(lambda: client, empty, "prod").names(GROUP)
+    names = S3Folders(lambda: client, empty, "prod").names(GROUP)
     assert (names[0], names[-2]) == (file_name(21), file_name(1_006))
 
 
@@ -117,11 +117,11 @@ def test_who_may_only_read_reads(s3: S3, empty: str) -> None:
 
 def test_who_may_not_delete_advances_all_the_same(s3: S3, empty: str) -> None:
     with s3.checking_rights("s3:Get*", "s3:List*", "s3:PutObject") as client:
-        store = FilesStore(NAME, S3Place(lambda: client, empty, "prod"), keep=10)
+        store = FilesStore(NAME, S3Folders(lambda: client, empty, "prod"), keep=10)
         for offset in range(12):
             store.advance(GROUP, at("orders", offset) if offset else {}, at("orders", offset + 1))
         assert store.read(GROUP, ["orders"]) == at("orders", 12)
-        assert S3Place(lambda: client, empty, "prod").names(GROUP)[0] == file_name(1)
+        assert S3Folders(lambda: client, empty, "prod").names(GROUP)[0] == file_name(1)
 
 
 def test_wrong_keys_are_refused(s3: S3, empty: str) -> None:

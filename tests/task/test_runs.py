@@ -372,7 +372,7 @@ def test_a_replay_of_what_no_live_window_has_passed_yet_writes_nothing_and_is_tr
 ) -> None:
     second = {"starting_offsets": {"orders": {"0": 5}}, "ending_offsets": {"orders": {"0": 10}}}
     before = written(read_once)
-    with pytest.raises(NotYetError, match=r"orders-0: offsets 5 to 9 \(watermark 5\)"):
+    with pytest.raises(NotYetError, match=r"orders-0: offsets \[5, 10\) \(watermark 5\)"):
         replayed(read_once, monkeypatch, second)
     assert written(read_once) == before
     read_once.run(Claim("dag", "scheduled__2", "plan"))

@@ -1,1 +1,1 @@
-"""Places that hold offsets but are not offset stores: a checkpoint, a CSV file."""
+"""Sources that hold offsets but are not offset stores: a checkpoint, a CSV file."""

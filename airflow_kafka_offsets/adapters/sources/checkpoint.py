@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from airflow_kafka_offsets.core.errors import BadInputError, StoreRefusedError, StoreUnavailableError
 from airflow_kafka_offsets.core.source.checkpoint import find_batches, log_lines, planned_note, read_offsets
-from airflow_kafka_offsets.core.source.offsets import PlaceOffsets
+from airflow_kafka_offsets.core.source.offsets import SourceOffsets
 
 _T = TypeVar("_T")
 
@@ -20,14 +20,14 @@ class CheckpointDirectory:
 
         Args:
             directory: a `pathlib.Path`, or an object like it (`upath.UPath`).
-            name: the place as a person wrote it, for messages.
+            name: the source as a person wrote it, for messages.
             source: the only source of the query to read; None: all that read Kafka.
         """
         self.name = name
         self._directory = directory
         self._source = source
 
-    def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
+    def read(self, topics: Sequence[str] = ()) -> SourceOffsets:
         """Return the next offsets after the newest committed batch, of all topics that the query reads."""
         # Commits first: a batch that is committed meanwhile then counts as planned, which is safe.
         commits, offsets = self._names("commits"), self._names("offsets")
@@ -35,7 +35,7 @@ class CheckpointDirectory:
         newest = batches.committed
         log_lines(f"{self.name}: commits/{newest}", self._text("commits", newest))  # only to refuse what Spark refuses
         found = read_offsets(f"{self.name}: offsets/{newest}", self._text("offsets", newest), self._source)
-        return PlaceOffsets(found.offsets, (*planned_note(batches), *found.notes))
+        return SourceOffsets(found.offsets, (*planned_note(batches), *found.notes))
 
     def _names(self, folder: str) -> list[str]:
         return self._ask(lambda: _listed(self._directory / folder), folder)

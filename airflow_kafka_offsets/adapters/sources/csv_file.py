@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.source.offsets import PlaceOffsets
+from airflow_kafka_offsets.core.source.offsets import SourceOffsets
 from airflow_kafka_offsets.core.source.offsets_csv import load_csv
 
 
@@ -30,21 +30,21 @@ class CsvFile:
         self._group = group
         self._is_chosen = is_chosen
 
-    def read(self, topics: Sequence[str] = ()) -> PlaceOffsets:
+    def read(self, topics: Sequence[str] = ()) -> SourceOffsets:
         """Return the group's offsets, of all topics in the file."""
-        return PlaceOffsets(load_csv(self.name, _read_text(self._file), self._group, is_chosen=self._is_chosen))
+        return SourceOffsets(load_csv(self.name, _read_text(self._file), self._group, is_chosen=self._is_chosen))
 
 
-def read_csvs(place: str) -> Iterator[tuple[str, str]]:
+def read_csvs(source: str) -> Iterator[tuple[str, str]]:
     """Return name and text of a CSV file, of all CSV files in a folder (as Spark writes one), or of stdin (``-``).
 
     Raises:
         BadInputError: it can't be read, or the folder has none.
     """
-    is_folder = place != "-" and os.path.isdir(place)  # Path.is_dir() raises for a name that is too long
-    files = sorted(str(file) for file in Path(place).glob("*.csv")) if is_folder else [place]
+    is_folder = source != "-" and os.path.isdir(source)  # Path.is_dir() raises for a name that is too long
+    files = sorted(str(file) for file in Path(source).glob("*.csv")) if is_folder else [source]
     if not files:
-        raise BadInputError(f"{place} has no *.csv file")
+        raise BadInputError(f"{source} has no *.csv file")
     return ((file, _read_text(file)) for file in files)
 
 

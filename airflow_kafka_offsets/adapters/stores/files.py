@@ -81,15 +81,17 @@ class FilesStore:
 
     Args:
         name: its address.
-        place: where the files are.
+        folders: where the files are.
         keep: how many versions of a group are kept.
         clock: returns the current time.
     """
 
-    def __init__(self, name: str, place: Folders, *, keep: int = 100, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(
+        self, name: str, folders: Folders, *, keep: int = 100, clock: Callable[[], datetime] = utc_now
+    ) -> None:
         self.name = name
-        self.guarantees = place.guarantees
-        self._place = place
+        self.guarantees = folders.guarantees
+        self._folders = folders
         self._keep = keep
         self._clock = clock
 
@@ -119,15 +121,15 @@ class FilesStore:
 
     def _newest(self, group: str) -> tuple[OffsetFile, list[str]]:
         for _ in range(LOOKS):
-            names = self._place.names(group)
+            names = self._folders.names(group)
             version = newest_version(names)
             if not version:
                 return OffsetFile(group), names
             name = file_name(version)
-            content = self._place.get(group, name)
+            content = self._folders.get(group, name)
             # Otherwise others have written so many versions since the listing that it was deleted.
             if content is not None:
-                offsets = load_offset_file(content, group, self._place.where(group, name))
+                offsets = load_offset_file(content, group, self._folders.where(group, name))
                 return OffsetFile(group, version, offsets), names
         raise ConcurrentChangeError(
             f"{self.name}: other writers kept changing the offsets of group {group} during the read"
@@ -136,20 +138,20 @@ class FilesStore:
     def _add(self, file: OffsetFile) -> bool:
         name = file_name(file.version)
         temporary = temporary_name(self._clock(), file.token)
-        if not self._place.put_if_absent(file.group, name, dump_offset_file(file), temporary):
+        if not self._folders.put_if_absent(file.group, name, dump_offset_file(file), temporary):
             return False
         try:
-            since = self._place.names(file.group, after=name)
+            since = self._folders.names(file.group, after=name)
         except StoreAnswerError as exc:
             raise StoreOutcomeUnknownError(
-                f"{self._place.where(file.group, name)} is written, but its folder could not be listed after that: {exc}"
+                f"{self._folders.where(file.group, name)} is written, but its folder could not be listed after that: {exc}"
             ) from exc
         return not came_too_late(file.version, since)
 
     def _tidy(self, file: OffsetFile, names: Sequence[str]) -> None:
         try:
             for name in superfluous(names, file.version, self._keep, self._clock()):
-                self._place.delete(file.group, name)
+                self._folders.delete(file.group, name)
         except StoreError as exc:
             # Old files cost little space, and the next advance tries again.
             logger.info(

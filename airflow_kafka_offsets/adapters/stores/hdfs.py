@@ -54,7 +54,7 @@ class HdfsLogin:
     has_kerberos: bool = False
 
 
-class HdfsPlace:
+class HdfsFolders:
     """A folder on HDFS.
 
     Args:

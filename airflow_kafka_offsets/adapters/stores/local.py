@@ -24,7 +24,7 @@ _NO_HARD_LINKS = {errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.ENOSYS}
 _REFUSALS = _RIGHTS | _FULL | _PATHS | _NO_HARD_LINKS
 
 
-class LocalPlace:
+class LocalFolders:
     """A folder with hard links. It must exist, so that a disk that is not mounted does not look like one without offsets.
 
     Args:

@@ -28,7 +28,7 @@ _OVERTAKEN = frozenset({409, 412})
 _BUSY = frozenset({408, 429})
 
 
-class S3Place:
+class S3Folders:
     """Objects under a prefix of a bucket.
 
     Args:

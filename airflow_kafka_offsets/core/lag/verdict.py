@@ -184,9 +184,7 @@ def _not_known(found: GroupLag, why: Exception) -> GroupLag:
 def _lost(found: GroupLag) -> _Finding | None:
     gone = {tp: p for tp, p in found.partitions.items() if p.verdict in GONE}
     if expired := [
-        f"{tp} {p.watermark} to {p.watermark + p.lost - 1}"
-        for tp, p in gone.items()
-        if p.lost and p.watermark is not None
+        f"{tp} [{p.watermark}, {p.watermark + p.lost})" for tp, p in gone.items() if p.lost and p.watermark is not None
     ]:
         return _Finding(
             GroupVerdict.LOST,

@@ -71,16 +71,16 @@ def as_planned(group: KafkaGroup, drafts: Sequence[Draft]) -> KafkaGroup:
 
 
 def appeared_note(
-    group: KafkaGroup, matched: Iterable[str], position: Position | None, given: Collection[str], place: str
+    group: KafkaGroup, matched: Iterable[str], position: Position | None, given: Collection[str], source: str
 ) -> str | None:
-    """Return the note about topics that appeared since the group last planned, and that a place has no offset of.
+    """Return the note about topics that appeared since the group last planned, and that a source has no offset of.
 
     Args:
         group: the group.
         matched: its topics of this moment; see `topics_to_ask_for`.
         position: where the next live window starts; None: there was none.
-        given: the topics that the place has offsets of.
-        place: its name.
+        given: the topics that the source has offsets of.
+        source: its name.
 
     Returns:
         A sentence; None: there is no such topic.
@@ -90,7 +90,7 @@ def appeared_note(
     if not new:
         return None
     return (
-        f"{place} has no offset of {name_some(new, ', ')}, which Kafka lists and topics_pattern={group.topics_pattern!r} matches: the "
+        f"{source} has no offset of {name_some(new, ', ')}, which Kafka lists and topics_pattern={group.topics_pattern!r} matches: the "
         f"group has not planned that yet. Its next window reads it from its beginning offset"
     )
 

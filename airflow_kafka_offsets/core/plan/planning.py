@@ -277,7 +277,7 @@ def _refuse(
         raise LogTruncatedError.naming(
             {
                 tp: f"{tp}: the log ends at {end}, before the watermark {position.offsets[tp]}: "
-                f"offsets {end} to {position.offsets[tp] - 1} were lost by Kafka after they were read"
+                f"offsets [{end}, {position.offsets[tp]}) were lost by Kafka after they were read"
                 for tp, end in ends.items()
             },
             "The windows that own these offsets have the only copy of what Kafka lost: keep it"
@@ -286,7 +286,7 @@ def _refuse(
     if (gone := by_verdict.get(Verdict.DATA_LOSS)) and group.on_data_loss is OnDataLoss.FAIL:
         raise DataLossError.naming(
             {
-                tp: f"{tp}: offsets {position.offsets[tp]} to {log.bounds[tp].beginning - 1} expired before they were "
+                tp: f"{tp}: offsets [{position.offsets[tp]}, {log.bounds[tp].beginning}) expired before they were "
                 f"read (watermark {position.offsets[tp]}, beginning offset {log.bounds[tp].beginning})"
                 for tp in gone
             },
@@ -304,7 +304,7 @@ def _past_truncated(group: KafkaGroup, ends: Offsets, log: LogSnapshot) -> str:
     if to := {tp: end for tp, end in ends.items() if tp not in hidden}:
         told += f". To continue at the log's end: {reset_command(group.name, to)}"
     if hidden:
-        names = [f"{tp} from offset {start} to {ends[tp] - 1}" for tp, start in hidden.items()]
+        names = [f"{tp} [{start}, {ends[tp]})" for tp, start in hidden.items()]
         told += (
             f". An open transaction still hides {name_some(names, ', ')}: wait until it has ended, and let the task run again; the "
             "error then names where to continue"

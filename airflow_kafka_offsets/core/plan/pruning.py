@@ -190,7 +190,7 @@ def check_not_pruned(
         DataLossError: with the partitions and numbers.
     """
     gone = {
-        tp: f"{tp}: offsets {pieces[0].start} to {min(pieces[-1].end, floor) - 1} (ask for offsets from {floor} on)"
+        tp: f"{tp}: offsets [{pieces[0].start}, {min(pieces[-1].end, floor)}) (ask for offsets from {floor} on)"
         for tp, pieces in sorted(gaps.items())
         if pieces[0].start < (floor := pruned.floor(tp, topic_ids))
     }

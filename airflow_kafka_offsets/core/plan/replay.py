@@ -199,7 +199,7 @@ def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> No
         bounds = log.bounds.get(tp)
         mark = marks.get(tp, bounds.beginning if bounds else 0)
         if pieces[-1].end > mark:
-            above.append(f"{tp}: offsets {max(pieces[-1].start, mark)} to {pieces[-1].end - 1} (watermark {mark})")
+            above.append(f"{tp}: offsets [{max(pieces[-1].start, mark)}, {pieces[-1].end}) (watermark {mark})")
     if above:
         wait = "Let an ordinary run of the DAG read them"
         if state.open:
@@ -225,7 +225,7 @@ def check_in_log(gaps: Gaps, log: LogSnapshot, position: Position) -> None:
             f"{name_some(changed.values())}. Its earlier records are gone: ask for offsets of other topics", changed
         )
     gone = {
-        tp: f"{tp}: offsets {pieces[0].start} to {min(pieces[-1].end, b.beginning) - 1} (beginning offset {b.beginning})"
+        tp: f"{tp}: offsets [{pieces[0].start}, {min(pieces[-1].end, b.beginning)}) (beginning offset {b.beginning})"
         for tp, pieces in gaps.items()
         if pieces[0].start < (b := log.bounds[tp]).beginning
     }
@@ -241,7 +241,7 @@ def check_not_truncated(gaps: Gaps, log: LogSnapshot) -> None:
         LogTruncatedError: with the numbers.
     """
     gone = {
-        tp: f"{tp}: offsets {max(pieces[-1].start, b.end)} to {pieces[-1].end - 1} (end offset {b.end})"
+        tp: f"{tp}: offsets [{max(pieces[-1].start, b.end)}, {pieces[-1].end}) (end offset {b.end})"
         for tp, pieces in gaps.items()
         if pieces[-1].end > (b := log.bounds[tp]).end
     }

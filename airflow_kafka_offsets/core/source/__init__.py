@@ -1,1 +1,1 @@
-"""Places that hold offsets: import from them, export to them, compare them."""
+"""Sources that hold offsets: import from them, export to them, compare them."""

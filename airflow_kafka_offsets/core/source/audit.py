@@ -221,7 +221,7 @@ def merged(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
     """Return the same offsets in as few ranges as possible, in order. The ranges must not overlap.
 
     >>> [str(r) for r in merged([OffsetRange(5, 9), OffsetRange(0, 5), OffsetRange(12, 13)])]
-    ['0 to 8', '12 to 12']
+    ['[0, 9)', '[12, 13)']
     """
     all_: list[OffsetRange] = []
     for one in sorted(ranges, key=lambda r: r.start):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from airflow_kafka_offsets.core.errors import BadInputError, OffsetsJsonError, name_some, short
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.source.offsets import PlaceOffsets
+from airflow_kafka_offsets.core.source.offsets import SourceOffsets
 from airflow_kafka_offsets.core.spark_json import load_offsets
 
 NEWEST_VERSION = 2
@@ -67,7 +67,7 @@ def _numbers(names: Iterable[str]) -> list[int]:
     return sorted(int(name) for name in names if _BATCH.fullmatch(name))
 
 
-def read_offsets(where: str, text: str, source: str | None = None) -> PlaceOffsets:
+def read_offsets(where: str, text: str, source: str | None = None) -> SourceOffsets:
     """Read the next offsets of the Kafka sources from a file of the offsets log.
 
     Args:
@@ -89,7 +89,7 @@ def read_offsets(where: str, text: str, source: str | None = None) -> PlaceOffse
     ]
     if not any(read.values()):
         raise BadInputError(f"{where} has no source that reads Kafka ({'; '.join(others)})")
-    return PlaceOffsets(_merged(where, read), tuple(others))
+    return SourceOffsets(_merged(where, read), tuple(others))
 
 
 def planned_note(batches: Batches) -> tuple[str, ...]:
@@ -160,6 +160,6 @@ def _merged(where: str, read: dict[str, dict[TopicPartition, int]]) -> dict[Topi
             if read[first][tp] != offset:
                 raise BadInputError(
                     f"{where}: sources {first} and {name} both read {tp} and have different offsets for it ({read[first][tp]} "
-                    f"and {offset}). Choose one: add ?source={name} to the place"
+                    f"and {offset}). Choose one: add ?source={name} to the source"
                 )
     return {tp: read[name][tp] for tp, name in readers.items()}

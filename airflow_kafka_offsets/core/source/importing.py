@@ -1,4 +1,4 @@
-"""Takes over offsets from one place to another: none is invented, and none is lost silently."""
+"""Takes over offsets from one source to another: none is invented, and none is lost silently."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
-from airflow_kafka_offsets.core.source.offsets import Meaning, PlaceOffsets, next_offsets
+from airflow_kafka_offsets.core.source.offsets import Meaning, SourceOffsets, next_offsets
 from airflow_kafka_offsets.core.window import Held
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedOffsets:
-    """Offsets that a group takes over from a place.
+    """Offsets that a group takes over from a source.
 
     Attributes:
-        found: the numbers as the place has them.
+        found: the numbers as the source has them.
         meaning: whether these are next offsets or last offsets read.
         target: where the group continues: the next offset of each partition.
         lost: the offsets that the group would read next, but retention has removed. The target is after them.
-        unnamed: partitions that the place does not name. A new group reads them from their beginning offset.
+        unnamed: partitions that the source does not name. A new group reads them from their beginning offset.
     """
 
     found: Offsets
@@ -40,13 +40,13 @@ class ImportedOffsets:
 
 
 def to_import(
-    place: str, found: PlaceOffsets, meaning: Meaning, log: LogSnapshot, *, skip_lost: bool = False
+    source: str, found: SourceOffsets, meaning: Meaning, log: LogSnapshot, *, skip_lost: bool = False
 ) -> ImportedOffsets:
-    """Compare the offsets of a place with what Kafka has.
+    """Compare the offsets of a source with what Kafka has.
 
     Args:
-        place: where the offsets are from, for messages.
-        found: what the place holds of the chosen topics.
+        source: where the offsets are from, for messages.
+        found: what the source holds of the chosen topics.
         meaning: whether its numbers are next offsets or last offsets read.
         log: what Kafka holds of these topics.
         skip_lost: continue at the beginning offset where retention has removed the next records.
@@ -59,33 +59,33 @@ def to_import(
     target = next_offsets(found.offsets, meaning)
     if unknown := [str(tp) for tp in target if tp not in log.bounds]:
         raise BadInputError(
-            f"{place} names {name_some(unknown, ', ')}, which Kafka does not have. Check that this is the right Kafka, or choose "
+            f"{source} names {name_some(unknown, ', ')}, which Kafka does not have. Check that this is the right Kafka, or choose "
             "topics with --topic"
         )
-    _refuse_recreated(place, found, target, log)
-    _refuse_beyond(place, target, meaning, log)
+    _refuse_recreated(source, found, target, log)
+    _refuse_beyond(source, target, meaning, log)
     lost = OffsetRanges(
         (tp, OffsetRange(offset, log.bounds[tp].beginning))
         for tp, offset in target.items()
         if offset < log.bounds[tp].beginning
     )
     if lost and not skip_lost:
-        raise _loss(place, lost)
+        raise _loss(source, lost)
     inside = {tp: max(offset, log.bounds[tp].beginning) for tp, offset in target.items()}
     unnamed = tuple(sorted(log.bounds.keys() - target.keys()))
     return ImportedOffsets(dict(sorted(found.offsets.items())), meaning, inside, lost, unnamed)
 
 
-def _refuse_recreated(place: str, found: PlaceOffsets, target: Offsets, log: LogSnapshot) -> None:
+def _refuse_recreated(source: str, found: SourceOffsets, target: Offsets, log: LogSnapshot) -> None:
     topics = topics_of(target)
     if other := [topic for topic in topics if found.topic_ids.get(topic, log.topic_ids[topic]) != log.topic_ids[topic]]:
         raise TopicRecreatedError(
-            f"{place} holds offsets of an earlier topic of the name {name_some(other, ', ')}, which are not valid in today's "
+            f"{source} holds offsets of an earlier topic of the name {name_some(other, ', ')}, which are not valid in today's "
             "topic. Choose the other topics with --topic"
         )
 
 
-def _refuse_beyond(place: str, target: Offsets, meaning: Meaning, log: LogSnapshot) -> None:
+def _refuse_beyond(source: str, target: Offsets, meaning: Meaning, log: LogSnapshot) -> None:
     beyond = [
         f"{tp}: {offset} is above the end offset {log.bounds[tp].end}"
         for tp, offset in target.items()
@@ -94,18 +94,18 @@ def _refuse_beyond(place: str, target: Offsets, meaning: Meaning, log: LogSnapsh
     if beyond:
         off_by_one = ", or next offsets already (then --meaning next)" if meaning.step else ""
         raise BadInputError(
-            f"{place} is ahead of Kafka: {name_some(beyond)}. These may be offsets of another Kafka, of an earlier topic of "
+            f"{source} is ahead of Kafka: {name_some(beyond)}. These may be offsets of another Kafka, of an earlier topic of "
             f"that name or of an open transaction{off_by_one}"
         )
 
 
-def _loss(place: str, lost: OffsetRanges) -> DataLossError:
+def _loss(source: str, lost: OffsetRanges) -> DataLossError:
     sentences = {
         tp: f"{tp}: offsets {gone} expired before they were read (next offset {gone.start}, beginning offset {gone.end})"
         for tp, gone in lost.items()
     }
     return DataLossError(
-        f"Retention has removed records after the offsets of {place}: {name_some(list(sentences.values()))}. To begin "
+        f"Retention has removed records after the offsets of {source}: {name_some(list(sentences.values()))}. To begin "
         "after the removed records, and record them as lost: add --skip-lost",
         sentences,
     )
@@ -119,15 +119,15 @@ def facts(imported: ImportedOffsets) -> dict[str, object]:
     }
 
 
-def check_something(place: str, name: str, found: PlaceOffsets) -> None:
-    """Refuse a place without offsets.
+def check_something(source: str, name: str, found: SourceOffsets) -> None:
+    """Refuse a source without offsets.
 
     Raises:
-        BadInputError: the place holds no offsets under that name.
+        BadInputError: the source holds no offsets under that name.
     """
     if not found.offsets:
         raise BadInputError(
-            f"{place} holds no offsets under the name {name} for these topics. If it keeps them under another name: --as NAME"
+            f"{source} holds no offsets under the name {name} for these topics. If it keeps them under another name: --as NAME"
         )
 
 

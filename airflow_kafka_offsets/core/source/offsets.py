@@ -1,4 +1,4 @@
-"""The places that people read offsets from and write them to: a store's address, ``ledger``, ``checkpoint:...``, ``csv:...``."""
+"""The sources that people read offsets from and write them to: a store's address, ``ledger``, ``checkpoint:...``, ``csv:...``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMS = (
 
 
 class Meaning(StrEnum):
-    """What a place's numbers are: the next offset to read, or the last offset read."""
+    """What a source's numbers are: the next offset to read, or the last offset read."""
 
     NEXT = "next"
     LAST_READ = "last-read"
@@ -31,7 +31,7 @@ class Meaning(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerPlace:
+class LedgerAddress:
     """The watermark of a group in the ledger."""
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class LedgerPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointPlace:
+class CheckpointAddress:
     """A checkpoint directory of Spark Structured Streaming.
 
     Attributes:
@@ -55,7 +55,7 @@ class CheckpointPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class CsvPlace:
+class CsvAddress:
     """The CSV of kafka-consumer-groups; ``-`` is stdin or stdout."""
 
     file: str
@@ -64,38 +64,38 @@ class CsvPlace:
         return f"csv:{self.file}"
 
 
-Place = LedgerPlace | StoreAddress | CheckpointPlace | CsvPlace
+SourceAddress = LedgerAddress | StoreAddress | CheckpointAddress | CsvAddress
 
 
-def parse_place(text: str) -> Place:
-    """Read a place.
+def parse_source_address(text: str) -> SourceAddress:
+    """Read a source.
 
-    >>> parse_place("checkpoint:/data/ckpt?source=1")
-    CheckpointPlace(directory='/data/ckpt', source='1')
+    >>> parse_source_address("checkpoint:/data/ckpt?source=1")
+    CheckpointAddress(directory='/data/ckpt', source='1')
 
     Raises:
-        BadInputError: the text is not a place. The message does not show it: it might hold a password.
+        BadInputError: the text is not a source. The message does not show it: it might hold a password.
     """
     if text == "ledger":
-        return LedgerPlace()
+        return LedgerAddress()
     kind, _, rest = text.partition(":")
     if kind in ("checkpoint", "csv") and not rest:
-        raise BadInputError(f"'{kind}:' names no place. Write one of: {FORMS}")
+        raise BadInputError(f"'{kind}:' names no source. Write one of: {FORMS}")
     if kind == "checkpoint":
         return _checkpoint(rest)
     if kind == "csv":
-        return CsvPlace(rest)
+        return CsvAddress(rest)
     if "://" in text:
         return parse_store_address(text)
-    raise BadInputError(f"This is not a place. Write one of: {FORMS}")
+    raise BadInputError(f"This is not a source. Write one of: {FORMS}")
 
 
-def _checkpoint(text: str) -> CheckpointPlace:
+def _checkpoint(text: str) -> CheckpointAddress:
     found = re.fullmatch(r"(.+?)/*(?:\?source=([\w-]+))?", text, re.DOTALL)
     directory, source = (found[1], found[2]) if found else (text, None)
     if "://" in directory:
         _check_url(directory)
-    return CheckpointPlace(directory, source)
+    return CheckpointAddress(directory, source)
 
 
 def _check_url(text: str) -> None:
@@ -111,15 +111,15 @@ def _check_url(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceOffsets:
-    """What a place holds.
+class SourceOffsets:
+    """What a source holds.
 
     Attributes:
-        offsets: the numbers as the place has them.
+        offsets: the numbers as the source has them.
         notes: warnings about them, for a person.
-        topic_ids: the id of each of their topics, where the place knows it.
-        leader_epochs: if the place is the ledger: what the group has noted of each partition, see `core.leader_epochs`.
-        later: if the place is the ledger: the group's live windows after these offsets, oldest first. The first one waits for its
+        topic_ids: the id of each of their topics, where the source knows it.
+        leader_epochs: if the source is the ledger: what the group has noted of each partition, see `core.leader_epochs`.
+        later: if the source is the ledger: the group's live windows after these offsets, oldest first. The first one waits for its
             commit, and some may have been committed behind it.
     """
 
@@ -130,28 +130,28 @@ class PlaceOffsets:
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
-def check_meaning(place: Place, meaning: Meaning) -> None:
-    """Refuse ``last-read`` for a place that always keeps next offsets.
+def check_meaning(source: SourceAddress, meaning: Meaning) -> None:
+    """Refuse ``last-read`` for a source that always keeps next offsets.
 
     Raises:
-        BadInputError: the place is the ledger or a checkpoint.
+        BadInputError: the source is the ledger or a checkpoint.
     """
-    if meaning is Meaning.LAST_READ and isinstance(place, LedgerPlace | CheckpointPlace):
-        raise BadInputError(f"The numbers in {place} are always next offsets: leave --meaning last-read out")
+    if meaning is Meaning.LAST_READ and isinstance(source, LedgerAddress | CheckpointAddress):
+        raise BadInputError(f"The numbers in {source} are always next offsets: leave --meaning last-read out")
 
 
-def check_name(place: Place, name: str | None) -> None:
-    """Refuse a group's name for a place that keeps no names.
+def check_name(source: SourceAddress, name: str | None) -> None:
+    """Refuse a group's name for a source that keeps no names.
 
     Raises:
-        BadInputError: the place is a checkpoint.
+        BadInputError: the source is a checkpoint.
     """
-    if name is not None and isinstance(place, CheckpointPlace):
+    if name is not None and isinstance(source, CheckpointAddress):
         raise BadInputError("A checkpoint belongs to one query and keeps no group's name: leave --as out")
 
 
 def next_offsets(found: Offsets, meaning: Meaning) -> dict[TopicPartition, int]:
-    """Return the next offset to read for each number of a place.
+    """Return the next offset to read for each number of a source.
 
     Raises:
         BadInputError: a number is outside the range of offsets.

@@ -206,7 +206,7 @@ document.addEventListener("DOMContentLoaded", () => {
   function told(block) {
     const [start, end] = block.dataset.r.split("-"), kind = block.classList[0].replace("-", " ");
     const name = block.dataset.w ? `${six(block.dataset.w)} · ${kind}` : { lost: "lost to retention", gap: "no owner", pruned: "pruned: their windows left the ledger", unread: "not read yet" }[kind] || `${kind}, by another DAG`;
-    return `${name}\n${block.closest("[data-tp]").dataset.tp} · offsets ${number(start)} to ${number(end - 1)}\n${number(end - start)} offsets`;
+    return `${name}\n${block.closest("[data-tp]").dataset.tp} · offsets [${start}, ${end})\n${number(end - start)} offsets`;
   }
 
   // Select windows: a click, or a drag over several; the boxes of the list do the same.

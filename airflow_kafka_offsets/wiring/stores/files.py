@@ -22,32 +22,32 @@ _ROLES = ("role_arn", "assume_role_method", "session_factory")
 
 def open_files(address: StoreAddress) -> FilesStore:
     """Open a local folder."""
-    from airflow_kafka_offsets.adapters.stores.local import LocalPlace
+    from airflow_kafka_offsets.adapters.stores.local import LocalFolders
 
-    return _open(address, LocalPlace(address.path))
+    return _open(address, LocalFolders(address.path))
 
 
 def open_s3(address: StoreAddress) -> FilesStore:
     """Open a prefix of a bucket."""
-    from airflow_kafka_offsets.adapters.stores.s3 import S3Place
+    from airflow_kafka_offsets.adapters.stores.s3 import S3Folders
 
     bucket, _, prefix = address.path.strip("/").partition("/")
-    return _open(address, S3Place(_s3_client(address), bucket, prefix.strip("/")))
+    return _open(address, S3Folders(_s3_client(address), bucket, prefix.strip("/")))
 
 
 def open_hdfs(address: StoreAddress) -> FilesStore:
     """Open a folder on HDFS."""
-    from airflow_kafka_offsets.adapters.stores.hdfs import HdfsPlace, open_client
+    from airflow_kafka_offsets.adapters.stores.hdfs import HdfsFolders, open_client
 
     connection = connection_of_type(address.conn_id, "webhdfs", host_of="the name nodes of HDFS")
     client = open_client(name_nodes(connection), address.timeout, hdfs_login(connection))
-    return _open(address, HdfsPlace(client, address.path))
+    return _open(address, HdfsFolders(client, address.path))
 
 
-def _open(address: StoreAddress, place: Folders) -> FilesStore:
+def _open(address: StoreAddress, folders: Folders) -> FilesStore:
     from airflow_kafka_offsets.adapters.stores.files import FilesStore
 
-    return FilesStore(str(address), place, keep=address.keep)
+    return FilesStore(str(address), folders, keep=address.keep)
 
 
 def _s3_client(address: StoreAddress) -> Callable[[], Any]:
@@ -66,8 +66,8 @@ def _s3_client(address: StoreAddress) -> Callable[[], Any]:
             f"Connection {address.conn_id!r} has {asked[0]} in its extra, which requires the Amazon provider: "
             "pip install apache-airflow-providers-amazon"
         )
-    keys, place = aws_keys(connection), s3_endpoint(extra)
-    return lambda: boto3.session.Session(**keys).client("s3", config=config, **place)
+    keys, endpoint = aws_keys(connection), s3_endpoint(extra)
+    return lambda: boto3.session.Session(**keys).client("s3", config=config, **endpoint)
 
 
 def _s3_config(of_connection: Mapping[str, Any] | None, timeout: float) -> Any:

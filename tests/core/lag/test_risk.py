@@ -102,7 +102,7 @@ def test_what_expires_first_comes_first() -> None:
 def test_a_warning_names_partitions_numbers_and_what_to_do() -> None:
     [warned] = warn_of_risk(group(), [plan()], {tp(0): danger()}, None, THERE)
     assert warned.warnings == (
-        "retention may remove records of this window before a job has read them: orders-0 offsets 1 to 59 in 5 min. To gain "
+        "retention may remove records of this window before a job has read them: orders-0 offsets [1, 60) in 5 min. To gain "
         "time, raise retention.ms of orders until the window is committed: kafka-configs --bootstrap-server ... --alter --entity-type topics "
         "--entity-name orders --add-config retention.ms=...",
     )
@@ -112,7 +112,7 @@ def test_what_a_cap_leaves_in_danger_is_said() -> None:
     [warned] = warn_of_risk(group(max_offsets=30), cut(plan(), 1, 30), {tp(0): danger(headroom=9000.0)}, None, THERE)
     text = warned.warnings[-1]
     assert text.startswith(
-        "with max_offsets=30, 1 window can't hold all that retention may remove soon: orders-0 offsets 1 to 59 in 2 h 30 min"
+        "with max_offsets=30, 1 window can't hold all that retention may remove soon: orders-0 offsets [1, 60) in 2 h 30 min"
     )
     assert text.endswith("raise max_offsets or max_open_windows")
 
@@ -129,7 +129,7 @@ def test_fail_plans_nothing_and_says_why() -> None:
         warn_of_risk(strict, [plan()], {tp(0): danger(headroom=0.2)}, position({tp(0): 1}), THERE)
     assert isinstance(caught.value, LogError)
     assert str(caught.value) == (
-        "orders-0: retention may remove offsets 1 to 59 at any moment, and a window of this group needs 45 min. "
+        "orders-0: retention may remove offsets [1, 60) at any moment, and a window of this group needs 45 min. "
         "Nothing was planned. To gain time, raise retention.ms of orders until the window is committed: kafka-configs --bootstrap-server ... --alter "
         "--entity-type topics --entity-name orders --add-config retention.ms=... To read what can still be read: "
         "KafkaGroup(on_at_risk='warn') for group lake"
@@ -149,7 +149,7 @@ def test_what_is_read_from_the_beginning_of_the_log_is_warned_about_but_never_re
 
 def test_windows_that_run_as_they_are_are_warned_about_by_name() -> None:
     assert warning_of(["lake-000001", "lake-000002"], {tp(0): danger()}).startswith(
-        "retention may remove records of lake-000001, lake-000002 before a job has read them: orders-0 offsets 1 to 59 in 5 min. To"
+        "retention may remove records of lake-000001, lake-000002 before a job has read them: orders-0 offsets [1, 60) in 5 min. To"
     )
 
 

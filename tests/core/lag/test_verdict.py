@@ -113,7 +113,7 @@ def test_a_longer_horizon_warns_earlier() -> None:
 def test_expired_offsets_are_lost_and_named() -> None:
     found = look(partition(900, 6 * DAY, 1.0, verdict=Verdict.DATA_LOSS, beginning=140, headroom_offsets=-40))
     assert (found.verdict, found.lost) == ("LOST", 40)
-    assert found.reason == "40 offsets expired before they were read: orders-0 100 to 139"
+    assert found.reason == "40 offsets expired before they were read: orders-0 [100, 140)"
 
 
 @pytest.mark.parametrize("verdict", sorted(GONE - {Verdict.DATA_LOSS}))

@@ -34,7 +34,7 @@ def test_each_sentence_names_the_parts() -> None:
     later = Kept("lake-000002", tp(0), "id-of-orders", OffsetRange(5, 9))
     assert to_remove([]) == []
     [sentence] = to_remove([PART, later])
-    assert "lake-000001 orders-0 0 to 4, lake-000002 orders-0 5 to 8" in sentence
+    assert "lake-000001 orders-0 [0, 5), lake-000002 orders-0 [5, 9)" in sentence
     assert """kafka-offsets reset lake --to '{"orders":{"0":0}}' --why""" in left_out("lake", [later, PART])
 
 

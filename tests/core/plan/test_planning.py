@@ -72,7 +72,7 @@ def test_expired_offsets_are_an_error_not_a_jump() -> None:
     with pytest.raises(DataLossError) as raised:
         plan_window(group(), position({tp(3): 120, tp(4): 7}), log({tp(3): (500, 900), tp(4): (0, 9)}))
     assert str(raised.value) == (
-        "orders-3: offsets 120 to 499 expired before they were read (watermark 120, beginning offset 500). "
+        "orders-3: offsets [120, 500) expired before they were read (watermark 120, beginning offset 500). "
         "To continue without them and record the gap: KafkaGroup(on_data_loss='skip'), or once: "
         "kafka-offsets reset lake --to '{\"orders\":{\"3\":500}}' --why '...'"
     )
@@ -85,7 +85,7 @@ def test_skip_starts_at_the_beginning_and_records_what_was_lost() -> None:
     plan = plan_window(group(on_data_loss="skip"), before, log({tp(3): (500, 900), tp(4): (0, 9)}))
     assert plan.ranges == ranges({tp(3): (500, 900), tp(4): (7, 9)})
     assert plan.lost == ranges({tp(3): (120, 500)})
-    assert plan.warnings == ("offsets expired before they were read and are recorded as lost: orders-3 120 to 499",)
+    assert plan.warnings == ("offsets expired before they were read and are recorded as lost: orders-3 [120, 500)",)
 
 
 def test_a_beginning_beyond_an_end_that_was_looked_up_before_is_an_empty_range() -> None:
@@ -100,7 +100,7 @@ def test_a_truncated_log_is_an_error_whatever_the_policy(on_data_loss: str) -> N
     with pytest.raises(LogTruncatedError) as raised:
         plan_window(group(on_data_loss=on_data_loss), position({tp(): 100}), log({tp(): (0, 80)}))
     assert str(raised.value) == (
-        "orders-0: the log ends at 80, before the watermark 100: offsets 80 to 99 were lost by Kafka after they were "
+        "orders-0: the log ends at 80, before the watermark 100: offsets [80, 100) were lost by Kafka after they were "
         "read. The windows that own these offsets have the only copy of what Kafka lost: keep it. To continue at the log's "
         "end: kafka-offsets reset lake --to '{\"orders\":{\"0\":80}}' --why '...'"
     )
@@ -288,7 +288,7 @@ def test_a_window_that_kafka_holds_as_a_whole_can_be_run_again() -> None:
 
 @pytest.mark.parametrize("bounds", [(11, 30), (20, 20), (0, 19)])
 def test_a_window_that_lost_records_can_not_be_run_again(bounds: tuple[int, int]) -> None:
-    what = rf"orders-0: offsets 10 to 19 .* \(beginning offset {bounds[0]}, end offset {bounds[1]}\)"
+    what = rf"orders-0: offsets \[10, 20\) .* \(beginning offset {bounds[0]}, end offset {bounds[1]}\)"
     with pytest.raises(DataLossError, match=what) as raised:
         check_readable(WINDOW, log({tp(0): bounds}))
     assert "kafka-offsets abandon lake-000007 --why '...'" in str(raised.value)
@@ -491,8 +491,8 @@ def test_of_several_windows_that_are_run_again_those_are_named_that_kafka_still_
     with pytest.raises(DataLossError) as raised:
         check_all_readable(several, log({tp(0): (15, 40)}))
     text = str(raised.value)
-    assert text.startswith("2 of 4 windows can no longer be read. lake-000001: orders-0: offsets 0 to 9 are")
-    assert "lake-000002: orders-0: offsets 10 to 19" in text
+    assert text.startswith("2 of 4 windows can no longer be read. lake-000001: orders-0: offsets [0, 10) are")
+    assert "lake-000002: orders-0: offsets [10, 20)" in text
     assert text.endswith("Can be run again: lake-000003, lake-000004")
     assert set(raised.value.partitions) == {tp(0)}
     with pytest.raises(DataLossError, match="None of them can be run again"):

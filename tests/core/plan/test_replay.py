@@ -172,19 +172,19 @@ def test_offsets_at_or_above_the_watermark_are_refused_with_the_numbers() -> Non
         check_below_watermark(
             gaps_of((0, 5), (40, 60)) | gaps_of((70, 80), partition=1), state({tp(0): 50, tp(1): 50}), now
         )
-    assert "orders-0: offsets 50 to 59 (watermark 50); orders-1: offsets 70 to 79 (watermark 50)." in str(raised.value)
+    assert "orders-0: offsets [50, 60) (watermark 50); orders-1: offsets [70, 80) (watermark 50)." in str(raised.value)
 
 
 def test_the_watermark_is_that_of_the_oldest_open_window() -> None:
     now = log({tp(0): (0, 100)})
     open_window = window({tp(0): (30, 50)}, 3, State.PLANNED)
     check_below_watermark(gaps_of((0, 30)), state({tp(0): 50}, open_window), now)
-    with pytest.raises(BadInputError, match=r"orders-0: offsets 30 to 30 \(watermark 30\)"):
+    with pytest.raises(BadInputError, match=r"orders-0: offsets \[30, 31\) \(watermark 30\)"):
         check_below_watermark(gaps_of((0, 31)), state({tp(0): 50}, open_window), now)
 
 
 def test_a_partition_that_the_group_does_not_know_yet_is_the_live_lanes_from_its_beginning() -> None:
-    with pytest.raises(BadInputError, match=r"orders-7: offsets 4 to 5 \(watermark 4\)"):
+    with pytest.raises(BadInputError, match=r"orders-7: offsets \[4, 6\) \(watermark 4\)"):
         check_below_watermark(gaps_of((4, 6), partition=7), state({tp(0): 50}), log({tp(0): (0, 9), tp(7): (4, 9)}))
 
 
@@ -194,8 +194,8 @@ def test_expired_offsets_are_refused_with_the_numbers() -> None:
     with pytest.raises(DataLossError) as raised:
         check_in_log(gaps_of((3, 5), (15, 30)) | gaps_of((1, 9), partition=1), now, here)
     assert str(raised.value) == (
-        "No one owns these offsets, and retention has removed them: orders-0: offsets 3 to 19 (beginning offset 20); "
-        "orders-1: offsets 1 to 8 (beginning offset 20). Ask for offsets from the beginning offset on"
+        "No one owns these offsets, and retention has removed them: orders-0: offsets [3, 20) (beginning offset 20); "
+        "orders-1: offsets [1, 9) (beginning offset 20). Ask for offsets from the beginning offset on"
     )
     assert set(raised.value.partitions) == {tp(0), tp(1)}
 
@@ -203,15 +203,15 @@ def test_expired_offsets_are_refused_with_the_numbers() -> None:
 def test_offsets_behind_the_end_of_a_truncated_log_are_refused_with_the_numbers() -> None:
     now = log({tp(0): (0, 20)})
     check_not_truncated(gaps_of((5, 20)), now)
-    with pytest.raises(LogTruncatedError, match=r"orders-0: offsets 20 to 24 \(end offset 20\)"):
+    with pytest.raises(LogTruncatedError, match=r"orders-0: offsets \[20, 25\) \(end offset 20\)"):
         check_not_truncated(gaps_of((5, 7), (10, 25)), now)
 
 
 def test_what_is_above_the_watermark_is_not_lost_although_the_log_ends_before_it() -> None:
     now = log({tp(0): (0, 20)})
-    with pytest.raises(NotYetError, match=r"orders-0: offsets 20 to 29 \(watermark 20\)"):
+    with pytest.raises(NotYetError, match=r"orders-0: offsets \[20, 30\) \(watermark 20\)"):
         replay.backfill(group(), gaps_of((5, 30)), state({tp(0): 20}), now, NOON)
-    with pytest.raises(DataLossError, match=r"orders-0: offsets 5 to 9"):
+    with pytest.raises(DataLossError, match=r"orders-0: offsets \[5, 10\)"):
         replay.backfill(group(), gaps_of((5, 30)), state({tp(0): 20}), log({tp(0): (10, 20)}), NOON)
 
 

@@ -78,11 +78,11 @@ def test_one_partition_alone_can_go_back_over_windows_that_own_nothing_else() ->
 
 
 def test_a_window_is_not_cut_and_the_oldest_is_named_as_the_way_out() -> None:
-    with pytest.raises(IllegalStepError, match="lake-000002 owns orders-0 offsets 10 to 19") as raised:
+    with pytest.raises(IllegalStepError, match=r"lake-000002 owns orders-0 offsets \[10, 20\)") as raised:
         plan_reset("lake", BEFORE, {tp(0): 15, tp(1): 5}, LOG, WINDOWS)
     assert "kafka-offsets reset lake --to-window lake-000002 --why '...'" in str(raised.value)
     # The target fits the second window; the third would lose only a part: all partitions have to go back.
-    with pytest.raises(IllegalStepError, match="lake-000003 owns orders-1 offsets 5 to 8") as raised:
+    with pytest.raises(IllegalStepError, match=r"lake-000003 owns orders-1 offsets \[5, 9\)") as raised:
         plan_reset("lake", BEFORE, {tp(0): 10}, LOG, WINDOWS)
     assert "--to-window lake-000002" in str(raised.value)
 
@@ -223,7 +223,7 @@ def test_backwards_takes_the_backfill_windows_in_its_way_along() -> None:
 
 
 def test_a_backfill_window_is_not_cut_either() -> None:
-    with pytest.raises(IllegalStepError, match=r"lake-000004 owns orders-0 offsets 0 to 9.*--to-window lake-000002"):
+    with pytest.raises(IllegalStepError, match=r"lake-000004 owns orders-0 offsets \[0, 10\).*--to-window lake-000002"):
         plan_reset("lake", BEFORE, {tp(0): 5, tp(1): 5}, LOG, LATE, [FILLED])
 
 
@@ -259,8 +259,8 @@ def test_what_a_window_owns_of_an_earlier_topic_does_not_hold_it_back_and_is_nam
     assert reset.position == position({tp(0): 0, CLICKS: 0}, clicks="new")
     assert reset.unread == {"lake-000001": ranges({CLICKS: (0, 5)})}
     assert summary_of_reset(reset)["unread"] == {"lake-000001": {"clicks-0": [0, 5]}}
-    assert reset.irreplaceable == ("lake-000001 orders-0 0 to 9",)
-    with pytest.raises(ConfirmationError, match=r"topic of lake-000001 clicks-0 0 to 4 was recreated.*Keep") as told:
+    assert reset.irreplaceable == ("lake-000001 orders-0 [0, 10)",)
+    with pytest.raises(ConfirmationError, match=r"topic of lake-000001 clicks-0 \[0, 5\) was recreated.*Keep") as told:
         check_confirmed("lake", reset, confirmed=False)
     assert "no longer reads" not in str(told.value)
 
@@ -271,7 +271,7 @@ def test_what_is_of_an_earlier_topic_and_what_left_the_group_are_told_apart() ->
     before = position({tp(0): 10, CLICKS: 0, refunds: 2}, clicks="new")
     reset = plan_reset("lake", before, {tp(0): 0}, log({tp(0): (0, 10)}), [three], reads=READS)
     with pytest.raises(
-        ConfirmationError, match=r"clicks-0 0 to 4 was recreated.*no longer reads.*refunds-0 0 to 1: no one"
+        ConfirmationError, match=r"clicks-0 \[0, 5\) was recreated.*no longer reads.*refunds-0 \[0, 2\): no one"
     ):
         check_confirmed("lake", reset, confirmed=False)
 
@@ -297,7 +297,9 @@ def test_a_window_of_earlier_topics_alone_names_the_way_to_the_one_of_today() ->
 
 
 def test_the_way_out_goes_by_the_topic_and_not_by_offsets_alone() -> None:
-    seen = log({tp(0): (0, 20), CLICKS: (2, 3)}, clicks="new")  # CLICKS 0 to 1 have expired, which is nothing to BOTH
+    seen = log(
+        {tp(0): (0, 20), CLICKS: (2, 3)}, clicks="new"
+    )  # [0, 2) of CLICKS have expired, which is nothing to BOTH
     windows = [window({tp(0): (10, 20), CLICKS: (2, 3)}, 2, clicks="new"), BOTH]
     with pytest.raises(IllegalStepError, match="--to-window lake-000001"):
         plan_reset("lake", AFTER_BOTH, {tp(0): 5, CLICKS: 2}, seen, windows, reads=READS)
@@ -331,7 +333,7 @@ def test_what_a_window_owns_of_a_recreated_topic_does_not_hold_it_back_before_th
     assert reset.superseded == (BOTH,)
     assert reset.position == position({tp(0): 0, CLICKS: 5}, clicks="old")
     assert reset.unread == {"lake-000001": ranges({CLICKS: (0, 5)})}
-    with pytest.raises(ConfirmationError, match=r"topic of lake-000001 clicks-0 0 to 4 was recreated.*Keep") as told:
+    with pytest.raises(ConfirmationError, match=r"topic of lake-000001 clicks-0 \[0, 5\) was recreated.*Keep") as told:
         check_confirmed("lake", reset, confirmed=False)
     assert "no longer reads" not in str(told.value)
 

@@ -41,7 +41,7 @@ def test_a_table_that_has_all_once_is_right() -> None:
 def test_an_offset_that_is_not_there_is_missing_when_a_record_was_read_at_each() -> None:
     found = audit({tp(0): [Island(10, 15, 1), Island(17, 30, 1)]})
     assert [(f.window_id, f.missing) for f in found.missing] == [("lake-000001", 12)]
-    assert shown(found, "holes") == [("lake-000001", "orders-0", "15 to 16"), ("lake-000001", "orders-1", "0 to 9")]
+    assert shown(found, "holes") == [("lake-000001", "orders-0", "[15, 17)"), ("lake-000001", "orders-1", "[0, 10)")]
     assert not found.is_right
 
 
@@ -54,7 +54,7 @@ def test_offsets_that_held_no_record_are_no_loss() -> None:
 def test_of_holes_some_of_which_held_no_record_the_number_is_known_and_the_place_is_not() -> None:
     found = audit({**ALL, tp(0): [Island(10, 15, 1), Island(17, 30, 1)]}, (FIRST, 19), (SECOND, 10), gaps=True)
     assert [(f.missing, f.span - f.found) for f in found.missing] == [(1, 2)]
-    assert shown(found, "holes") == [("lake-000001", "orders-0", "15 to 16")]
+    assert shown(found, "holes") == [("lake-000001", "orders-0", "[15, 17)")]
 
 
 def test_without_a_count_the_group_says_whether_a_hole_is_a_loss() -> None:
@@ -73,17 +73,17 @@ def test_a_rerun_that_read_fewer_makes_no_loss_of_what_is_there() -> None:
 
 def test_what_is_there_twice_is_named_with_each_window_that_owns_a_part() -> None:
     found = audit({**ALL, tp(0): [Island(10, 18, 1), Island(18, 23, 2), Island(23, 30, 1)]})
-    assert shown(found, "doubled") == [("lake-000001", "orders-0", "18 to 19"), ("lake-000002", "orders-0", "20 to 22")]
+    assert shown(found, "doubled") == [("lake-000001", "orders-0", "[18, 20)"), ("lake-000002", "orders-0", "[20, 23)")]
     assert not found.missing
     assert not found.is_right
 
 
 def test_what_was_there_before_the_first_window_has_to_reach_up_to_it() -> None:
     old = {**ALL, tp(0): [Island(0, 30, 1)]}
-    assert [str(p.offsets) for p in audit(old).outside] == ["0 to 9"]
+    assert [str(p.offsets) for p in audit(old).outside] == ["[0, 10)"]
     assert audit(old).is_right
     short = {**ALL, tp(0): [Island(0, 8, 1), Island(10, 30, 1)]}
-    assert [(str(p.tp), str(p.offsets)) for p in audit(short).at_join] == [("orders-0", "8 to 9")]
+    assert [(str(p.tp), str(p.offsets)) for p in audit(short).at_join] == [("orders-0", "[8, 10)")]
     assert not audit(short).is_right
     assert audit(short, gaps=True).is_right, "a marker may stand there"
     twice = {**ALL, tp(0): [Island(0, 5, 2), Island(5, 30, 1)]}
@@ -95,10 +95,10 @@ def test_what_no_window_owns_is_told_wherever_it_lies() -> None:
     table = {tp(0): [Island(5, 60, 1)], tp(1): [Island(0, 10, 1)], tp(7): [Island(3, 4, 1)]}
     found = audit(table, (FIRST, 20), (SECOND, 10), (later, 10))
     assert [(str(p.tp), str(p.offsets)) for p in found.outside] == [
-        ("orders-0", "5 to 9"),
-        ("orders-0", "30 to 39"),
-        ("orders-0", "50 to 59"),
-        ("orders-7", "3 to 3"),
+        ("orders-0", "[5, 10)"),
+        ("orders-0", "[30, 40)"),
+        ("orders-0", "[50, 60)"),
+        ("orders-7", "[3, 4)"),
     ]
     assert found.is_right
 
@@ -112,8 +112,8 @@ def test_what_is_kept_is_outside_only_where_it_is_there_twice() -> None:
     def outside(*kept: Kept) -> list[str]:
         return [str(p.offsets) for p in audit(table, kept=kept).outside]
 
-    assert outside(of_now) == ["30 to 31", "34 to 35", "40 to 44"]
-    assert outside(of_before) == outside() == ["30 to 33", "34 to 35", "36 to 44"]
+    assert outside(of_now) == ["[30, 32)", "[34, 36)", "[40, 45)"]
+    assert outside(of_before) == outside() == ["[30, 34)", "[34, 36)", "[36, 45)"]
     assert audit(table, kept=[of_now, of_before]).kept == (of_now,)
     assert not audit(table, kept=[of_now], is_whole=False).kept
 
@@ -148,7 +148,7 @@ def test_of_a_window_with_a_topic_that_was_recreated_the_other_topics_are_judged
     short = {**right, tp(0): [Island(0, 4, 1), Island(6, 20, 1)]}
     found = audit_after_clicks_was_recreated(short, (old, 60), (new, 15))
     assert [(f.window_id, f.span, f.records, f.missing) for f in found.findings] == [("lake-000001", 10, 10, 2)]
-    assert shown(found, "holes") == [("lake-000001", "orders-0", "4 to 5")]
+    assert shown(found, "holes") == [("lake-000001", "orders-0", "[4, 6)")]
     assert not found.is_right
 
 
@@ -173,6 +173,6 @@ def test_windows_with_a_topic_that_left_the_group_are_judged_as_all_others() -> 
 def test_below_the_floor_of_a_prune_nothing_is_told() -> None:
     table = {tp(0): [Island(0, 18, 2), Island(20, 30, 1), Island(35, 40, 2)], tp(1): [Island(0, 10, 1)]}
     found = Auditor(table, ids([tp()]), False, is_whole=True, floors={tp(0): 20, tp(1): 10}).audit([(SECOND, 10)])
-    assert [(str(p.tp), str(p.offsets)) for p in found.outside] == [("orders-0", "35 to 39")]
+    assert [(str(p.tp), str(p.offsets)) for p in found.outside] == [("orders-0", "[35, 40)")]
     assert found.at_join == ()
     assert not found.findings

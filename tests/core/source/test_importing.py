@@ -10,7 +10,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, DataLossError, Topi
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.source.importing import moves, to_import
-from airflow_kafka_offsets.core.source.offsets import Meaning, PlaceOffsets
+from airflow_kafka_offsets.core.source.offsets import Meaning, SourceOffsets
 from airflow_kafka_offsets.core.source.verifying import committing_note, compare, published
 from airflow_kafka_offsets.core.store.advance import path
 from airflow_kafka_offsets.core.window import Claim, Held, State
@@ -20,26 +20,26 @@ KAFKA = log({tp(0): (10, 100), tp(1): (0, 50)})
 
 
 def test_next_offsets_are_taken_as_they_are() -> None:
-    imported = to_import("x", PlaceOffsets({tp(1): 50, tp(0): 10}), Meaning.NEXT, KAFKA)
+    imported = to_import("x", SourceOffsets({tp(1): 50, tp(0): 10}), Meaning.NEXT, KAFKA)
     assert (imported.target, imported.unnamed) == ({tp(0): 10, tp(1): 50}, ())
     assert not imported.lost
 
 
 def test_what_the_place_does_not_name_begins_at_the_beginning() -> None:
-    imported = to_import("x", PlaceOffsets({tp(1): 7}), Meaning.NEXT, KAFKA)
+    imported = to_import("x", SourceOffsets({tp(1): 7}), Meaning.NEXT, KAFKA)
     assert imported.unnamed == (tp(0),)
     assert imported.position(KAFKA) == position({tp(0): 10, tp(1): 7})
 
 
 def test_the_last_offset_that_was_read_may_be_the_last_one_there_is() -> None:
-    assert to_import("x", PlaceOffsets({tp(1): 49}), Meaning.LAST_READ, KAFKA).target == {tp(1): 50}
+    assert to_import("x", SourceOffsets({tp(1): 49}), Meaning.LAST_READ, KAFKA).target == {tp(1): 50}
     with pytest.raises(BadInputError, match=r"orders-1: 51 is above the end offset 50\. .*, or next offsets already"):
-        to_import("x", PlaceOffsets({tp(1): 50}), Meaning.LAST_READ, KAFKA)
+        to_import("x", SourceOffsets({tp(1): 50}), Meaning.LAST_READ, KAFKA)
 
 
 def test_retention_was_faster() -> None:
-    found = PlaceOffsets({tp(0): 4, tp(1): 7})
-    with pytest.raises(DataLossError, match=r"orders-0: offsets 4 to 9 expired") as caught:
+    found = SourceOffsets({tp(0): 4, tp(1): 7})
+    with pytest.raises(DataLossError, match=r"orders-0: offsets \[4, 10\) expired") as caught:
         to_import("x", found, Meaning.NEXT, KAFKA)
     assert set(caught.value.partitions) == {tp(0)}
     imported = to_import("x", found, Meaning.NEXT, KAFKA, skip_lost=True)
@@ -49,15 +49,15 @@ def test_retention_was_faster() -> None:
 
 
 def test_the_last_offset_that_was_read_may_be_the_last_one_that_expired() -> None:
-    assert not to_import("x", PlaceOffsets({tp(0): 9}), Meaning.LAST_READ, KAFKA).lost
+    assert not to_import("x", SourceOffsets({tp(0): 9}), Meaning.LAST_READ, KAFKA).lost
     with pytest.raises(DataLossError):
-        to_import("x", PlaceOffsets({tp(0): 9}), Meaning.NEXT, KAFKA)
+        to_import("x", SourceOffsets({tp(0): 9}), Meaning.NEXT, KAFKA)
 
 
 def test_offsets_of_another_topic_of_that_name() -> None:
     with pytest.raises(TopicRecreatedError):
-        to_import("x", PlaceOffsets({tp(1): 7}, topic_ids={"orders": "another"}), Meaning.NEXT, KAFKA)
-    to_import("x", PlaceOffsets({tp(1): 7}, topic_ids={"orders": "id-of-orders", "clicks": "?"}), Meaning.NEXT, KAFKA)
+        to_import("x", SourceOffsets({tp(1): 7}, topic_ids={"orders": "another"}), Meaning.NEXT, KAFKA)
+    to_import("x", SourceOffsets({tp(1): 7}, topic_ids={"orders": "id-of-orders", "clicks": "?"}), Meaning.NEXT, KAFKA)
 
 
 def test_moves_are_the_offsets_that_differ() -> None:

@@ -1,4 +1,4 @@
-"""Places in one line, and what their numbers mean."""
+"""Sources in one line, and what their numbers mean."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ import pytest
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.offsets import MAX_OFFSET
 from airflow_kafka_offsets.core.source.offsets import (
-    CheckpointPlace,
-    CsvPlace,
-    LedgerPlace,
+    CheckpointAddress,
+    CsvAddress,
+    LedgerAddress,
     Meaning,
-    Place,
+    SourceAddress,
     next_offsets,
     only,
-    parse_place,
+    parse_source_address,
 )
 from airflow_kafka_offsets.core.store_address import StoreAddress
 from tests.core.examples import tp
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "source"),
     [
-        ("ledger", LedgerPlace()),
+        ("ledger", LedgerAddress()),
         ("redis://redis_default", StoreAddress("redis", "redis_default")),
         ("kafka://", StoreAddress("kafka")),
-        ("csv:-", CsvPlace("-")),
-        ("csv:/tmp/a b:c.csv", CsvPlace("/tmp/a b:c.csv")),
-        ("checkpoint:/data/ckpt", CheckpointPlace("/data/ckpt")),
-        ("checkpoint:/data/a?b", CheckpointPlace("/data/a?b")),
-        ("checkpoint:/data/ckpt?source=1", CheckpointPlace("/data/ckpt", "1")),
-        ("checkpoint:s3://aws_default@bucket/a?source=in-1", CheckpointPlace("s3://aws_default@bucket/a", "in-1")),
-        ("checkpoint:webhdfs://namenode:9870/a", CheckpointPlace("webhdfs://namenode:9870/a")),
+        ("csv:-", CsvAddress("-")),
+        ("csv:/tmp/a b:c.csv", CsvAddress("/tmp/a b:c.csv")),
+        ("checkpoint:/data/ckpt", CheckpointAddress("/data/ckpt")),
+        ("checkpoint:/data/a?b", CheckpointAddress("/data/a?b")),
+        ("checkpoint:/data/ckpt?source=1", CheckpointAddress("/data/ckpt", "1")),
+        ("checkpoint:s3://aws_default@bucket/a?source=in-1", CheckpointAddress("s3://aws_default@bucket/a", "in-1")),
+        ("checkpoint:webhdfs://namenode:9870/a", CheckpointAddress("webhdfs://namenode:9870/a")),
     ],
 )
-def test_a_place_is_read_and_written(text: str, place: Place) -> None:
-    assert parse_place(text) == place
-    assert str(place) == text
+def test_a_place_is_read_and_written(text: str, source: SourceAddress) -> None:
+    assert parse_source_address(text) == source
+    assert str(source) == text
 
 
 def test_a_last_slash_means_nothing() -> None:
-    assert parse_place("checkpoint:/data/ckpt//") == CheckpointPlace("/data/ckpt")
+    assert parse_source_address("checkpoint:/data/ckpt//") == CheckpointAddress("/data/ckpt")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_last_slash_means_nothing() -> None:
 )
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(BadInputError):
-        parse_place(text)
+        parse_source_address(text)
 
 
 def test_a_password_is_not_shown() -> None:
@@ -69,7 +69,7 @@ def test_a_password_is_not_shown() -> None:
         "me:secret@host",
     ):
         with pytest.raises(BadInputError) as caught:
-            parse_place(text)
+            parse_source_address(text)
         assert "secret" not in str(caught.value)
 
 
