@@ -24,7 +24,7 @@ NO_JOB = "none, because there is nothing to read"
 RUNS_AGAIN = "the job runs again, on the same offsets under the same id"
 RECONNECTS = f"it continues with the driver; if that is gone, {RUNS_AGAIN}"
 LOOKS_AGAIN = "it looks for the job's report again"
-GREEN_TASK = "another launcher ran it; that this task runs is the only evidence"
+GREEN_TASK = "another launcher ran it; the only evidence is that this task runs"
 
 
 @dataclass(frozen=True, slots=True)

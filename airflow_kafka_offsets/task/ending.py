@@ -55,11 +55,8 @@ def until_planned(run: Run, group: str | None, window: Any = None) -> Iterator[N
         try:
             is_sentence = isinstance(exc, KafkaOffsetsError | KafkaWindowError | AirflowException) and str(exc)
             window_id = window.get("window_id") if isinstance(window, Mapping) else window
-            headline = (
-                f"This try got no window of group {group}"
-                if window is None
-                else f"This try did not get window {window_id}"
-            )
+            given = f"window {window_id}" if isinstance(window_id, str) else "its window"
+            headline = f"This try got no window of group {group}" if window is None else f"This try did not get {given}"
             error = str(exc) if is_sentence else f"{type(exc).__name__}, see below"
             logger.error("%s", ending.end_without_window(headline, error, follows(run, exc)))
         except Exception:
