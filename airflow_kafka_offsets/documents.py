@@ -6,7 +6,7 @@ A time, a run and an owner stay what they are until one is printed: `as_json` ha
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,6 @@ from airflow_kafka_offsets.core.history import Attempt, WindowRow
 from airflow_kafka_offsets.core.lag.document import lag_document, partition_document
 from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.kept import Kept
 from airflow_kafka_offsets.core.plan.overview import Overview, WindowSummary, summary_of
 from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.core.plan.planning import Plan
@@ -52,11 +51,6 @@ def range_document(tp: TopicPartition, offsets: OffsetRange) -> Document:
         "end": offsets.end,
         "span": offsets.span,
     }
-
-
-def kept_document(parts: Iterable[Kept]) -> list[Document]:
-    """Return what people keep of superseded windows: offset ranges, each with its window."""
-    return [{"window": part.window_id, **range_document(part.tp, part.offsets)} for part in parts]
 
 
 def group_document(group: KafkaGroup, overview: Overview, lag: GroupLag | None) -> Document:
@@ -105,10 +99,8 @@ def window_document(window: WindowSummary) -> Document:
     }
 
 
-def replay_document(
-    group: str, windows: Sequence[Window], drafts: Sequence[Plan], kept: Iterable[Kept] = ()
-) -> Document:
-    """Return what a replay would run: windows that are there, and new ones for what no one owned; and what it would leave out as kept."""
+def replay_document(group: str, windows: Sequence[Window], drafts: Sequence[Plan]) -> Document:
+    """Return what a replay would run: windows that are there, and new ones for what no one owned."""
     return {
         "group": group,
         "again": [
@@ -116,7 +108,6 @@ def replay_document(
             for w in windows
         ],
         "new": [{"until": d.until, "span": d.ranges.span, "ranges": ranges_document(d.ranges)} for d in drafts],
-        "kept": kept_document(kept),
     }
 
 

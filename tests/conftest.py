@@ -174,7 +174,7 @@ def forks() -> Iterator[Forks]:
     from tests.lab.forks import Forks
 
     tasks = "tests.launch.connect_task", "tests.launchers.worker", "airflow.sdk.execution_time.supervisor"
-    ours = "airflow_kafka_offsets.ledger.steps", "airflow_kafka_offsets.wiring.machine.start"
+    ours = "airflow_kafka_offsets.ledger.sql_ledger", "airflow_kafka_offsets.wiring.machine.start"
     spark = "pyspark.sql.connect.session", "pyarrow.dataset"
     with Forks(*tasks, *ours, *spark, "confluent_kafka.admin", "requests") as forks:
         yield forks
@@ -325,9 +325,9 @@ def spark_standalone(
 @pytest.fixture(scope="module")
 def start_archive(tmp_path_factory: pytest.TempPathFactory) -> StartArchive:
     """Return a small start archive, and a Spark that has it."""
-    from tests.lab.start import make_by_two
+    from tests.lab.start import make_small_archive
 
-    return make_by_two(tmp_path_factory.mktemp("start"))
+    return make_small_archive(tmp_path_factory.mktemp("start"))
 
 
 @pytest.fixture(scope="module")

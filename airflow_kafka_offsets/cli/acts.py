@@ -7,14 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import kept_table, ranges_table, table
+from airflow_kafka_offsets.cli.tables import ranges_table, table
 from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
-from airflow_kafka_offsets.core.plan.kept import to_remove
-from airflow_kafka_offsets.core.plan.reset import Reset, how_to_go_on, nobody_reads
+from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads
 from airflow_kafka_offsets.core.window import Window
-from airflow_kafka_offsets.documents import Document, kept_document, ranges_document
+from airflow_kafka_offsets.documents import Document, ranges_document
 from airflow_kafka_offsets.ports import Ledger
 
 NOTHING_CHANGED = "Nothing was changed."
@@ -40,7 +39,7 @@ def act_answer(
         return Answer(document, lambda: f"{already}. {NOTHING_CHANGED}")
     if document["done"]:
         return Answer(document, lambda: "\n\n".join(told()))
-    flags = ["--yes", *confirm, *(["--supersede"] if document.get("superseded") or document.get("taken") else [])]
+    flags = ["--yes", *confirm, *(["--supersede"] if document.get("superseded") else [])]
     to_do_it = f"{NOTHING_CHANGED} To do it: the same command with {' '.join(flags)}"
     return Answer(document, lambda: "\n\n".join([*told(), to_do_it]), ExitCode.UNCONFIRMED)
 
@@ -66,7 +65,6 @@ def consequences_document(found: Reset | None, unchecked: Collection[PartitionEp
             "unchecked": not_checked,
             "read_by_others": [],
             "superseded": [],
-            "taken": [],
             "unread": [],
         }
     unread = [{"window": id_, **one} for id_, ranges in found.unread.items() for one in ranges_document(ranges)]
@@ -76,7 +74,6 @@ def consequences_document(found: Reset | None, unchecked: Collection[PartitionEp
         "unchecked": not_checked,
         "read_by_others": ranges_document(found.read_by_others),
         "superseded": _superseded(found.superseded, ledger),
-        "taken": kept_document(found.taken),
         "unread": unread,
     }
 
@@ -110,14 +107,8 @@ def consequences(document: Document, found: Reset | None, unchecked: Collection[
         )
     if document["superseded"]:
         yield from _superseded_text(document, found)
-    if document["taken"]:
-        yield from to_remove(found.taken)
-        yield kept_table(document["taken"])
-    if document["done"]:
-        return
-    if document["superseded"] or document["taken"]:
-        yield from how_to_go_on(document["group"], found.back_at)
-    if document["superseded"]:
+        if document["done"]:
+            return
         yield (
             "Usually, a replay is meant. To run these windows again under their own ids, clear the runs above in Airflow instead. "
             "This replaces their output, and the watermark stays where it is."

@@ -166,7 +166,7 @@ _WHO = argument("--who", metavar="NAME", help="who does it (default: the user of
 _SUPERSEDE = argument(
     "--supersede",
     action="store_true",
-    help="confirm that committed windows lose their offsets, or that kept offsets are read again, and that you remove that output",
+    help="confirm that committed windows lose their offsets, and that you remove their output",
 )
 _LEAVE_GAP = argument(
     "--leave-gap",
@@ -527,7 +527,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "fetch the jars of Spark's Kafka connector ahead of time",
         "Show the jars of the Kafka connector that fits Spark. If they are missing, Spark's own spark-submit fetches them. Launches "
         "in client mode find them there, and use no network. Neither the ledger nor Kafka is asked.",
-        "jars.jars",
+        "machine.jars",
         (
             _SPARK_HOME,
             _TO_FOLDER,
@@ -549,7 +549,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "make the archive from which drivers start, ahead of time",
         "Show the archive of classes from which the JVM of a driver in client mode starts. If it is missing, a small Spark job makes "
         "it. This takes half a minute of one core, and 170 MB. It requires Java 17 or later. Neither the ledger nor Kafka is asked.",
-        "archive.archive",
+        "machine.archive",
         (
             _SPARK_HOME,
             _TO_FOLDER,

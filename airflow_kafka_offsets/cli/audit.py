@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.sources import open_ledger
-from airflow_kafka_offsets.cli.tables import kept_table, partitions_table, ranges_table
+from airflow_kafka_offsets.cli.tables import partitions_table, ranges_table
 from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.request import name_windows, parse_windows
@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.source.audit import Audit, Finding
 from airflow_kafka_offsets.core.source.islands import Piece, load_islands
 from airflow_kafka_offsets.core.spark_json import dump_offsets
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
-from airflow_kafka_offsets.documents import Document, kept_document, range_document
+from airflow_kafka_offsets.documents import Document, range_document
 from airflow_kafka_offsets.service.audit import audit_table
 from airflow_kafka_offsets.wiring import sources
 
@@ -44,7 +44,6 @@ def audit(args: Namespace) -> Answer:
         "untold": [_document(finding) for finding in found.unknown],
         "at_join": [_range(piece) for piece in found.at_join],
         "outside": [_range(piece) for piece in found.outside],
-        "kept": kept_document(found.kept),
         "left_out": list(found.other_topics),
         "open": [held.window.id for held in state.open],
         "pruned_before": before if before > 1 and not seqs else None,
@@ -130,10 +129,8 @@ def _notes(document: Document) -> Iterable[str]:
         is_open = f" Still open: {name_some(document['open'], ', ')}." if document["open"] else ""
         yield (
             f"Outside the committed windows, the table has {counted(span, 'offset')}: {which}.{is_open} "
-            "Remove what an abandoned window wrote."
+            "Remove what an abandoned window wrote, but keep what a reset told you to keep."
         )
-    if kept := document["kept"]:
-        yield "Not compared: what a reset told you to keep of superseded windows:\n\n" + kept_table(kept)
     if before := document["pruned_before"]:
         yield (
             f"Not compared: what the table has of windows before {name_window(document['group'], before)}. They were pruned from the ledger."
@@ -164,12 +161,11 @@ def _replay_of_windows(found: Audit, group: str, dag: str) -> list[str]:
         f"Kafka no longer has all records of {name_some(gone, ', ')}, as a topic was "
         "recreated, so no replay is possible: read what is missing with a group of another name, and remove by hand what is there twice."
     )
-    but = ", but keep what a reset told you to keep" if found.kept else ""
     return [
         *([again] if seqs else []),
         *([no_replay] if gone else []),
         "What is there twice after that was written under another id. Look for rows of windows that are abandoned or "
-        f"superseded: kafka-offsets windows {group} --state abandoned --state superseded{but}",
+        f"superseded: kafka-offsets windows {group} --state abandoned --state superseded",
     ]
 
 

@@ -9,7 +9,7 @@ from airflow_kafka_offsets.cli.dag_files import Definition, Outlook, find_defini
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.sources import open_ledger, open_ledger_of, open_service
-from airflow_kafka_offsets.cli.tables import kept_table, open_text, partitions_table, ranges_table, table
+from airflow_kafka_offsets.cli.tables import open_text, partitions_table, ranges_table, table
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, LogError, UnknownGroupError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan import ownership
@@ -121,8 +121,8 @@ def _replay(args: Namespace) -> dict[str, str | None]:
 
 
 def _replayed(service: WindowService, group: KafkaGroup, request: Replay) -> Answer:
-    windows, drafts, kept = service.preview_replay(group, request)
-    document = replay_document(group.name, windows, drafts, kept)
+    windows, drafts = service.preview_replay(group, request)
+    document = replay_document(group.name, windows, drafts)
     return Answer(document, lambda: _replay_text(document))
 
 
@@ -136,8 +136,6 @@ def _replay_text(document: Document) -> str:
             f"New backfill window {number} of {len(document['new'])}, for what no one owned, span {window['span']}:\n\n"
             + ranges_table(window["ranges"])
         )
-    if kept := document["kept"]:
-        parts.append("Left out, because a reset told people to keep its output:\n\n" + kept_table(kept))
     return "\n\n".join(parts)
 
 

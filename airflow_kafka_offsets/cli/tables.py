@@ -53,11 +53,6 @@ def ranges_table(ranges: Sequence[Mapping[str, Any]]) -> str:
     return partitions_table(("topic", "partition", "start", "end", "span"), ranges)
 
 
-def kept_table(ranges: Sequence[Mapping[str, Any]]) -> str:
-    """Return a table of what people keep of superseded windows."""
-    return partitions_table(("window", "topic", "partition", "start", "end", "span"), ranges)
-
-
 def partitions_table(
     keys: Sequence[str],
     partitions: Sequence[Mapping[str, Any]],

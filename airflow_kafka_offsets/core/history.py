@@ -79,7 +79,7 @@ class Act:
 def acted_on(details: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the windows that an act was about, from its details, in order: one, or those of a reset."""
     one = [details["window"]] if "window" in details else []
-    return tuple(sorted([*one, *details.get(TAKEN, ()), *details.get("superseded", ())], key=_by_age))
+    return tuple(sorted([*one, *details.get("superseded", ())], key=_by_age))
 
 
 def _by_age(window_id: str) -> tuple[int, str]:
@@ -149,16 +149,10 @@ NEXT_WINDOW = "next_window"
 """In the details of an act that moved the watermark, a reset or an import: the number of the first window after it."""
 
 LEFT = "left"
-"""In the details of an act that moved the watermark: by each topic that it left for another one of that name, its id and where the group stood."""
-
-KEPT = "kept"
-"""In the details of an act that superseded windows: by window and topic, the parts that no one is to read again, see `core.plan.kept`."""
-
-TAKEN = "taken"
-"""In the details of an act that moved the watermark: the kept parts that are read again after it, in the same form."""
+"""In the details of an act that moved the watermark: the ids of the topics that it left for others of the same name."""
 
 FOUNDED = "founded"
-"""In the details of an import that made its group: where each partition starts. What lies below, another reader has read."""
+"""In the details of an import that made its group: where each partition starts. Another reader has read what lies below."""
 
 KEPT_FROM = "kept_from"
 """In the details of a prune: the number of the first window that it left."""

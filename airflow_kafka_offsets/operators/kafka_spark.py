@@ -303,7 +303,7 @@ class KafkaSparkOperator(Planner, Lineage, OneStopPerTry, PySparkOperator):
 
     def _connector_conf(self, connection: Connection | None) -> dict[str, str]:
         """Return what makes a session load the connector. A Connect server must already have it."""
-        from airflow_kafka_offsets.launch.connector import for_session
+        from airflow_kafka_offsets.wiring.machine.connector import for_session
 
         if self._remote:
             return {}

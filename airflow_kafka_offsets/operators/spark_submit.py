@@ -337,7 +337,6 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
     def _prepare(self, planned: Planned, options: ReaderOptions, directory: Path, report: Path | None) -> None:
         """Put window, login and job side where spark-submit finds them; the hook is built from these fields later."""
         from airflow_kafka_offsets.core.launch.jobs import tags
-        from airflow_kafka_offsets.launch.connector import JARS, PACKAGES
         from airflow_kafka_offsets.launch.job_files import (
             fill,
             handoff_of,
@@ -348,6 +347,7 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
         )
         from airflow_kafka_offsets.spark.shipping import write_zip
         from airflow_kafka_offsets.task.results import placeholders
+        from airflow_kafka_offsets.wiring.machine.connector import JARS, PACKAGES
 
         login = write_login(options.jaas, directory) if options.jaas is not None else None
         handoff = handoff_of(planned, options.with_jaas_file(str(login)), self.group, report)
@@ -371,7 +371,7 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
             self.name = planned.window.id
 
     def _with_connector(self, hook: SubmitHook) -> dict[str, str]:
-        from airflow_kafka_offsets.launch.connector import EXCLUDES, JARS, PACKAGES, for_submit
+        from airflow_kafka_offsets.wiring.machine.connector import EXCLUDES, JARS, PACKAGES, for_submit
 
         return for_submit(
             self.connector,

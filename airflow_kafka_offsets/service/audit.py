@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from airflow_kafka_offsets.core.errors import IllegalStepError, UnknownGroupError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import WindowRow
-from airflow_kafka_offsets.core.plan.kept import kept_parts
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.source.audit import Audit, Auditor
 from airflow_kafka_offsets.core.source.islands import Islands
@@ -38,8 +37,7 @@ def audit_table(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequenc
     if seqs:
         _check_committed(ledger, group.name, seqs)
     floors = ledger.pruned(group.name).floors_of(position.topic_ids)
-    kept = kept_parts(act.details for act in ledger.acts(group.name))
-    auditor = Auditor(table, position.topic_ids, group.expect_gaps, is_whole=not seqs, floors=floors, kept=kept)
+    auditor = Auditor(table, position.topic_ids, group.expect_gaps, is_whole=not seqs, floors=floors)
     found = rows(ledger, group.name, states=(State.COMMITTED,), seqs=seqs)
     return auditor.audit(_with_records(ledger, found))
 

@@ -16,7 +16,6 @@ from airflow_kafka_offsets.core.history import NEXT_WINDOW, WindowRow
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan import pruning, replay
-from airflow_kafka_offsets.core.plan.kept import Kept, kept_parts, left_out
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import Ranges, Replay, TimeSpan, Windows
@@ -81,24 +80,22 @@ def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Map
         return
     for first, end in stretches_of(ledger, group, newest.seq + 1):
         top = newest if first <= newest.seq < end else ledger.excerpt(group, asked, before=end, since=first)
-        # Of a topic that was recreated, or is back, this stretch may have another incarnation: then the owners are in another one.
-        here = replay.ever_planned(asked, top, topic_ids) if top else asked
-        if top is None or not here:
+        if top is None:
             continue
-        above = end
-        if replay.lies_above(top, here, topic_ids):
-            look = partial(_look, ledger, group, here, first)
-            above = first_above(top, first, here, topic_ids, look)
-        which: dict[str, Any] = {"states": (State.COMMITTED,), "lane": Lane.LIVE, "since": first, "before": above}
-        left = here
-        for held in pages(ledger, group, limit=min(FIRST_PAGE, _page_of(newest.partition_count)), **which):
-            yield held
-            left = replay.left_to_find(left, held.window, topic_ids)
-            if not left:
-                break
-        asked = OffsetRanges((tp, wanted) for tp, wanted in asked.items() if tp not in here or tp in left)
+        # What this stretch does not name, or names in an earlier topic, no older one has.
+        asked = replay.ever_planned(asked, top, topic_ids)
         if not asked:
             return
+        above = end
+        if replay.lies_above(top, asked, topic_ids):
+            look = partial(_look, ledger, group, asked, first)
+            above = first_above(top, first, asked, topic_ids, look)
+        which: dict[str, Any] = {"states": (State.COMMITTED,), "lane": Lane.LIVE, "since": first, "before": above}
+        for held in pages(ledger, group, limit=min(FIRST_PAGE, _page_of(newest.partition_count)), **which):
+            yield held
+            asked = replay.left_to_find(asked, held.window, topic_ids)
+            if not asked:
+                return
 
 
 def stretches_of(ledger: Ledger, group: str, end: int) -> list[tuple[int, int]]:
@@ -127,13 +124,11 @@ class Allocation:
         held_windows: existing windows, oldest first; in a replay, those that own what is asked.
         drafts: new windows; in a replay, those for what no one owns.
         seen: what Kafka holds, at the group's isolation level; None: no one had to look.
-        kept: what a replay leaves out of what is asked, because its output is kept (`core.plan.kept`).
     """
 
     held_windows: Sequence[Held] = ()
     drafts: Sequence[Plan] = ()
     seen: LogSnapshot | None = None
-    kept: Sequence[Kept] = ()
 
     @property
     def filled(self) -> int:
@@ -198,18 +193,14 @@ class ReplayPlanner:
             asked = replay.below_watermark(asked, state)
         owners, gaps = self._owners(group.name, asked, state, own)
         self._check_not_pruned(group.name, gaps, state)
-        kept = self._kept(group.name, gaps, state)
-        drafts = replay.backfill(group, gaps, state, seen, until=min(span.end, self._clock()), kept=kept)
-        told = left_out(group.name, kept)
+        drafts = replay.backfill(group, gaps, state, seen, until=min(span.end, self._clock()))
         if not own and not held_windows and not drafts:
             what = f"no window was cut after {span.start.isoformat()} and up to {span.end.isoformat()}"
-            nothing = replay.nothing_to_replay(what, [held.window for held in owners], told)
+            nothing = replay.nothing_to_replay(what, [held.window for held in owners])
             if not span.is_interval:
                 raise nothing
-            told = str(nothing)
-        if told:
-            logger.warning("Group %s: %s", group.name, told)
-        return Allocation(held_windows, drafts, seen, kept)
+            logger.warning("Group %s: %s", group.name, nothing)
+        return Allocation(held_windows, drafts, seen)
 
     def _of_ranges(self, group: KafkaGroup, asked: OffsetRanges, state: GroupState) -> Allocation:
         check_reads(group, (tp.topic for tp in asked))
@@ -222,18 +213,8 @@ class ReplayPlanner:
         # Also the topics of the windows that will be run again: these have to be readable.
         topics = {tp.topic for held in owners for tp in held.window.ranges.without_empty()}
         seen = self._kafka.snapshot(sorted(topics.union(topics_of(gaps))), group.isolation_level)
-        kept = self._kept(group.name, gaps, state)
-        drafts = replay.backfill(group, gaps, state, seen, until=self._clock(), kept=kept)
-        if told := left_out(group.name, kept):
-            if not owners and not drafts:
-                raise replay.nothing_to_replay("no window owns these offsets", left_out=told)
-            logger.warning("Group %s: %s", group.name, told)
-        return Allocation(owners, drafts, seen, kept)
-
-    def _kept(self, group: str, gaps: replay.Gaps, state: GroupState) -> list[Kept]:
-        assert state.position
-        acts = self._ledger.acts(group) if gaps else ()
-        return replay.kept_in(gaps, kept_parts(act.details for act in acts), state.position.topic_ids)
+        drafts = replay.backfill(group, gaps, state, seen, until=self._clock())
+        return Allocation(owners, drafts, seen)
 
     def _check_not_pruned(self, group: str, gaps: replay.Gaps, state: GroupState) -> None:
         assert state.position

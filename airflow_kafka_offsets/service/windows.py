@@ -34,7 +34,6 @@ from airflow_kafka_offsets.core.lag.risk import warn_of_risk
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
-from airflow_kafka_offsets.core.plan.kept import Kept
 from airflow_kafka_offsets.core.plan.matching import as_planned, subjects_of, subjects_of_new
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, GroupState, How, Owner, Position
 from airflow_kafka_offsets.core.plan.planning import (
@@ -64,7 +63,7 @@ from airflow_kafka_offsets.service.guard import Guard
 from airflow_kafka_offsets.service.memory import Memory, NotKnownError
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.replay import Allocation, ReplayPlanner
-from airflow_kafka_offsets.service.reset import committed_windows, read_before, snapshot_of_all, where_it_was, work_out
+from airflow_kafka_offsets.service.reset import committed_windows, read_before, snapshot_of_all, work_out
 from airflow_kafka_offsets.service.topics import as_last_planned, topics_now, with_left
 
 logger = logging.getLogger(__name__)
@@ -498,8 +497,8 @@ class WindowService:
             behind = [tp for tp in behind if found[tp].end < wanted[tp]]
         return found
 
-    def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], Sequence[Plan], Sequence[Kept]]:
-        """Work out what a replay would do without writing anything: windows that it runs again, new ones, and what it leaves out as kept.
+    def preview_replay(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], Sequence[Plan]]:
+        """Work out what a replay would do without writing anything: windows that it runs again, and new ones.
 
         Raises:
             BadInputError, LogError: as in `plan`.
@@ -507,7 +506,7 @@ class WindowService:
         found = self._replays.plan(group, request, self._ledger.load(group.name))
         windows = [held.window for held in found.held_windows]
         self._check_readable(windows, group, found.seen)
-        return windows, found.drafts, found.kept
+        return windows, found.drafts
 
     def _again(
         self, asking: _Asking, request: Request | Refused | None, state: GroupState, own: Sequence[Held]
@@ -832,9 +831,8 @@ class WindowService:
                     f"Name the offsets: --to '{dump_offsets(window.ranges.starts)}'"
                 )
             topic_ids = self._kafka.topic_ids(read_before(group, position))
-            at = where_it_was(self._ledger, group.name, position, topic_ids)
             committed = committed_windows(self._ledger, group.name)
-            starts = window_starts(window, at, committed, group.reads, topic_ids)
+            starts = window_starts(window, position, committed, group.reads, topic_ids)
             moving = topics or group.reads
             return {tp: start for tp, start in starts.items() if tp.topic in moving}
         if not to.lstrip().startswith("{"):

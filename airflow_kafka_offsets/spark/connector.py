@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 
 from airflow_kafka_offsets.spark.errors import ConnectorError
@@ -47,11 +46,6 @@ class SparkBuild:
         """The Maven coordinates of the connector that fits."""
         return connector_package(self.version, self.scala)
 
-    @property
-    def has_connector(self) -> bool:
-        """Whether the connector is among its jars."""
-        return self.has(KAFKA)
-
     def has(self, artifact: str) -> bool:
         """Whether an artifact of Spark's is among its jars."""
         return any(name.startswith(f"{artifact}_") for name in self.jars)
@@ -75,45 +69,6 @@ def spark_build(jars: Iterable[str]) -> SparkBuild | None:
     if len(found) != 1:
         return None
     return SparkBuild(found[0]["version"], found[0]["scala"], names)
-
-
-class Way(Enum):
-    """How Spark gets the connector."""
-
-    NOTHING = "Spark has it, or the user names it"
-    PACKAGES = "Spark resolves coordinates at each launch"
-    FILES = "files that were resolved once"
-
-
-def way_of(
-    connector: str | None,
-    build: SparkBuild | None,
-    *,
-    is_client: bool,
-    packages: str | None = None,
-    jars: str | None = None,
-    excludes: str | None = None,
-    artifact: str = KAFKA,
-) -> Way:
-    """Decide how Spark gets the connector, or its Avro.
-
-    Args:
-        connector: coordinates; `AUTO`; None: Spark gets it in another way.
-        build: the Spark that is launched from this machine; None: not known.
-        is_client: whether its driver runs on this machine.
-        packages: the user's coordinates, as a list with commas.
-        jars: the user's files, as a list with commas.
-        excludes: coordinates that Ivy leaves out, as a list with commas.
-        artifact: which of the two.
-    """
-    if connector is None or names_connector(packages, jars, artifact=artifact):
-        return Way.NOTHING
-    if connector != AUTO or build is None or not is_client:
-        return Way.PACKAGES
-    if build.has(artifact):
-        return Way.NOTHING
-    # With packages or excludes of the user, Ivy runs anyway. It chooses one version of what several packages require.
-    return Way.PACKAGES if packages or excludes else Way.FILES
 
 
 def names_connector(*lists: str | None, artifact: str = KAFKA) -> bool:
@@ -178,6 +133,6 @@ def _installed_version() -> str:
         except PackageNotFoundError:
             continue
     raise ConnectorError(
-        "Neither pyspark nor pyspark-client is installed here, so the version of Spark is not known. Name the connector "
-        f"that fits the cluster yourself: {_ORGANISATION}:{KAFKA}_2.13:<version of Spark> (for most builds of Spark 3: _2.12)"
+        "Neither pyspark nor pyspark-client is installed here. Name the connector that fits the cluster: "
+        f"{_ORGANISATION}:{KAFKA}_2.13:<version of Spark> (most builds of Spark 3: _2.12)"
     )

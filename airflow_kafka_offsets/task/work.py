@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.lineage import ReadWindow
 from airflow_kafka_offsets.core.tries import unseen_before
 from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.launch.job_files import NO_REPORT, Report
-from airflow_kafka_offsets.spark.errors import DataLossError as DataLossOfJobError
+from airflow_kafka_offsets.spark.errors import LostRecordsError
 from airflow_kafka_offsets.task.ending import SILENT, follows
 from airflow_kafka_offsets.task.metrics import TaskMetrics
 from airflow_kafka_offsets.task.plan import patiently
@@ -209,7 +209,7 @@ class Work:
             job,
             holder,
             is_rerun=planned.is_rerun,
-            needs_person=isinstance(exc, LogError | DataLossOfJobError),
+            needs_person=isinstance(exc, LogError | LostRecordsError),
             # Before it is cut: half a secret would not be recognized.
             spark_error=without_secrets(self._spark_error()),
             unknown=unknown,

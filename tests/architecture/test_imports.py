@@ -92,7 +92,7 @@ LAYERS: dict[str, set[str]] = {
     "ports": {"core"},
     "ledger": {"core", "ports"},
     "service": {"core", "ports", "ledger"},
-    "adapters": {"core", "ports", "ledger"},
+    "adapters": {"spark", "core", "ports", "ledger"},
     "wiring": {"airflow_versions", "spark", "core", "ports", "ledger", "service", "adapters"},
     "triggers": {"airflow_versions", "core", "ports", "service", "wiring"},
     "launch": {"airflow_versions", "spark", "core", "ports", "wiring"},

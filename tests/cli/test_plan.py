@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_kafka_offsets.core.group import KafkaGroup
 from tests.cli.conftest import CLICKS_0, ORDERS_1, Cli, Lake, cells
 
 
@@ -85,28 +84,6 @@ def test_what_a_replay_would_run_is_shown_and_nothing_is_written(cli: Cli, lake:
         ("lake.orders-000002", "committed"),
     ]
     assert lake.dump() == before
-
-
-def test_what_a_replay_leaves_out_as_kept_is_in_the_answer(cli: Cli, lake: Lake) -> None:
-    both = KafkaGroup("lake.both", topics=["orders", "clicks"])
-    lake.commit(both, 1)
-    lake.log.produce(ORDERS_1, 1)
-    lake.commit(KafkaGroup("lake.both", topics=["orders"]), 2)
-    assert cli("reset", "lake.both", "--why", "w", "--to", "earliest", "--yes", "--supersede").code == 0
-    lake.commit(both, 3)
-    [newest] = lake.ledger.windows("lake.both", limit=1)
-    start = newest.held.window.ranges[ORDERS_1].start
-    starting = f'{{"clicks":{{"0":85}},"orders":{{"1":{start}}}}}'
-    ending = f'{{"clicks":{{"0":90}},"orders":{{"1":{start + 1}}}}}'
-    asked = ("plan", "lake.both", "--starting-offsets", starting, "--ending-offsets", ending)
-    document = cli(*asked, "-o", "json").json
-    assert [window["id"] for window in document["again"]] == ["lake.both-000003"]
-    part = {"topic": "clicks", "partition": 0, "start": 85, "end": 90, "span": 5}
-    assert document["kept"] == [{"window": "lake.both-000001", **part}]
-    shown = cli(*asked)
-    assert "Left out, because a reset told people to keep its output:" in shown.out
-    assert ["lake.both-000001", "clicks", "0", "85", "90", "5"] in [cells(line) for line in shown.out.splitlines()]
-    assert cli("plan", "lake.both", "--windows", "3", "-o", "json").json["kept"] == []
 
 
 def test_a_replay_that_would_be_refused_says_why(cli: Cli, lake: Lake) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import LogTruncatedError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange
 from tests.cli.conftest import ORDERS, ORDERS_1, Cli, Lake, cells
 
@@ -152,7 +151,6 @@ def test_what_nobody_reads_again_is_told_by_its_reason(cli: Cli, lake: Lake) -> 
     recreated = cli(*on_orders)
     assert recreated.code == 4
     assert "The topic of lake.both-000001 clicks-0 [80, 90) was recreated since: no one can read" in recreated.out
-    assert "If the topic is back some day, no replay reads that part" in recreated.out
     assert "no longer reads" not in recreated.out
     assert "put the topic back" not in recreated.out
     assert ["clicks", "0", "80", "90", "10"] in [cells(line) for line in recreated.out.splitlines()]
@@ -166,63 +164,6 @@ def test_a_topic_that_left_the_group_may_come_back(cli: Cli, lake: Lake) -> None
     lake.log.produce(ORDERS_1, 1)
     lake.commit(KafkaGroup("lake.both", topics=["orders"]), 2)
     done = cli("reset", "lake.both", "--why", "w", "--topic", "orders", "--to", "earliest")
-    assert "The group no longer reads the topic of lake.both-000001 clicks-0 [80, 90): no one reads" in done.out
-    assert "If the topic is back some day, no replay reads that part" in done.out
+    assert "The group no longer reads the topic of lake.both-000001 clicks-0 [80, 90): no new window reads" in done.out
     assert "or first put the topic back into the group's topics" in done.out
     assert "was recreated" not in done.out
-
-
-def test_a_topic_that_is_back_goes_on_where_its_windows_end(cli: Cli, lake: Lake) -> None:
-    both = KafkaGroup("lake.both", topics=["orders", "clicks"])
-    lake.commit(both, 1)
-    first = lake.log.topic_ids(["clicks"])["clicks"]
-    lake.log.recreate("clicks", 1)
-    reset = ("reset", "lake.both", "--why", "w", "--topic", "clicks")
-    assert cli(*reset, "--to", "earliest", "--yes").code == 0
-    lake.log.bring_back("clicks", first)
-    on = "kafka-offsets reset lake.both --to '{\"clicks\":{\"0\":90}}' --why '...'"
-    told = f"Kafka has topic clicks under an id again that the group has read. To continue where it stood there: {on}."
-    refused = cli(*reset, "--to", "earliest")
-    assert (refused.code, refused.out) == (1, "")
-    assert told in refused.err, "a window would be cut in its other topic"
-    shown = cli("reset", "lake.both", "--why", "w", "--to", "earliest")
-    assert shown.code == 4
-    assert told in shown.out
-    assert ["clicks", "0", "90", "80", "-10"] in [cells(line) for line in shown.out.splitlines()]
-    assert cli(*reset, "--to", '{"clicks":{"0":90}}', "--yes").code == 0
-    lake.log.produce(TopicPartition("clicks", 0), 1)
-    lake.commit(both, 2)
-    [window] = lake.ledger.windows("lake.both", limit=1)
-    assert window.held.window.ranges[TopicPartition("clicks", 0)] == OffsetRange(90, 91)
-
-
-def test_what_was_kept_is_named_before_it_is_read_again(cli: Cli, lake: Lake) -> None:
-    both = KafkaGroup("lake.both", topics=["orders", "clicks"])
-    lake.commit(both, 1)
-    lake.log.produce(ORDERS_1, 1)
-    lake.commit(KafkaGroup("lake.both", topics=["orders"]), 2)
-    reset = ("reset", "lake.both", "--why", "w", "--to")
-    assert cli(*reset, "earliest", "--yes", "--supersede").code == 0
-    lake.commit(both, 3)
-    back = (*reset, '{"clicks":{"0":85}}')
-    shown = cli(*back)
-    assert shown.code == 4
-    assert "told people to keep: lake.both-000001 clicks-0 [85, 90). Remove exactly this part" in shown.out
-    assert ["lake.both-000001", "clicks", "0", "85", "90", "5"] in [cells(line) for line in shown.out.splitlines()]
-    assert "with --yes --supersede" in shown.out
-    assert "committed window" not in shown.out, "none loses its offsets"
-    document = cli(*back, "-o", "json").json
-    assert document["superseded"] == []
-    part = {"topic": "clicks", "partition": 0, "start": 85, "end": 90, "span": 5}
-    assert document["taken"] == [{"window": "lake.both-000001", **part}]
-    before = lake.dump()
-    refused = cli(*back, "--yes")
-    assert refused.code == 4
-    assert "lake.both-000001 clicks-0 [85, 90)" in refused.err
-    assert lake.dump() == before
-    assert cli(*back, "--yes", "--supersede").code == 0
-    assert cli(*reset, '{"clicks":{"0":80}}', "-o", "json").json["taken"] == [
-        {"window": "lake.both-000001", **part, "start": 80, "end": 85}
-    ]
-    done = [cells(line)[1:3] for line in cli("status", "lake.both").out.splitlines() if " reset " in line]
-    assert done == [["reset", "1-2"], ["reset", "lake.both-000001"]]

@@ -147,7 +147,7 @@ def hbase_classpath() -> str:
 def jars_for_launches() -> Path:
     """Return the cache folder of the operators, with the jars of the connector and of Spark's Avro: no launch has to fetch them."""
     folder = fetch_for_launches(pyspark_home())
-    if not (folder / "jars" / f"spark-avro_2.13-{version('pyspark')}" / "jars.json").exists():
+    if not (folder / "jars" / f"spark-avro_2.13-{version('pyspark')}").exists():
         fetch_for_launches(pyspark_home(), "--avro")
     return folder
 

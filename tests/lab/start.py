@@ -11,14 +11,13 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
-from airflow_kafka_offsets.adapters.machine.archives import find_archive, name_now, start_options
-from airflow_kafka_offsets.adapters.machine.connector_jars import LIST, kept_jars
-from airflow_kafka_offsets.adapters.machine.programs import Spark, spark_at
-from airflow_kafka_offsets.adapters.machine.spark_home import jar_names
+from airflow_kafka_offsets.adapters.machine.archives import archive_name, find_archive, start_options
+from airflow_kafka_offsets.adapters.machine.connector_jars import kept_jars
+from airflow_kafka_offsets.adapters.machine.spark_home import LocalSpark, spark_at
 from airflow_kafka_offsets.core.launch.start import (
     LAUNCHER_OPTIONS,
     QUICK,
@@ -26,7 +25,7 @@ from airflow_kafka_offsets.core.launch.start import (
     compiler_options,
     with_options,
 )
-from airflow_kafka_offsets.spark.connector import avro_of, folder_name, spark_build
+from airflow_kafka_offsets.spark.connector import avro_of, folder_name
 from tests.lab.cache import CACHE, PROVIDER_CACHE, one_at_a_time, workshop
 from tests.lab.jars import fetch_for_launches, jars_for_launches
 from tests.lab.java import LIGHT, java, pyspark_home
@@ -46,41 +45,40 @@ made."""
 
 @dataclass(frozen=True)
 class StartArchive:
-    """An archive that two processes made at one moment, of what a driver loads before it has a job.
+    """An archive of what a driver loads before it has a job.
 
     Attributes:
         home: of its Spark.
         cache: the cache folder that holds it.
-        said: what each of the two said.
-        temporary: the folder that both had for what is temporary.
-        watched: what the JVM that made it has written for tools that watch JVMs.
-        launcher: the options of the JVM that launched that one.
+        output: of the command that made it.
+        temporary: the folder that the command had for what is temporary.
+        launcher: the options of the JVM that launched the driver.
     """
 
     home: Path
     cache: Path
-    said: list[str]
+    output: str
     temporary: Path
-    watched: str
     launcher: str
 
 
-def make_by_two(folder: Path) -> StartArchive:
-    """Let two processes make an archive at one moment, in a folder."""
+def make_small_archive(folder: Path) -> StartArchive:
+    """Make a small archive in a folder."""
     home, cache, temporary = home_like(folder / "spark"), folder / "cache", folder / "temporary"
     temporary.mkdir()
-    no_job, watched, launcher = folder / "no-job", folder / "watched", folder / "launcher"
-    looks = f"ls /tmp/hsperfdata_*/$PPID > {watched} 2> /dev/null\necho ${LAUNCHER_OPTIONS} > {launcher}"
-    no_job.write_text(f"#!/bin/sh\n{looks}\nexec {NO_JOB}\n")
+    no_job, launcher = folder / "no-job", folder / "launcher"
+    no_job.write_text(f"#!/bin/sh\necho ${LAUNCHER_OPTIONS} > {launcher}\nexec {NO_JOB}\n")
     no_job.chmod(0o755)
-    command = [PROGRAM, "archive", "--spark-home", home, "--to", cache]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    environment = ours(TMPDIR=str(temporary), PYSPARK_PYTHON=str(no_job), **{LAUNCHER_OPTIONS: "-Dmine=1"})
-    makers = [subprocess.Popen(command, env=environment, text=True, **pipes) for _ in range(2)]  # type: ignore[call-overload]
-    said = [maker.communicate()[0] for maker in makers]
-    if any(maker.returncode for maker in makers):
-        raise RuntimeError("\n".join(said))
-    return StartArchive(home, cache, said, temporary, watched.read_text(), launcher.read_text())
+    done = subprocess.run(
+        [PROGRAM, "archive", "--spark-home", home, "--to", cache],
+        env=ours(TMPDIR=str(temporary), PYSPARK_PYTHON=str(no_job), **{LAUNCHER_OPTIONS: "-Dmine=1"}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return StartArchive(home, cache, done.stdout, temporary, launcher.read_text())
 
 
 def folder_for_launches() -> Path:
@@ -148,9 +146,9 @@ def _take_archive() -> bool:
     if home is None:
         return False
     archive = start_archive_of(home)
-    name = replace(name_now(mine), size=archive.stat().st_size)
+    name = f"{archive_name(mine)}-{archive.stat().st_size}.jsa"
     with one_at_a_time("start archive"), contextlib.suppress(FileExistsError):
-        archive.with_name(str(name)).hardlink_to(archive)
+        archive.with_name(name).hardlink_to(archive)
     return find_archive(mine, PROVIDER_CACHE) is not None
 
 
@@ -230,34 +228,32 @@ def java_command(*jars: Path, home: Path | None = None) -> list[str]:
 
 def connector_files() -> str:
     """Return the jars that the operators give to spark-submit, as a list with commas."""
-    build = spark_build(jar_names(pyspark_home()))
-    assert build is not None
+    build = _spark().build
     jars = kept_jars(jars_for_launches() / "jars" / folder_name(build.connector))
-    assert jars is not None
+    assert jars
     return ",".join(str(jar) for jar in jars if build.lacks(jar.name))
 
 
 def fetched_for(home: Path) -> list[Path]:
     """Return the jars that the operators give to the spark-submit of a Spark: of its Kafka connector, and of its Avro."""
-    build = spark_build(jar_names(home))
-    assert build is not None
+    build = _spark(home).build
     found: list[Path] = []
     for coordinates, options in ((build.connector, []), (avro_of(build.connector), ["--avro"])):
         folder = PROVIDER_CACHE / "jars" / folder_name(coordinates)
-        if not (folder / LIST).exists():
+        if not folder.exists():
             fetch_for_launches(home, *options)
         jars = kept_jars(folder)
-        assert jars is not None
+        assert jars
         found += [jar for jar in jars if build.lacks(jar.name)]
     return found
 
 
-def _class_path(spark: Spark) -> str:
+def _class_path(spark: LocalSpark) -> str:
     """Return the class path of Spark's own jars, in the order of its scripts."""
     return ":".join([*map(str, sorted((spark.home / "jars").glob("slf4j-api-*.jar"))), f"{spark.home}/jars/*"])
 
 
-def _spark(home: Path | None = None) -> Spark:
+def _spark(home: Path | None = None) -> LocalSpark:
     found = spark_at(home or pyspark_home(), ours())
     assert found is not None
     return found

@@ -46,7 +46,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     kept.mkdir(parents=True)
     (kept / "connector.jar").write_bytes(b"abc")
     (kept / f"org.lz4_{LZ4}").write_bytes(b"ab")
-    (kept / "jars.json").write_text(json.dumps({"jars": {"connector.jar": 3, f"org.lz4_{LZ4}": 2}}))
     monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER", str(tmp_path / "cache"))
     monkeypatch.setenv("SPARK_HOME", str(home))
     for name, host, mode in (("local", "local[2]", "client"), ("yarn", "yarn", "client"), ("far", "yarn", "cluster")):
@@ -157,7 +156,6 @@ def avro(home: Path) -> str:
     kept = home.parent / "cache" / "jars" / folder_name(AVRO)
     kept.mkdir()
     (kept / "avro.jar").write_bytes(b"a")
-    (kept / "jars.json").write_text('{"jars": {"avro.jar": 1}}')
     return str(kept / "avro.jar")
 
 
@@ -190,7 +188,6 @@ def test_the_scala_of_the_spark_that_is_there_decides(
         kept = home.parent / "cache" / "jars" / folder_name(package)
         kept.mkdir()
         (kept / "of-scala-13.jar").write_bytes(b"a")
-        (kept / "jars.json").write_text('{"jars": {"of-scala-13.jar": 1}}')
         expected.append(str(kept / "of-scala-13.jar"))
     decoding: dict[str, Any] = {"group": KafkaGroup("g", topics=["orders"], registry="registry")}
     assert told(tmp_path, **decoding) == (None, ",".join(expected))

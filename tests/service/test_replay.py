@@ -106,7 +106,10 @@ def test_a_named_window_without_records_is_left_out_and_alone_it_is_an_empty_ans
 
 
 def test_unknown_windows_are_refused_by_name(hourly: World) -> None:
-    with pytest.raises(UnknownWindowError, match="no window lake-000004, lake-000009; kafka-offsets windows lake"):
+    with pytest.raises(
+        UnknownWindowError,
+        match=r"no window lake-000004, lake-000009\. List those that it has:\n    kafka-offsets windows lake",
+    ):
         hourly.ask(ONE, Windows((1, 4, 9)))
 
 
@@ -504,7 +507,7 @@ def test_a_reprocessed_run_asks_kafka_for_one_snapshot(latecomer: World) -> None
 
 def test_a_preview_of_a_replay_writes_nothing(latecomer: World) -> None:
     before = everything(latecomer)
-    windows, drafts, _ = latecomer.service.preview_replay(latecomer.group, offsets(15, 23))
+    windows, drafts = latecomer.service.preview_replay(latecomer.group, offsets(15, 23))
     assert (seqs(windows), [d.ranges for d in drafts]) == ([2], [ranges({tp(0): (15, 20)})])
     assert everything(latecomer) == before
 

@@ -111,12 +111,6 @@ class World:
         with self.ledger._engine.begin() as connection:
             connection.execute(text(query), {"state": State.COMMITTING, "seq": window.seq})
 
-    def forget_where_it_stood(self) -> None:
-        """Let the acts be those of an earlier version, which do not say where the group stood in the topics that it left."""
-        query = "UPDATE kafka_offsets_acts SET details = json_remove(details, '$.left')"
-        with self.ledger._engine.begin() as connection:
-            connection.execute(text(query))
-
     def run(self, claim: Claim, request: Request = LIVE) -> Window:
         """Plan, work, commit, and be over."""
         window = self.plan(claim, request).window

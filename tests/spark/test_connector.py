@@ -1,4 +1,4 @@
-"""The connector that fits a Spark, and the way that it goes."""
+"""The connector that fits a Spark."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from importlib.metadata import PackageNotFoundError, version
 import pytest
 
 from airflow_kafka_offsets.spark import connector
-from airflow_kafka_offsets.spark.connector import AUTO, SparkBuild, Way, connector_package, spark_build, way_of
+from airflow_kafka_offsets.spark.connector import SparkBuild, connector_package, spark_build
 from airflow_kafka_offsets.spark.errors import ConnectorError
 
-MINE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 
-
-def build_of(*names: str) -> SparkBuild:
-    found = spark_build(["spark-core_2.13-4.0.0.jar", "lz4-java-1.8.0.jar", *names])
+def plain_build() -> SparkBuild:
+    found = spark_build(["spark-core_2.13-4.0.0.jar", "lz4-java-1.8.0.jar"])
     assert found is not None
     return found
 
@@ -57,36 +55,7 @@ def test_jars_that_name_no_spark_or_two_are_not_known(names: list[str]) -> None:
     assert spark_build(names) is None
 
 
-PLAIN, WITH_CONNECTOR = build_of(), build_of("spark-sql-kafka-0-10_2.13-4.0.0.jar")
-
-
-@pytest.mark.parametrize(
-    ("chosen", "build", "is_client", "told", "way"),
-    [
-        (AUTO, PLAIN, True, {}, Way.FILES),
-        (AUTO, PLAIN, True, {"jars": "/mine.jar"}, Way.FILES),
-        (AUTO, PLAIN, False, {}, Way.PACKAGES),
-        (AUTO, None, True, {}, Way.PACKAGES),
-        (AUTO, WITH_CONNECTOR, True, {}, Way.NOTHING),
-        (AUTO, WITH_CONNECTOR, True, {"packages": "a:b:1"}, Way.NOTHING),
-        # The cluster's Spark may be another one.
-        (AUTO, WITH_CONNECTOR, False, {}, Way.PACKAGES),
-        # Ivy is asked anyway.
-        (AUTO, PLAIN, True, {"packages": "a:b:1"}, Way.PACKAGES),
-        (AUTO, PLAIN, True, {"excludes": "a:b"}, Way.PACKAGES),
-        (AUTO, PLAIN, True, {"packages": f"a:b:1,{MINE}"}, Way.NOTHING),
-        (AUTO, None, False, {"jars": "s3a://b/spark-sql-kafka-0-10_2.13-4.0.0.jar"}, Way.NOTHING),
-        (MINE, PLAIN, True, {}, Way.PACKAGES),
-        (MINE, WITH_CONNECTOR, True, {}, Way.PACKAGES),
-        (MINE, PLAIN, True, {"packages": MINE}, Way.NOTHING),
-        (None, PLAIN, True, {}, Way.NOTHING),
-        (None, None, False, {}, Way.NOTHING),
-    ],
-)
-def test_how_spark_gets_it(
-    chosen: str | None, build: SparkBuild | None, is_client: bool, told: dict[str, str], way: Way
-) -> None:
-    assert way_of(chosen, build, is_client=is_client, **told) is way
+PLAIN = plain_build()
 
 
 def test_what_spark_has_itself_is_not_given_again() -> None:

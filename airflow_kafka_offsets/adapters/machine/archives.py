@@ -1,250 +1,163 @@
-"""Finds, checks and makes the archives in the cache folder.
+"""The start archives in the cache folder: `kafka-offsets archive` makes one, and a launch uses the one that fits.
 
-A separate run makes an archive, never a user's job: a JVM writes its archive when it ends, and if that fails, spark-submit fails, too. The run
-writes a draft. Then a JVM is started that runs only if the draft is good. Then the draft is renamed.
+An archive (Java: class-data archive, AppCDS) fits one Java and one class path. The JVM checks both, and checksums. It does not check whether the
+file is cut off (it dies by SIGBUS), or who wrote it. So the name of an archive holds its size, and its owner is checked before each use.
+No job of a user makes one: a JVM writes its archive when it ends, and if that fails, spark-submit fails, too.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import os
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from pathlib import Path
 
-from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER, make_folder, secured, sync, took_lock
-from airflow_kafka_offsets.adapters.machine.programs import Spark
+from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER, make_folder, secured, sync
+from airflow_kafka_offsets.adapters.machine.spark_home import LocalSpark
 from airflow_kafka_offsets.adapters.machine.submit import run_submit, tail_of
 from airflow_kafka_offsets.core.errors import StartArchiveError
 from airflow_kafka_offsets.core.launch.start import (
     LAUNCHER_OPTIONS,
     QUICK,
     SUBMIT_OPTIONS,
-    UNSEEN,
-    ArchiveName,
-    archive_name,
-    options_to_check,
-    options_to_make,
-    options_to_use,
-    parse_archive_name,
+    archive_options,
+    quiet_options,
     with_options,
 )
 
 FOLDER = "archives"
 """The archives' folder below the cache folder."""
 
-TIME_LIMIT = 900.0
-"""Seconds that making an archive may take. It takes 20 on an idle machine and ten minutes on a busy one."""
-
-_KEPT = 7 * 86_400
-
+_SECONDS = 900.0
+"""How long making an archive may take. It takes 20 seconds on an idle machine and ten minutes on a busy one."""
+_A_DAY = 86_400
 _JOB = Path(__file__).with_name("training.py")
-_LOWEST_PRIORITY = 19
+_WORK = ".making-"
 # Variables that would change the run, or that it does not need. Hadoop's folders are at the end of the class path, so the archive fits with them.
-_LEFT_OUT = (SUBMIT_OPTIONS, "HADOOP_CONF_DIR", "YARN_CONF_DIR")
+_LEFT_OUT = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _CONF = {
-    "spark.master": "local[2]",
-    "spark.submit.deployMode": "client",
     "spark.driver.memory": "512m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.port": "0",
-    "spark.hadoop.fs.defaultFS": "file:///",
 }
 
 logger = logging.getLogger(__name__)
 
 
-def start_options(spark: Spark, cache_folder: Path) -> list[str]:
-    """Return the options with which a driver's JVM starts from its archive; none if there is no archive that can be trusted.
-
-    Args:
-        spark: the Spark that is started.
-        cache_folder: the folder that holds the folder of archives.
-    """
+def start_options(spark: LocalSpark, cache_folder: Path) -> list[str]:
+    """Return the JVM options with which a driver starts from its archive; none if no archive can be trusted."""
     archive = find_archive(spark, cache_folder)
-    return [] if archive is None else options_to_use(str(archive), spark.java)
+    return [] if archive is None or spark.java is None else archive_options(str(archive), spark.java.version)
 
 
-def find_archive(spark: Spark, cache_folder: Path) -> Path | None:
-    """Return the archive of a Spark; None: there is none that can be trusted."""
-    if not spark.java.has_archives or spark.has_settings:
-        return None
+def find_archive(spark: LocalSpark, cache_folder: Path) -> Path | None:
+    """Return the archive of a Spark, or None if there is none that can be trusted."""
+    folder = cache_folder / FOLDER
     try:
-        wanted = name_now(spark)
-        if not secured(cache_folder / FOLDER):
-            return None
-        for path in sorted((cache_folder / FOLDER).iterdir()):
-            name = parse_archive_name(path.name)
-            if name is not None and replace(name, size=0) == wanted and _is_good(path, name):
-                return path
+        if _refusal(spark) is None and secured(folder):
+            for path in sorted(folder.glob(f"{archive_name(spark)}-*.jsa")):
+                is_whole = path.stem.rpartition("-")[2] == str(path.lstat().st_size)
+                if is_whole and secured(path) and os.access(path, os.R_OK):
+                    return path
     except OSError as exc:
         logger.debug("No start archive is used: %s", exc)
     return None
 
 
-def _is_good(path: Path, name: ArchiveName) -> bool:
-    # A JVM dies by SIGBUS if the file is shorter than its header says.
-    return secured(path) and path.lstat().st_size == name.size and os.access(path, os.R_OK)
+def archive_name(spark: LocalSpark) -> str:
+    """Return what the name of a Spark's archive begins with: a digest of where it is, and one of its state."""
+    java, jars = spark.java, []
+    assert java is not None
+    with os.scandir(spark.home / "jars") as entries:
+        for entry in entries:
+            status = entry.stat()
+            # In whole seconds, because layers of an image keep no fractions.
+            jars.append((entry.name, status.st_size, int(status.st_mtime)))
+    class_path = [str(path) for path in (spark.settings, spark.home) if path == spark.home or path.is_dir()]
+    return f"{_digest([java.program, *class_path])}-{_digest([java.release, sorted(jars)])}"
 
 
-def make_archive(
-    spark: Spark,
-    cache_folder: Path,
-    environment: Mapping[str, str],
-    *,
-    time_limit: float = TIME_LIMIT,
-    before_exec: Callable[[], None] | None = None,
-) -> Path | None:
-    """Make the archive of a Spark and return it; None: another process is making it now.
+def _digest(parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _refusal(spark: LocalSpark) -> str | None:
+    """Return why Java makes and uses no archive for a Spark, or None if it does."""
+    if spark.java is None or not spark.java.has_archives:
+        return f"it needs Java 17 or later (HotSpot), and finds {spark.java or 'none'}. Set JAVA_HOME"
+    if spark.has_settings:
+        return f"Java takes none with the settings in {spark.settings}. Set SPARK_CONF_DIR to an empty folder"
+    return None
+
+
+def make_archive(spark: LocalSpark, cache_folder: Path, *, seconds: float = _SECONDS) -> Path:
+    """Make the archive of a Spark and return it.
 
     Args:
-        spark: the Spark that it is for.
+        spark: the Spark, with the environment of its jobs.
         cache_folder: the folder that holds the folder of archives.
-        environment: of the run, the same as that of jobs.
-        time_limit: seconds that the run may take.
-        before_exec: called in the run's process before it starts.
+        seconds: that it may take.
 
     Raises:
         StartArchiveError: an archive is not possible, or the run failed. An earlier archive is still there.
     """
-    _check_possible(spark)
+    if refusal := _refusal(spark):
+        raise StartArchiveError(f"No start archive for the Spark in {spark.home}: {refusal}")
     folder = cache_folder / FOLDER
     try:
-        with _lock(folder, name_now(spark).place) as lock:
-            return None if lock is None else _make(spark, folder, environment, time_limit, before_exec, lock)
+        if not make_folder(folder):
+            raise StartArchiveError(f"Others can write to {folder}, so it is not used: {NAME_ANOTHER}")
+        for left in folder.glob(f"{_WORK}*"):  # of killed makers
+            if time.time() - left.stat().st_mtime > _A_DAY:
+                shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=_WORK, dir=folder) as work:
+            return _make(spark, folder, Path(work), time.monotonic() + seconds)
     except OSError as exc:
-        raise StartArchiveError(
-            f"The start archive can't be written in {folder}: {exc}. Correct that, or {NAME_ANOTHER}"
-        ) from exc
+        raise StartArchiveError(f"The start archive can't be written in {folder}: {exc}. {NAME_ANOTHER}") from exc
 
 
-def _check_possible(spark: Spark) -> None:
-    java = spark.java
-    if not java.has_archives:
-        raise StartArchiveError(
-            f"No start archive for {java.program}: it must be Java 17 or later (HotSpot) with its file `release`, and this one "
-            f"{'is Java ' + str(java.version) if java.version else 'has no known version'}. Set JAVA_HOME to another Java"
-        )
-    if spark.has_settings:
-        raise StartArchiveError(
-            f"No start archive for the Spark in {spark.home}: its settings folder {spark.settings} is on the class path, where Java accepts "
-            "only an empty folder. Set SPARK_CONF_DIR to an empty folder, and Spark's settings on the operator or by properties_file"
-        )
-
-
-def _make(
-    spark: Spark,
-    folder: Path,
-    environment: Mapping[str, str],
-    time_limit: float,
-    before_exec: Callable[[], None] | None,
-    lock: int,
-) -> Path:
-    name = name_now(spark)
-    _remove_of_killed(name, folder)
-    with tempfile.TemporaryDirectory(prefix=f".work-{name.place}-", dir=folder) as work:
-        draft = folder / f".draft-{name.place}-{os.getpid()}.jsa"
-        try:
-            run = _Run(spark, environment, Path(work), time_limit, before_exec, lock)
-            conf = [part for key, value in _CONF.items() for part in ("--conf", f"{key}={value}")]
-            run(options_to_make(str(draft), spark.java), *conf, str(_JOB), work)
-            if not draft.exists():
-                raise StartArchiveError(
-                    f"{spark.java.program} ended without an error, but wrote no archive of the classes of {spark.home}. Set JAVA_HOME to "
-                    "another Java"
-                )
-            run(options_to_check(str(draft), spark.java), "--version")
-            return _publish(draft, folder, replace(name, size=draft.stat().st_size))
-        finally:
-            draft.unlink(missing_ok=True)
-
-
-def _publish(draft: Path, folder: Path, name: ArchiveName) -> Path:
-    """Rename a draft so that others find it, and remove the archives that it replaces. A JVM that uses one of them keeps it."""
+def _make(spark: LocalSpark, folder: Path, work: Path, deadline: float) -> Path:
+    java, draft = spark.java, work / "draft.jsa"
+    assert java is not None
+    quiet = quiet_options(java.version)
+    conf = [part for key, value in _CONF.items() for part in ("--conf", f"{key}={value}")]
+    job = ["--master", "local[2]", *conf, str(_JOB), str(work)]
+    _run(spark, work, deadline, [f"-XX:ArchiveClassesAtExit={draft}", QUICK, *quiet], job)
+    # This JVM starts only if the archive fits it and is not damaged.
+    _run(spark, work, deadline, [*archive_options(str(draft), java.version), "-Xshare:on"], ["--version"])
+    name = archive_name(spark)
+    archive = folder / f"{name}-{draft.stat().st_size}.jsa"
     draft.chmod(0o644)
     sync(draft)
-    draft.rename(folder / str(name))
+    draft.rename(archive)
     sync(folder)  # after a crash the rename itself may be missing
-    _remove_old(name, folder)
-    return folder / str(name)
-
-
-def _remove_of_killed(name: ArchiveName, folder: Path) -> None:
-    """Remove the drafts of killed processes. No other process makes one now, because this one holds the lock."""
-    for path in folder.glob(f".draft-{name.place}-*"):
-        path.unlink(missing_ok=True)
-    for path in folder.glob(f".work-{name.place}-*"):
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _remove_old(name: ArchiveName, folder: Path) -> None:
-    """Remove the archives that this one replaces, after some time: machines that share the folder may be updated one by one."""
-    for path in folder.glob(f"{name.place}-*.jsa"):
-        if path.name != str(name) and time.time() - path.stat().st_mtime > _KEPT:
+    for path in folder.glob(f"{name.partition('-')[0]}-*.jsa"):
+        if path != archive:  # a JVM that uses it keeps it
             path.unlink(missing_ok=True)
+    return archive
 
 
-def name_now(spark: Spark) -> ArchiveName:
-    """Return the name of this Spark's archive, with size 0."""
-    return archive_name(spark.java, spark.class_path, spark.jars, 0)
-
-
-@contextmanager
-def _lock(folder: Path, place: str) -> Iterator[int | None]:
-    """Hold the lock of a place; None: another process holds it. There is no need to wait, because its archive serves all."""
-    if not make_folder(folder):
+def _run(spark: LocalSpark, work: Path, deadline: float, options: Sequence[str], arguments: Sequence[str]) -> None:
+    environment = {
+        "PYSPARK_PYTHON": sys.executable,
+        **{name: value for name, value in spark.environment.items() if name not in _LEFT_OUT},
+        "TMPDIR": str(work),
+        "SPARK_LOCAL_DIRS": str(work),
+        "SPARK_CONF_DIR": str(spark.settings),
+        SUBMIT_OPTIONS: with_options([*options, f"-Djava.io.tmpdir={work}"], None),
+        LAUNCHER_OPTIONS: with_options([QUICK], spark.environment.get(LAUNCHER_OPTIONS)),
+    }
+    code, output = run_submit(spark.home, arguments, work, environment, deadline - time.monotonic())
+    if code != 0:
+        end = "took too long and was stopped" if code is None else f"ended with {code}"
         raise StartArchiveError(
-            f"{folder} belongs to another user, or others can write to it, so it is not used: remove it, or {NAME_ANOTHER}"
+            f"The run that makes a start archive {end}. Mend what it reports, then type:\n"
+            f"  kafka-offsets archive --spark-home {spark.home}\n{tail_of(output)}"
         )
-    with (folder / f".lock-{place}").open("a") as file:
-        yield file.fileno() if took_lock(file.fileno()) else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Starts Spark for an archive, at the lowest priority, and ends it if it takes too long."""
-
-    spark: Spark
-    environment: Mapping[str, str]
-    directory: Path
-    time_limit: float
-    before_exec: Callable[[], None] | None
-    lock: int
-
-    def __call__(self, options: Sequence[str], *arguments: str) -> None:
-        """Run spark-submit with these JVM options.
-
-        Raises:
-            StartArchiveError: it failed, or took too long.
-        """
-        environment = {name: value for name, value in self.environment.items() if name not in _LEFT_OUT}
-        environment |= dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS"), str(self.directory))
-        environment["SPARK_CONF_DIR"] = str(self.spark.settings)
-        environment.setdefault("PYSPARK_PYTHON", sys.executable)
-        environment[SUBMIT_OPTIONS] = with_options([*options, UNSEEN, f"-Djava.io.tmpdir={self.directory}"], None)
-        environment[LAUNCHER_OPTIONS] = with_options([QUICK, UNSEEN], environment.get(LAUNCHER_OPTIONS))
-        # The child holds the lock, too: it may still write to the draft after this process is gone.
-        code, said = run_submit(
-            self.spark.home, arguments, self.directory, environment, self.time_limit, self._in_child, [self.lock]
-        )
-        if code is None:
-            raise StartArchiveError(
-                f"Making the start archive took longer than {self.time_limit:g} s and was stopped. "
-                "When the machine is less busy, type: kafka-offsets archive"
-            )
-        if code != 0:
-            raise StartArchiveError(
-                f"The run that makes a start archive ended with {code}. Correct what it reports below, then type: kafka-offsets archive\n"
-                f"{tail_of(said)}"
-            )
-
-    def _in_child(self) -> None:
-        os.nice(_LOWEST_PRIORITY)
-        if self.before_exec is not None:
-            self.before_exec()

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 from contextlib import suppress
 from pathlib import Path
 
-NAME_ANOTHER = (
-    "name a folder that this user can write: [kafka_offsets] cache_folder in Airflow's configuration, "
-    "or AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER in the environment"
-)
+NAME_ANOTHER = "name another in [kafka_offsets] cache_folder of Airflow's configuration"
 """The words by which a message tells a person to choose another cache folder."""
 
 
@@ -24,15 +20,15 @@ def secured(path: Path) -> bool:
     Raises:
         OSError: it does not exist, or its rights can't be read or changed.
     """
-    found = path.lstat()
-    is_folder = stat.S_ISDIR(found.st_mode)
-    if not (is_folder or stat.S_ISREG(found.st_mode)) or found.st_uid not in (os.geteuid(), 0):
+    status = path.lstat()
+    is_folder = stat.S_ISDIR(status.st_mode)
+    if not (is_folder or stat.S_ISREG(status.st_mode)) or status.st_uid not in (os.geteuid(), 0):
         return False
-    open_to = found.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if found.st_gid != 0 else 0))
+    open_to = status.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if status.st_gid != 0 else 0))
     # A folder can be closed late: files that others put there belong to them, and are checked, too.
-    may_be_closed = found.st_uid == os.geteuid() and (is_folder or open_to == stat.S_IWGRP)
+    may_be_closed = status.st_uid == os.geteuid() and (is_folder or open_to == stat.S_IWGRP)
     if open_to and may_be_closed:
-        path.chmod(stat.S_IMODE(found.st_mode) & ~open_to)
+        path.chmod(stat.S_IMODE(status.st_mode) & ~open_to)
     return not open_to or may_be_closed
 
 
@@ -55,12 +51,3 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def took_lock(descriptor: int) -> bool:
-    """Lock an open file, and return whether this succeeded. The kernel releases the lock when all its descriptors are closed."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -6,8 +6,10 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from airflow_kafka_offsets.spark.parent import dying_with_parent
 
 _OF_OTHER_RUNS = (
     "SPARK_REMOTE",
@@ -24,15 +26,9 @@ _USER_IN_URL = re.compile(r"://[^/@\s]+@")
 
 
 def run_submit(
-    home: Path,
-    arguments: Sequence[str],
-    folder: Path,
-    environment: Mapping[str, str],
-    seconds: float,
-    before_exec: Callable[[], None] | None,
-    pass_fds: Sequence[int] = (),
+    home: Path, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float
 ) -> tuple[int | None, str]:
-    """Run a Spark's own spark-submit, and wait for its end.
+    """Run a Spark's own spark-submit, and wait for its end. It dies with this process.
 
     Args:
         home: of Spark.
@@ -40,32 +36,29 @@ def run_submit(
         folder: a folder of this run alone, in which it runs.
         environment: of spark-submit. Variables that would change the run are left out.
         seconds: after which it is stopped.
-        before_exec: called in the child before spark-submit runs.
-        pass_fds: the file descriptors that the child keeps open.
 
     Returns:
-        Its exit code (None: it was stopped), and what it wrote.
+        Its exit code (None if it was stopped), and its output.
 
     Raises:
         OSError: it can't be started.
     """
     kept = {name: value for name, value in environment.items() if name not in _OF_OTHER_RUNS}
     # A file, not a pipe: processes that spark-submit started could keep a pipe open.
-    with (folder / "said.txt").open("w+", errors="replace") as said:
+    with (folder / "output.txt").open("w+", errors="replace") as output:
         process = subprocess.Popen(
             [f"{home}/bin/spark-submit", *arguments],
             cwd=folder,
             env={**kept, "SPARK_HOME": str(home)},
             stdin=subprocess.DEVNULL,
-            stdout=said,
+            stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=before_exec,
-            pass_fds=pass_fds,
+            preexec_fn=dying_with_parent(),
         )
         code = _wait(process, seconds)
-        said.seek(0)
-        return code, said.read()
+        output.seek(0)
+        return code, output.read()
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
@@ -79,13 +72,13 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
         return None
 
 
-def tail_of(said: str) -> str:
+def tail_of(output: str) -> str:
     r"""Return the last useful lines of Spark's output, without Java's stack traces and without passwords in URLs.
 
     >>> tail_of("module not found\n\tat a.b(C.scala:1)\nhttps://me:secret@mirror/x")
     'module not found\nhttps://***@mirror/x'
     """
-    lines = [line for line in said.splitlines() if line.strip() and not line.startswith("\tat ")]
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith("\tat ")]
     return without_passwords("\n".join(lines[-_TAIL_LINES:]))
 
 

@@ -6,21 +6,18 @@ Spark's Kafka source is seldom among them: jars of ``--jars`` and ``--packages``
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-
-RECORDS = 2000
 
 
-def main(folder: Path) -> None:
+def main(folder: str) -> None:
     """Write and read in a folder what jobs usually write and read."""
     from pyspark.sql import Observation, SparkSession
     from pyspark.sql import functions as F
 
     spark = SparkSession.builder.appName("start archive").config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    seen = Observation("seen")
-    records = spark.range(RECORDS, numPartitions=2).select(
+    parquet, json, seen = f"{folder}/parquet", f"{folder}/json", Observation("seen")
+    records = spark.range(2000, numPartitions=2).select(
         F.col("id").cast("string").cast("binary").alias("key"),
-        F.to_json(F.struct("id", F.lit("a text").alias("note"))).cast("binary").alias("value"),
+        F.to_json(F.struct("id", F.lit("a text").alias("note"))).alias("json"),
         (F.col("id") % 4).cast("int").alias("partition"),
         F.col("id").alias("offset"),
         F.current_timestamp().alias("timestamp"),
@@ -28,26 +25,21 @@ def main(folder: Path) -> None:
     counted = records.observe(
         seen, F.count(F.lit(1)).alias("records"), F.histogram_numeric("partition", F.lit(4)).alias("bars")
     )
-    text = counted.selectExpr("*", "cast(value as string) as json")
-    parsed = text.withColumn("value", F.from_json("json", "id long, note string")).select("*", "value.*")
-    parsed.drop("value", "json").write.mode("overwrite").parquet(_uri(folder / "parquet"))
-    if seen.get["records"] != RECORDS:
-        raise SystemExit(f"{seen.get['records']} of {RECORDS} records were written")
-    lake = spark.read.parquet(_uri(folder / "parquet"))
+    value = F.from_json("json", "id long, note string")
+    counted.withColumn("value", value).select("key", "partition", "offset", "timestamp", "value.*").write.parquet(
+        parquet
+    )
+    assert seen.get["records"] == 2000
+    lake = spark.read.parquet(parquet)
     lake.createOrReplaceTempView("lake")
-    spark.sql(
-        "select partition, count(*) from lake where note is not null group by partition order by partition"
-    ).collect()
-    joined = lake.join(lake.groupBy("id").agg(F.min("offset").alias("first")), "id")
-    joined.write.partitionBy("partition").mode("overwrite").json(_uri(folder / "json"))
-    spark.read.json(_uri(folder / "json")).dropDuplicates(["id"]).write.format("noop").mode("overwrite").save()
+    query = "select partition, count(*) from lake where note is not null group by partition order by partition"
+    spark.sql(query).collect()
+    firsts = lake.groupBy("id").agg(F.min("offset").alias("first"))
+    lake.join(firsts, "id").write.partitionBy("partition").json(json)
+    spark.read.json(json).dropDuplicates(["id"]).write.format("noop").mode("overwrite").save()
     spark.createDataFrame([(1, "a")], "number int, text string").cache().count()
     spark.stop()
 
 
-def _uri(path: Path) -> str:
-    return path.absolute().as_uri()
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1])

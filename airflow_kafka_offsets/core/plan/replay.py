@@ -22,7 +22,6 @@ from airflow_kafka_offsets.core.leader_epochs import to_note
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.cap import cap, left_over
-from airflow_kafka_offsets.core.plan.kept import Kept
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Position, watermark
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import TimeSpan
@@ -90,10 +89,14 @@ def left_to_find(asked: OffsetRanges, window: Window, topic_ids: Mapping[str, st
     """Return what is asked of the partitions of which a window before a live one may still own something.
 
     Live windows of one incarnation of a topic tile its log. Once one starts at the beginning of what is asked or before it, no older one has any
-    of it. One of another incarnation says nothing: before it, there may be windows of today's, if the topic was away and is back.
+    of it. Before a window of an earlier incarnation, there is none of today's.
     """
-    here = {tp: window.ranges[tp].start for tp in ever_planned(asked, window, topic_ids)}
-    return OffsetRanges((tp, wanted) for tp, wanted in asked.items() if tp not in here or here[tp] > wanted.start)
+    planned = ever_planned(asked, window, topic_ids)
+    return OffsetRanges(
+        (tp, wanted)
+        for tp, wanted in asked.items()
+        if tp not in window.ranges or (tp in planned and window.ranges[tp].start > wanted.start)
+    )
 
 
 def ever_planned(asked: OffsetRanges, window: Window | Excerpt, topic_ids: Mapping[str, str]) -> OffsetRanges:
@@ -134,21 +137,11 @@ def _shared(
 
 def without_owner(asked: OffsetRanges, owners: Iterable[Window], topic_ids: Mapping[str, str]) -> Gaps:
     """Return the asked ranges without what these windows own."""
-    whole = {tp: [wanted] for tp, wanted in asked.without_empty().items()}
-    return _without(whole, (one for window in owners for one in _shared(window, asked, topic_ids)))
-
-
-def kept_in(gaps: Gaps, kept: Iterable[Kept], topic_ids: Mapping[str, str]) -> list[Kept]:
-    """Return what of these offsets people keep of superseded windows."""
-    there = [part for part in kept if topic_ids.get(part.tp.topic) == part.topic_id]
-    return [rest for part in there for piece in gaps.get(part.tp, ()) for rest in part.within(piece)]
-
-
-def _without(gaps: Gaps, taken: Iterable[tuple[TopicPartition, OffsetRange]]) -> Gaps:
-    left = dict(gaps)
-    for tp, offsets in taken:
-        left[tp] = [rest for piece in left[tp] for rest in _minus(piece, offsets)]
-    return {tp: sorted(pieces, key=lambda r: r.start) for tp, pieces in left.items() if pieces}
+    free = {tp: [wanted] for tp, wanted in asked.without_empty().items()}
+    for window in owners:
+        for tp, owned in _shared(window, asked, topic_ids):
+            free[tp] = [rest for piece in free[tp] for rest in _minus(piece, owned)]
+    return {tp: sorted(pieces, key=lambda r: r.start) for tp, pieces in free.items() if pieces}
 
 
 def _minus(piece: OffsetRange, taken: OffsetRange) -> list[OffsetRange]:
@@ -167,10 +160,8 @@ def below_watermark(asked: OffsetRanges, state: GroupState) -> OffsetRanges:
     )
 
 
-def backfill(
-    group: KafkaGroup, gaps: Gaps, state: GroupState, log: LogSnapshot, until: datetime, kept: Iterable[Kept] = ()
-) -> list[Plan]:
-    """Plan backfill windows for offsets without an owner, but not for those that are kept, see `kept_in`.
+def backfill(group: KafkaGroup, gaps: Gaps, state: GroupState, log: LogSnapshot, until: datetime) -> list[Plan]:
+    """Plan backfill windows for offsets without an owner.
 
     Raises:
         BadInputError, LogError: Kafka does not hold them, the live lane will read them, or they are too many.
@@ -180,10 +171,8 @@ def backfill(
     # Offsets above both the watermark and the log's end are not lost: no one has written them yet.
     check_below_watermark(gaps, state, log)
     check_not_truncated(gaps, log)
-    # Only after these checks: a reset reads what is kept, and it refuses what they refuse.
-    left = _without(gaps, ((part.tp, part.offsets) for part in kept))
-    ids, epochs = {topic: log.topic_ids[topic] for topic in topics_of(left)}, to_note(None, log)
-    cuts, level, lane = cut_backfill(left, group.max_offsets), group.isolation_level, Lane.BACKFILL
+    ids, epochs = {topic: log.topic_ids[topic] for topic in topics_of(gaps)}, to_note(None, log)
+    cuts, level, lane = cut_backfill(gaps, group.max_offsets), group.isolation_level, Lane.BACKFILL
     return [Plan(ranges, ids, until, level, lane=lane, leader_epochs=epochs) for ranges in cuts]
 
 
@@ -294,18 +283,15 @@ def check_divides(span: TimeSpan) -> None:
         )
 
 
-def nothing_to_replay(what: str, owners: Sequence[Window] = (), left_out: str = "") -> BadInputError:
+def nothing_to_replay(what: str, owners: Sequence[Window] = ()) -> BadInputError:
     """Return the error for an answer without any offset.
 
     Args:
         what: what was asked.
         owners: windows that own the records of the asked time, but were cut at another time.
-        left_out: what to know of offsets that are kept, see `core.plan.kept.left_out`; empty: none are.
     """
-    hints = [left_out] if left_out else []
+    hint = "kafka-offsets windows lists what there is, with each cut time"
     if owners:
         named = name_some([window.id for window in owners], ", ")
-        hints.append(f"The records of that time belong to windows with another cut time. Name these windows: {named}")
-    if not hints:
-        hints.append("kafka-offsets windows lists what there is, with each cut time")
-    return BadInputError(". ".join([f"There is nothing to replay: {what}", *hints]))
+        hint = f"The records of that time belong to windows with another cut time. Name these windows: {named}"
+    return BadInputError(f"There is nothing to replay: {what}. {hint}")

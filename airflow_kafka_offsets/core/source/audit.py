@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition
-from airflow_kafka_offsets.core.plan.kept import Kept
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.source.islands import Island, Islands, Piece, pieces
 from airflow_kafka_offsets.core.window import Window
@@ -57,8 +56,7 @@ class Audit:
         without_record: how many of their offsets had no record.
         findings: the windows with missing or doubled records, or where this is not known; oldest first.
         at_join: the missing offsets between older data in the table and the start of the group's first window.
-        outside: offsets in the table that no window of the group has read, in order. What is kept is among them only if it is there twice.
-        kept: what people keep of superseded windows: nobody reads it again, so it is not compared.
+        outside: offsets in the table that no window of the group has read, in order.
         other_topics: windows that were compared only in part: the rest belongs to an earlier topic of the same name.
     """
 
@@ -68,7 +66,6 @@ class Audit:
     findings: tuple[Finding, ...]
     at_join: tuple[Piece, ...] = ()
     outside: tuple[Piece, ...] = ()
-    kept: tuple[Kept, ...] = ()
     other_topics: tuple[str, ...] = ()
 
     @property
@@ -103,7 +100,6 @@ class Auditor:
         expects_gaps: the group's ``expect_gaps``: whether offsets without a record are normal.
         is_whole: whether all windows of the group are compared. Then offsets that belong to no window are reported, too.
         floors: below these offsets, windows were pruned, and no one can tell what the table should have.
-        kept: what people keep of superseded windows.
     """
 
     table: Islands
@@ -111,7 +107,6 @@ class Auditor:
     expects_gaps: bool
     is_whole: bool
     floors: Offsets = field(default_factory=dict)
-    kept: Sequence[Kept] = ()
     _owned: defaultdict[TopicPartition, list[OffsetRange]] = field(
         init=False, default_factory=lambda: defaultdict(list)
     )
@@ -138,7 +133,6 @@ class Auditor:
             *(number, found, without, tuple(reversed(findings))),
             at_join=tuple(self._at_join(owned)) if self.is_whole and not self.expects_gaps else (),
             outside=tuple(self._outside(owned)) if self.is_whole else (),
-            kept=tuple(self._kept()) if self.is_whole else (),
             other_topics=tuple(reversed(others)),
         )
 
@@ -185,19 +179,12 @@ class Auditor:
         else:
             known.append(owned)
 
-    def _kept(self) -> Iterator[Kept]:
-        return (part for part in self.kept if self.topic_ids.get(part.tp.topic, part.topic_id) == part.topic_id)
-
     def _outside(self, owned: Mapping[TopicPartition, Sequence[OffsetRange]]) -> Iterator[Piece]:
-        kept = defaultdict(list)
-        for part in self._kept():
-            kept[part.tp].append(part.offsets)
         for tp, islands in self.table.items():
             gaps = list(between(owned.get(tp, ())))
-            not_kept = list(between(merged([*owned.get(tp, ()), *kept[tp]])))
             known = self.floors.get(tp, 0)
             for island in islands:
-                for gap in not_kept if island.copies == 1 else gaps:
+                for gap in gaps:
                     start, end = max(island.start, gap.start, known), min(island.end, gap.end)
                     if start < end:
                         yield Piece(tp, OffsetRange(start, end), island.copies)

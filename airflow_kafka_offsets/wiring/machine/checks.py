@@ -13,9 +13,9 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from airflow_kafka_offsets.adapters.machine.programs import find_java
 from airflow_kafka_offsets.adapters.machine.spark_home import (
     find_home,
+    find_java,
     home_of_pyspark,
     jar_names,
     pyspark_version,
@@ -155,7 +155,7 @@ def _check_java(home: Path | None, environment: Mapping[str, str]) -> None:
         _refuse_without_java(environment)
         return
     build = spark_build(jar_names(home))
-    if build is not None and java.version is not None:
+    if build is not None and java.version:
         check_java(build.version, java.version, java.program)
         if warning := java_warning(build.version, java.version, java.program):
             logger.warning("%s", warning)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_kafka_offsets.adapters.machine.spark_home import default_properties, find_home, home_of_pyspark, jar_names
+from airflow_kafka_offsets.adapters.machine.spark_home import find_home, home_of_pyspark, jar_names, spark_at
 from tests.lab.java import pyspark_home
 
 PROGRAMS = Path(sys.executable).parent
@@ -96,13 +96,17 @@ def test_the_names_of_sparks_jars(distribution: Path, tmp_path: Path) -> None:
 
 
 def test_the_properties_are_those_that_spark_submit_reads(distribution: Path, tmp_path: Path) -> None:
-    assert default_properties(distribution, {}, None) == {}
+    spark = spark_at(distribution, {})
+    assert spark is not None
+    assert spark.properties() == {}
     (distribution / "conf" / "spark-defaults.conf").write_text("# ours\nspark.jars   /a.jar,/b.jar  \n")
-    assert default_properties(distribution, {}, None) == {"spark.jars": "/a.jar,/b.jar"}
+    assert spark.properties() == {"spark.jars": "/a.jar,/b.jar"}
     (tmp_path / "spark-defaults.conf").write_text("spark.jars=/c.jar")
-    assert default_properties(distribution, {"SPARK_CONF_DIR": str(tmp_path)}, None) == {"spark.jars": "/c.jar"}
+    elsewhere = spark_at(distribution, {"SPARK_CONF_DIR": str(tmp_path)})
+    assert elsewhere is not None
+    assert elsewhere.properties() == {"spark.jars": "/c.jar"}
     (tmp_path / "mine").write_text("spark.ui.enabled false")
-    assert default_properties(distribution, {}, str(tmp_path / "mine")) == {"spark.ui.enabled": "false"}
+    assert spark.properties(str(tmp_path / "mine")) == {"spark.ui.enabled": "false"}
 
 
 def _version() -> str:

@@ -11,12 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_kafka_offsets.core.errors import BadInputError, ConfirmationError, IllegalStepError
-from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
+from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.reset import (
-    back_in,
     check_confirmed,
     check_no_open_window,
-    end_of,
     plan_reset,
     summary_of_reset,
     window_starts,
@@ -223,7 +221,9 @@ def test_backwards_takes_the_backfill_windows_in_its_way_along() -> None:
 
 
 def test_a_backfill_window_is_not_cut_either() -> None:
-    with pytest.raises(IllegalStepError, match=r"lake-000004 owns orders-0 offsets \[0, 10\).*--to-window lake-000002"):
+    with pytest.raises(
+        IllegalStepError, match=r"(?s)lake-000004 owns orders-0 offsets \[0, 10\).*--to-window lake-000002"
+    ):
         plan_reset("lake", BEFORE, {tp(0): 5, tp(1): 5}, LOG, LATE, [FILLED])
 
 
@@ -271,7 +271,7 @@ def test_what_is_of_an_earlier_topic_and_what_left_the_group_are_told_apart() ->
     before = position({tp(0): 10, CLICKS: 0, refunds: 2}, clicks="new")
     reset = plan_reset("lake", before, {tp(0): 0}, log({tp(0): (0, 10)}), [three], reads=READS)
     with pytest.raises(
-        ConfirmationError, match=r"clicks-0 \[0, 5\) was recreated.*no longer reads.*refunds-0 \[0, 2\): no one"
+        ConfirmationError, match=r"(?s)clicks-0 \[0, 5\) was recreated.*no longer reads.*refunds-0 \[0, 2\): no new"
     ):
         check_confirmed("lake", reset, confirmed=False)
 
@@ -344,23 +344,3 @@ def test_the_way_out_goes_by_all_windows_since_and_not_only_by_those_that_would_
     seen = log({tp(0): (0, 100), tp(2): (2, 3)})
     with pytest.raises(IllegalStepError, match="--to-window lake-000004"):
         plan_reset("lake", position({tp(0): 30, tp(2): 3}), {tp(0): 15}, seen, windows)
-
-
-def test_a_topic_that_is_back_stands_behind_the_window_that_ends_last_at_the_leader_epoch_of_that_window() -> None:
-    here = Position(
-        {tp(0): 3, tp(2): 1, tp(0, "clicks"): 7}, {"orders": "b", "clicks": "c"}, {tp(0): 9, tp(0, "clicks"): 4}
-    )
-    epochs = ({tp(0): 1, tp(1): 1}, {tp(0): 2, tp(1): 2})
-    live = replace(window({tp(0): (0, 10), tp(1): (0, 5)}, orders="a"), leader_epochs=epochs[0])
-    backfill = replace(window({tp(0): (4, 8), tp(1): (6, 9)}, 2, orders="a"), leader_epochs=epochs[1])
-    expected = Position(
-        {tp(0, "clicks"): 7, tp(0): 10, tp(1): 9},
-        {"orders": "a", "clicks": "c"},
-        {tp(0): 1, tp(1): 2, tp(0, "clicks"): 4},
-    )
-    for windows in ([live, backfill], [backfill, live]):
-        at = here
-        for each in windows:
-            at = back_in(at, end_of(each), {"orders": "a"})
-        assert at == expected
-    assert back_in(here, end_of(live), {"orders": "another"}) == here

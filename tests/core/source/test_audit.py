@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.kept import Kept
-from airflow_kafka_offsets.core.ranges import OffsetRange
 from airflow_kafka_offsets.core.source.audit import Audit, Auditor
 from airflow_kafka_offsets.core.source.islands import Island
 from airflow_kafka_offsets.core.window import Window
@@ -22,9 +18,8 @@ def audit(
     *windows: tuple[Window, int | None],
     gaps: bool = False,
     is_whole: bool = True,
-    kept: Sequence[Kept] = (),
 ) -> Audit:
-    auditor = Auditor(table, ids([tp()]), gaps, is_whole, kept=kept)
+    auditor = Auditor(table, ids([tp()]), gaps, is_whole)
     return auditor.audit(reversed(windows or ((FIRST, 20), (SECOND, 10))))
 
 
@@ -101,21 +96,6 @@ def test_what_no_window_owns_is_told_wherever_it_lies() -> None:
         ("orders-7", "[3, 4)"),
     ]
     assert found.is_right
-
-
-def test_what_is_kept_is_outside_only_where_it_is_there_twice() -> None:
-    of_now, of_before = (
-        Kept("lake-000009", tp(0), id_, OffsetRange(32, 40)) for id_ in (ids([tp()])["orders"], "older")
-    )
-    table = {tp(0): [Island(10, 34, 1), Island(34, 36, 2), Island(36, 45, 1)], tp(1): [Island(0, 10, 1)]}
-
-    def outside(*kept: Kept) -> list[str]:
-        return [str(p.offsets) for p in audit(table, kept=kept).outside]
-
-    assert outside(of_now) == ["[30, 32)", "[34, 36)", "[40, 45)"]
-    assert outside(of_before) == outside() == ["[30, 34)", "[34, 36)", "[36, 45)"]
-    assert audit(table, kept=[of_now, of_before]).kept == (of_now,)
-    assert not audit(table, kept=[of_now], is_whole=False).kept
 
 
 def test_a_part_of_the_windows_is_judged_alone() -> None:

@@ -1,0 +1,69 @@
+"""``kafka-offsets jars`` and ``kafka-offsets archive``: what launches on this machine need, ahead of time."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from argparse import Namespace
+from pathlib import Path
+
+from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.core.errors import BadInputError, counted, short
+from airflow_kafka_offsets.spark.connector import AVRO, KAFKA, avro_of
+from airflow_kafka_offsets.wiring.machine.cache import cache_folder
+from airflow_kafka_offsets.wiring.machine.connector import LocalSpark, jars_in, local_spark, spark_at
+
+
+def jars(args: Namespace) -> Answer:
+    """Find the jars, or fetch them."""
+    spark = _spark(args.spark_home)
+    connector = spark.build.connector
+    artifact, what, package = (AVRO, "Avro", avro_of(connector)) if args.avro else (KAFKA, "Kafka connector", connector)
+    document = {"spark_home": str(spark.home), "spark_version": spark.build.version, "coordinates": package}
+    if spark.build.has(artifact):
+        return Answer(
+            {**document, "in_spark": True, "fetched": False, "folder": None, "jars": []},
+            lambda: f"Spark {spark.build.version} in {spark.home} has its {what}: nothing has to be fetched.",
+        )
+    try:
+        arguments = shlex.split(args.submit_args or "")
+    except ValueError as exc:
+        raise BadInputError(f"--submit-args {short(args.submit_args)} can't be split into arguments: {exc}") from exc
+    files, is_fetched = jars_in(args.to or cache_folder(), spark, package, arguments)
+    folder, names = files[0].parent, [jar.name for jar in files]
+    done = "Fetched" if is_fetched else "Already there"
+    return Answer(
+        {**document, "in_spark": False, "fetched": is_fetched, "folder": str(folder), "jars": names},
+        lambda: "\n".join([f"{done}: {package}, {counted(len(names), 'jar')} in {folder}", *names]),
+    )
+
+
+def archive(args: Namespace) -> Answer:
+    """Find the archive, or make it."""
+    from airflow_kafka_offsets.wiring.machine.start import find_archive, make_archive
+
+    spark, folder = _spark(args.spark_home), args.to or cache_folder()
+    there = None if args.again else find_archive(spark, folder)
+    file = there or make_archive(spark, folder)
+    size = file.stat().st_size
+    done = "Already there" if there else "Made"
+    return Answer(
+        {"spark_home": str(spark.home), "archive": str(file), "made": there is None, "bytes": size},
+        lambda: f"{done}: {file} ({size / 1e6:.0f} MB), for the Spark in {spark.home}",
+    )
+
+
+def _spark(home: Path | None) -> LocalSpark:
+    """Return the Spark that is named, else the one that tasks would start.
+
+    Raises:
+        BadInputError: there is none.
+    """
+    spark = spark_at(home, os.environ) if home else local_spark("spark-submit", os.environ)
+    if spark is None and home is not None:
+        raise BadInputError(f"{home} has no jars/spark-core_<scala>-<version>.jar, so it is not a home of Spark")
+    if spark is None:
+        raise BadInputError(
+            "No Spark is found by SPARK_HOME, nor by the spark-submit on PATH. Name it: --spark-home FOLDER"
+        )
+    return spark
