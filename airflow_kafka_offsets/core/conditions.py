@@ -265,8 +265,8 @@ def parse_moment(name: str, value: datetime | str) -> datetime:
         moment = read_time(value) if isinstance(value, str) else value
     except ValueError as exc:
         raise BadInputError(
-            f"{name} needs a time with its zone such as '2026-01-31T12:00:00+00:00', got {short(value)} (a run that was not "
-            "scheduled may have no data interval)"
+            f"{name} needs a time with its zone such as '2026-01-31T12:00:00+00:00', got {short(value)} "
+            "(only a scheduled run has a data interval)"
         ) from exc
     _check_time(moment)
     return moment

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
 from airflow_kafka_offsets.launch.connect import remote_url
-from airflow_kafka_offsets.spark.errors import BAD_RECORD, DATA_LOSS, BadRecordError, DataLossError, KafkaWindowError
+from airflow_kafka_offsets.spark.errors import BAD_RECORD, DATA_LOSS, BadRecordError, KafkaWindowError, LostRecordsError
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -39,7 +39,7 @@ _LOST = (
 )
 _MEANINGS = (
     (re.compile("CONNECT_URL_NOT_SET|CANNOT_CONFIGURE_SPARK_CONNECT_MASTER"), BadInputError, _WRONG_SPARK),
-    (DATA_LOSS, DataLossError, _LOST),
+    (DATA_LOSS, LostRecordsError, _LOST),
     (re.compile(r"INVALID_HANDLE\.SESSION_CLOSED"), KafkaOffsetsError, _CLOSED),
     (
         re.compile(

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG, Context
     from pyspark.sql import SparkSession
 
+    from airflow_kafka_offsets.core.evidence import Report
     from airflow_kafka_offsets.core.group import KafkaGroup
-    from airflow_kafka_offsets.launch.job_files import Report
     from airflow_kafka_offsets.launch.session import SessionLaunch
     from airflow_kafka_offsets.service.windows import Planned, WindowService
     from airflow_kafka_offsets.spark import KafkaWindow

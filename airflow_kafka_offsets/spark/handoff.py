@@ -142,8 +142,8 @@ class Handoff:
             document: dict[str, Any] = json.loads(text, object_pairs_hook=_without_twins)
             if document["version"] != VERSION:
                 raise HandoffError(
-                    f"The window was handed over in version {short(document['version'])}, this job reads version {VERSION}: let "
-                    "the operator ship the job side (ship=True), or install the launcher's version on the cluster"
+                    f"The handoff has version {short(document['version'])}, this job reads version {VERSION}: set "
+                    "ship=True, or install the launcher's version on the cluster"
                 )
             given = (field for field in fields(cls) if field.default is MISSING or field.name in document)
             return cls(**{field.name: document[field.name] for field in given})

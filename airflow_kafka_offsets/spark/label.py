@@ -68,21 +68,17 @@ class Label:
             if self.is_rerun:
                 return
             raise OtherWindowError(
-                f"{where} has output of a window {self.window_id}, and it is not known who wrote it: it does not have "
-                f"the digest {_shown(self.note)} of this window, which the ledger has never committed. {self._what_to_do(remove)}"
+                f"{where} has output of a window {self.window_id} without the digest {_shown(self.note)} of "
+                f"this one. {self._what_to_do(remove)}"
             )
         if not self.is_of(found):
             raise OtherWindowError(
-                f"{where} has the output of another window {self.window_id}: the digest of its offset ranges is "
-                f"{_shown(found)}, that of this window is {_shown(self.note)}. {self._what_to_do(remove)}"
+                f"{where} has the output of another window {self.window_id}: its digest is {_shown(found)}, "
+                f"not {_shown(self.note)}. {self._what_to_do(remove)}"
             )
 
     def _what_to_do(self, remove: str) -> str:
-        return (
-            "So it was not replaced; it may belong to another ledger or environment: "
-            '"Keep the ledger" in the docs (docs/howto/keep-the-ledger.md#what-a-second-ledger-would-do-and-what-stops-it). '
-            f"If that output may be deleted: {remove}; then run the window again"
-        )
+        return f"It was not replaced. If it may be deleted: {remove}; then run the window again. See docs/reference/errors.md#otherwindowerror"
 
 
 def label_of(handoff: Handoff) -> Label:

@@ -455,7 +455,7 @@ CALL = "KafkaSparkOperator(task_id='load', group=new, python_callable=read, {})"
         (LOAD.format("application='{{ ds }}.py', files='eu.conf'"), "files 'eu.conf' is not there"),
         (
             LOAD.format("application='jobs/orders.py', conn_id='spark_defualt'"),
-            "Airflow has no connection 'spark_defualt' (did you mean spark_default?). Create it, e.g.: airflow connections add spark_defualt "
+            "Airflow has no connection 'spark_defualt' (did you mean spark_default?). Create it, for example:\n    airflow connections add spark_defualt "
             '--conn-json \'{{"conn_type": "spark", "host": "local[*]"}}\'',
         ),
         (

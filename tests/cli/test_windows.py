@@ -127,7 +127,10 @@ def test_one_window_by_its_id(cli: Cli, arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        ("9", "The ledger has no window lake.orders-000009; kafka-offsets windows lake.orders lists them"),
+        (
+            "9",
+            "The ledger has no window lake.orders-000009. List those that it has:\n    kafka-offsets windows lake.orders",
+        ),
         ("2-9", "The ledger has no window lake.orders-000004, lake.orders-000005,"),
         ("x", "'x' is not a window id such as lake.orders-000012"),
         ("2-", "'2-' is not a window id"),

@@ -245,7 +245,7 @@ def test_records_that_expire_before_they_are_read_are_a_data_loss_over_connect_t
     delete_records(kafka, worker.topic, 5, partition=1)
     held.unlink()
     said = worker.end(task, succeeds=False)
-    assert "DataLossError: Kafka no longer holds all offsets of the window" in said
+    assert "LostRecordsError: Kafka no longer holds all offsets of the window" in said
     assert worker.window.held.window.state is State.PLANNED
     assert not worker.lake()
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tests.lab.sparks import OtherSpark
 
 JOB = Path(__file__).with_name("job.py")
-FORGOTTEN = "the job ends with exit code 1, so that its window is not committed: its window is not finished: IncompleteReadError"
+FORGOTTEN = "exit code 1, so that the window is not committed: its window is not finished: IncompleteReadError"
 """What the guard says of the check that the job forgets."""
 STAGED = "staged"
 """The table that the commit of a window would fill."""

@@ -106,7 +106,10 @@ def test_a_named_window_without_records_is_left_out_and_alone_it_is_an_empty_ans
 
 
 def test_unknown_windows_are_refused_by_name(hourly: World) -> None:
-    with pytest.raises(UnknownWindowError, match="no window lake-000004, lake-000009; kafka-offsets windows lake"):
+    with pytest.raises(
+        UnknownWindowError,
+        match=r"no window lake-000004, lake-000009\. List those that it has:\n    kafka-offsets windows lake",
+    ):
         hourly.ask(ONE, Windows((1, 4, 9)))
 
 

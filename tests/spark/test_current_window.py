@@ -71,7 +71,7 @@ def test_a_window_in_a_file_of_the_working_directory(
 
 def test_a_file_that_was_not_shipped_is_an_error(conf: SparkSession) -> None:
     conf.conf.set(CONF_WINDOW_FILE, "absent.json")
-    with pytest.raises(HandoffError, match=r"no such file in .*absent\.json.*--files"):
+    with pytest.raises(HandoffError, match=r"which is not in .*absent\.json.*--files"):
         current_window(conf)
 
 

@@ -304,7 +304,9 @@ def test_spark_s_conf_may_name_the_folder(around: Around, spark: SparkSession) -
 def test_an_address_without_a_window_is_an_error_that_says_where_it_comes_from(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with pytest.raises(HandoffError, match=r"can't be read from file:.*/nowhere/window\.json.*returned as 'exchange'"):
+    with pytest.raises(
+        HandoffError, match=r"can't be read from file:.*/nowhere/window\.json.*'exchange' of the plan task"
+    ):
         current_window(spark, f"file://{tmp_path}/nowhere")
 
 
@@ -314,7 +316,7 @@ def test_a_report_that_can_not_be_written_fails_the_job(
     given = around.plan()
     folder = Path(given["exchange"].removeprefix("file://"))
     (folder / "reports").write_text("no folder")
-    with pytest.raises(ReportError, match=r"can't report what it read to file:.*nothing would be committed"):
+    with pytest.raises(ReportError, match=r"can't report to file:.*nothing would be committed"):
         current_window(spark, given["exchange"])
 
 

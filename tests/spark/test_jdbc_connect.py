@@ -66,6 +66,6 @@ def test_a_window_is_staged_over_connect_if_all_of_it_was_read(
     assert nowhere.startswith("TargetError: nowhere can't take the window (")
     assert "Table 'offsets.nowhere' doesn't exist)" in nowhere
     assert "ALTER TABLE `nowhere` ADD COLUMN `window_id`" in nowhere
-    assert password.startswith("WriteOptionError: password: over Spark Connect")
+    assert password.startswith("WriteOptionError: password: a Spark Connect server")
     assert "canary" not in password
     database.run(f"DROP TABLE {name}", "DELETE FROM kafka_offsets_staged WHERE target = 'over_connect'")

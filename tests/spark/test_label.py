@@ -58,7 +58,7 @@ def test_output_of_another_window_of_the_same_id_is_refused_with_both_digests(
 
 def test_without_a_note_the_ledgers_word_counts() -> None:
     label(is_rerun=True).refuse_other("lake", None, "rm")
-    with pytest.raises(OtherWindowError, match="which the ledger has never committed"):
+    with pytest.raises(OtherWindowError, match="without the digest"):
         label(is_rerun=False).refuse_other("lake", None, "rm")
 
 

@@ -165,7 +165,7 @@ class FoldersThatLoseOne(HdfsFolders):
 
 def test_a_folder_that_is_removed_meanwhile_is_not_taken_for_an_overtaking_writer(hdfs: Hdfs, group: str) -> None:
     store = FilesStore(NAME, FoldersThatLoseOne(hdfs.client(), BASE))
-    with pytest.raises(StoreUnavailableError, match="another tool removed the temporary file or its folder"):
+    with pytest.raises(StoreUnavailableError, match="another tool removed it"):
         store.advance(group, {}, at("orders", 5))
 
 

@@ -307,7 +307,7 @@ def test_the_servers_limit_is_where_we_think(tmp_path: Path) -> None:
         with pytest.raises(StoreLimitError):
             store.advance(group, at("orders", *many), at("orders", *over))
         trusting = ZooKeeperStore(NAME, 10, own.hosts, max_request_bytes=10 * limit)
-        with pytest.raises(StoreOutcomeUnknownError, match=r"jute\.maxbuffer may be smaller"):
+        with pytest.raises(StoreOutcomeUnknownError, match=r"lower max_request_bytes to the servers' jute\.maxbuffer"):
             trusting.advance(group, at("orders", *many), at("orders", *over))
         assert store.read(group, ["orders"]) == at("orders", *many)
 

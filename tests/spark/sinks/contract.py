@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from airflow_kafka_offsets.spark.errors import (
-    DataLossError,
     IncompleteReadError,
+    LostRecordsError,
     OtherWindowError,
     PublishError,
     WriteOptionError,
@@ -279,7 +279,7 @@ class SinkContract(Rerun, Incomplete):
     ) -> None:
         run(1, ranges=ranges)
         delete_records(kafka, topic, before=3)
-        with pytest.raises(DataLossError, match=rf"Window {window_id(2)}: .*\[0, 6\) for topic partition {topic}-0"):
+        with pytest.raises(LostRecordsError, match=rf"Window {window_id(2)}: .*\[0, 6\) for topic partition {topic}-0"):
             run(2, ranges=ranges)
         self.assert_rows(spark, target, *rows_of(1, *range(10)))
 

@@ -70,7 +70,7 @@ def test_table_formats_work_without_a_jvm_and_files_say_that_they_need_one(
     assert told["function"][:4] == [True] * 4, "what is written is what was counted, and not a second read"
     once = [[first, 100], [first, 101], [first, 102], [second, 208], [second, 209]]
     assert told["append"] == [True, True, False, False, once]
-    assert all("not possible over Spark Connect" in answer for answer in told["parquet"][:4]), told["parquet"]
+    assert all("Spark Connect can't rename" in answer for answer in told["parquet"][:4]), told["parquet"]
     assert "IncompleteReadError" in told["incomplete"]
     assert told["appended"] == once
 
