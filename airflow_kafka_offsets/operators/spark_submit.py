@@ -36,10 +36,10 @@ from airflow_kafka_offsets.task.links import WindowLink
 if TYPE_CHECKING:
     from airflow.sdk import DAG, Context
 
+    from airflow_kafka_offsets.core.evidence import Report
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.run import Run
     from airflow_kafka_offsets.core.window import Claim
-    from airflow_kafka_offsets.launch.job_files import Report
     from airflow_kafka_offsets.launch.launch import Launch
     from airflow_kafka_offsets.service.windows import Planned, WindowService
     from airflow_kafka_offsets.task.airflow import Task
@@ -135,6 +135,7 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
 
     def _run(self, task: Task) -> dict[str, Any]:
         from airflow_kafka_offsets import wiring
+        from airflow_kafka_offsets.core.ending import RECONNECTS, RUNS_AGAIN
         from airflow_kafka_offsets.task.ending import until_planned
         from airflow_kafka_offsets.task.plan import plan, take
         from airflow_kafka_offsets.task.results import task_result
@@ -156,7 +157,7 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
         work = Work(
             *(run, service, self.group, planned, self._stop),
             drives_here=not target.is_cluster_mode,
-            can_reconnect=self._can_reconnect(run, target),
+            again=RECONNECTS if self._can_reconnect(run, target) else RUNS_AGAIN,
             spark_error=lambda: self.last_launch.spark_error if self.last_launch is not None else None,
         )
         self.trace(launch.reader.servers, self.group.reads, work.read)

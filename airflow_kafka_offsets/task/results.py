@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import counted
+from airflow_kafka_offsets.core.evidence import NO_REPORT, Report
 from airflow_kafka_offsets.core.window import Window
-from airflow_kafka_offsets.launch.job_files import NO_REPORT, Report, ranges_by_topic
+from airflow_kafka_offsets.launch.job_files import ranges_by_topic
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError
+from airflow_kafka_offsets.core.evidence import Report
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -29,7 +30,6 @@ from airflow_kafka_offsets.core.window import Draft, Window
 from airflow_kafka_offsets.launch import job_files
 from airflow_kafka_offsets.launch.job_files import (
     MAX_ARGUMENT,
-    Report,
     fill,
     joined,
     placeholders,

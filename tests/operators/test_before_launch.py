@@ -27,10 +27,10 @@ from airflow_kafka_offsets import (
 )
 from airflow_kafka_offsets.adapters.machine import spark_home
 from airflow_kafka_offsets.airflow_versions import AirflowFailException
+from airflow_kafka_offsets.core import ending
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError
 from airflow_kafka_offsets.launch import standalone
 from airflow_kafka_offsets.launch.launch import Launch
-from airflow_kafka_offsets.task import ending
 from airflow_kafka_offsets.task.dag_files import launch_files
 from airflow_kafka_offsets.wiring import connections
 from tests.lab.java import pyspark_home
@@ -133,9 +133,9 @@ def test_a_task_that_is_refused_before_it_plans_ends_its_log_like_any_other(
         monkeypatch.setenv("JAVA_HOME", str(worker / "jdk"))
         said = refused(worker, "no Java in JAVA_HOME", *((launch, worker) if task == "launch" else (call,)))
     assert last_words(caplog) == (
-        "No window of group g was planned\n"
-        f"    failed: {said}\n"
-        "    next: no retry is left. When that is corrected, clear this task"
+        "This try got no window of group g\n"
+        f"    error: {said}\n"
+        "    next: no retry is left. Correct the error, then clear this task"
     )
 
 
@@ -150,10 +150,9 @@ def test_a_kafka_that_does_not_answer_is_told_once_and_at_the_end(
         run[0](*run[1:])
     assert len(as_logged(caught.value)) == 1
     assert last_words(caplog) == (
-        "No window of group g was planned\n"
-        f"    failed: {caught.value}\n"
-        "    next: no retry is left. When that is corrected, clear this task\n"
-        "    type: kafka-offsets plan g --dag d"
+        "This try got no window of group g\n"
+        f"    error: {caught.value}\n"
+        "    next: no retry is left. Correct the error, then clear this task"
     )
 
 
@@ -170,12 +169,12 @@ def test_an_error_that_nobody_foresaw_keeps_its_causes_and_the_end_of_the_log_ne
     with pytest.raises(RuntimeError) as caught:
         launch(worker)
     assert [stack.exc_type for stack in as_logged(caught.value)] == ["RuntimeError", "ZeroDivisionError"]
-    assert "failed: RuntimeError, see below\n" in last_words(caplog)
+    assert "error: RuntimeError, see below\n" in last_words(caplog)
     assert "canary" not in last_words(caplog)
-    monkeypatch.setattr(ending, "no_window", fail)
+    monkeypatch.setattr(ending, "end_without_window", fail)
     with pytest.raises(RuntimeError, match="a canary"):
         launch(worker)
-    assert "The log can't show what failed" in caplog.text
+    assert "The log can't show what became of" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -192,7 +191,7 @@ def test_a_window_that_can_not_be_given_to_a_task_is_told_at_its_end(
     commit: Any = CommitWindowOperator(task_id="load", window=window)
     with pytest.raises(AirflowFailException) as caught:
         launch(worker, window=window) if task == "launch" else run_without_kafka(commit)
-    assert last_words(caplog).startswith(f"{headline}\n    failed: {caught.value}\n")
+    assert last_words(caplog).startswith(f"{headline}\n    error: {caught.value}\n")
 
 
 @pytest.mark.parametrize("master", ["local[1]", "yarn", "spark://m:7077", "k8s://https://api:6443"])

@@ -15,13 +15,14 @@ import pytest
 
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import DataLossError
+from airflow_kafka_offsets.core.evidence import Report
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, State
 from airflow_kafka_offsets.launch import job_files
-from airflow_kafka_offsets.launch.job_files import Report, handoff_of, placeholders, window_conf
+from airflow_kafka_offsets.launch.job_files import handoff_of, placeholders, window_conf
 from airflow_kafka_offsets.operators.spark_submit import KafkaSparkSubmitOperator
 from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_FILE, Handoff
