@@ -34,7 +34,7 @@ from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.windows import Planned, WindowService
 from tests.core.examples import NOON, claim, ranges, tp
 from tests.lab.memory import IN_MEMORY
-from tests.lab.patience import LONGEST
+from tests.lab.waiting import LONGEST
 from tests.service.world import World
 
 ONE, TWO, THREE = claim("run-1"), claim("run-2"), claim("run-3")
