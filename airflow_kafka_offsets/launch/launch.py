@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.launch.login import ReaderOptions
     from airflow_kafka_offsets.core.window import Claim
-    from airflow_kafka_offsets.service.windows import Planned
+    from airflow_kafka_offsets.service.plan import Planned
     from airflow_kafka_offsets.wiring.clusters import Target
 
 

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.evidence import Report
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.launch.session import SessionLaunch
-    from airflow_kafka_offsets.service.windows import Planned, WindowService
+    from airflow_kafka_offsets.service.plan import Planned
+    from airflow_kafka_offsets.service.windows import WindowService
     from airflow_kafka_offsets.spark import KafkaWindow
     from airflow_kafka_offsets.task.airflow import Task
     from airflow_kafka_offsets.task.dag_files import Ahead
@@ -289,7 +290,7 @@ class _AtWork:
 
         run, url = self.task.run, self.launch.remote
         assert url is not None, "the task's own Spark has one session for all windows"
-        attempts = self.service.attempts(planned.window.id)
+        attempts = self.service.ledger.attempts(planned.window.id)
         attempt, earlier = mine_and_earlier(attempts, run.claim, run.this_try.number)
         end_sessions(url, earlier, self.task.state)
         self.operator._stop.check()

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.run import Run
     from airflow_kafka_offsets.core.window import Claim
     from airflow_kafka_offsets.launch.launch import Launch
-    from airflow_kafka_offsets.service.windows import Planned, WindowService
+    from airflow_kafka_offsets.service.plan import Planned
+    from airflow_kafka_offsets.service.windows import WindowService
     from airflow_kafka_offsets.task.airflow import Task
     from airflow_kafka_offsets.task.dag_files import Ahead
     from airflow_kafka_offsets.task.definition import OnOpenWindow
@@ -261,8 +262,8 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
         from airflow_kafka_offsets.launch.job_files import read_report, task_folder
 
         run, window = task.run, planned.window
-        row = service.row(window.id)
-        own = [attempt for attempt in service.attempts(window.id) if attempt.claim == run.claim]
+        row = service.ledger.window(window.id)
+        own = [attempt for attempt in service.ledger.attempts(window.id) if attempt.claim == run.claim]
         # A retry reconnects to the job of this name, and a clear starts another. Airflow's numbers can come twice, the ledger's can't.
         first = first_of_series(run.this_try, own).id
         job = job_name(window, row.planned_at, run.claim, first)

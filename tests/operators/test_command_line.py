@@ -22,7 +22,7 @@ from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.launch.job_files import MAX_ARGUMENT
 from airflow_kafka_offsets.launch.launch import Launch
 from airflow_kafka_offsets.launch.submit_hook import LaunchHook
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from tests.launch.conftest import launch_of
 from tests.launch.test_job_files import window_of
 

@@ -22,7 +22,7 @@ from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.launch.submit_hook import LaunchHook
 from airflow_kafka_offsets.operators import spark_submit as submit
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.task.airflow import Task
 from airflow_kafka_offsets.wiring import runs
 from tests.launch.conftest import launch_of
@@ -160,10 +160,11 @@ def test_a_time_out_stops_the_job_before_the_launch_is_over(monkeypatch: pytest.
     monkeypatch.setattr(Hook, "cluster", cluster)
     task = Task(operator, context_of(CLAIM, Try(1, 1)))
     begun: Any = SimpleNamespace(id=1, claim=CLAIM, try_number=1, series="1")
-    service: Any = SimpleNamespace(
-        row=lambda _: SimpleNamespace(planned_at=datetime(2026, 1, 1, tzinfo=UTC), attempts=2),
+    ledger = SimpleNamespace(
+        window=lambda _: SimpleNamespace(planned_at=datetime(2026, 1, 1, tzinfo=UTC), attempts=2),
         attempts=lambda _: [begun],
     )
+    service: Any = SimpleNamespace(ledger=ledger)
     planned = Planned(window_of(1), False, "new")
     with pytest.raises(AirflowTaskTimeout):
         operator._launch(task, launch_of(operator), planned, service)
