@@ -115,10 +115,8 @@ class Lab:
         """Wait until the process of the task that was marked is gone: until then its job may go on, and commit."""
         wait_until(
             lambda: self.airflow.task_process(dag_id, run_id, "load") is None,
-            timeout=120,
             what=f"the process of {dag_id} ends",
             interval=0.5,
-            progress=self.api.last_end,
         )
 
 
@@ -140,9 +138,9 @@ class Hold:
         self._path.touch()
         return self
 
-    def wait(self, timeout: float = 120) -> None:
+    def wait(self) -> None:
         """Wait until a job is there."""
-        self._wait(self._reached.exists, timeout=timeout, what=f"a job reaches {self._path.name}")
+        self._wait(self._reached.exists, what=f"a job reaches {self._path.name}")
 
     def release(self) -> None:
         """Let the job go on."""

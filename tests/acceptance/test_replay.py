@@ -105,7 +105,7 @@ def test_of_two_groups_of_a_dag_a_replay_runs_the_one_that_it_names(lab: Lab) ->
 def test_a_backlog_is_drained_by_mapped_tasks_and_one_that_fails_holds_only_the_watermark(lab: Lab) -> None:
     lab.topic("drained")
     (lab.folder / "hold" / "drained.fail-drained-000002").touch()
-    run = lab.api.run_to("drained", state="failed", timeout=240)
+    run = lab.api.run_to("drained", state="failed")
     windows = windows_of(lab, "drained")
     expect_tiling(windows)
     assert [w.state.value for w in windows] == ["committed", "planned", "committed"]

@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.errors import LedgerError, LedgerUnavailableErro
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.cli.conftest import ORDERS_1, Cli, Lake, at_each_pause, ctrl_c_is
-from tests.lab.patience import wait_until
+from tests.lab.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 TWICE = ("--count", "2", "--interval", "0.1")
@@ -180,7 +180,7 @@ def test_in_a_terminal_a_look_overwrites_the_one_before_and_ctrl_c_ends_it(tmp_p
         assert seen.startswith("\x1b[?25l\x1b[2J\x1b[H")
         process.send_signal(2)
         rest = read_until(terminal, "\x1b[?25h")
-        wait_until(lambda: process.poll() is not None, timeout=30, what="it ends")
+        wait_until(lambda: process.poll() is not None, what="it ends")
         assert process.returncode == 0
     assert "Traceback" not in seen + rest
     frame = seen.split("\x1b[H")[1]

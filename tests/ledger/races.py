@@ -20,7 +20,7 @@ from airflow_kafka_offsets.ledger.engine import open_engine
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.prune import Pruning
 from airflow_kafka_offsets.service.windows import WindowService
-from tests.lab.patience import LONGEST
+from tests.lab.waiting import LONGEST
 from tests.ledger.examples import NOW, act, claim, draft, group
 from tests.ledger.pooled import ledger_at
 from tests.service.memory_log import MemoryLog

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, event, text
 
 from airflow_kafka_offsets.ledger.ledger import Ledger
-from tests.lab.patience import Patience
+from tests.lab.waiting import wait_until
 
 
 def work(ledger: Ledger, step: Callable[[], Any]) -> int:
@@ -68,10 +67,7 @@ def _read_by_postgres(connection: Connection) -> int:
         " + (SELECT coalesce(sum(idx_tup_read), 0) FROM pg_stat_user_indexes)"
     )
     # A session adds to the counters when it ends, a moment after its client has gone.
-    patience = Patience(600)
-    while connection.execute(others).scalar_one():
-        assert not patience.is_over(), "another session stays"
-        time.sleep(0.01)
+    wait_until(lambda: not connection.execute(others).scalar_one(), what="all other sessions end", interval=0.01)
     return int(connection.execute(entries).scalar_one())
 
 

@@ -32,7 +32,7 @@ from airflow_kafka_offsets.ledger import rows
 from airflow_kafka_offsets.ledger.engine import open_engine
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.ledger.tables import groups, metadata, windows
-from tests.lab.patience import ANSWER, LONGEST, wait_until
+from tests.lab.waiting import LONGEST, wait_until
 from tests.ledger.examples import NOW, act, add, add_all, check_laws, claim, commit, draft, group
 from tests.ledger.rows_read import noting
 
@@ -58,7 +58,7 @@ def until_it_waits_for_a_lock(url: str, waiting: Future[None]) -> None:
             (_, number) = connection.exec_driver_sql(question).one()
         return int(number) > 0 or waiting.done()
 
-    wait_until(is_seen, timeout=ANSWER, what="a transaction waits for a lock")
+    wait_until(is_seen, what="a transaction waits for a lock")
     assert not waiting.done(), waiting.exception()
 
 

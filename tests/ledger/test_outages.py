@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, text
 from airflow_kafka_offsets.core.errors import LedgerUnavailableError
 from airflow_kafka_offsets.ledger import engine, schema
 from airflow_kafka_offsets.ledger.ledger import Ledger
-from tests.lab.patience import wait_until
+from tests.lab.waiting import wait_until
 from tests.ledger.examples import NOW, add, check_laws, claim, commit
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Outages:
 
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
-        wait_until(lambda: not thread.is_alive(), timeout=engine.CONNECT_TIMEOUT * 3, what="an answer")
+        wait_until(lambda: not thread.is_alive(), seconds=engine.CONNECT_TIMEOUT * 10, what="an answer")
         (error,) = errors
         assert isinstance(error, LedgerUnavailableError), repr(error)
         assert "test-pw" not in str(error)

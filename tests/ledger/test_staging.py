@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.window import Outcome, State, WindowRecord
 from airflow_kafka_offsets.ledger import engine
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
-from tests.lab.patience import LONGEST
+from tests.lab.waiting import LONGEST
 from tests.ledger.examples import NOW, act, add, claim
 
 

@@ -26,8 +26,8 @@ from airflow_kafka_offsets.core.window import Claim, Draft, Lane, Outcome
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.lab.airflow import Airflow
-from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK
+from tests.lab.waiting import ANSWER
 
 if TYPE_CHECKING:
     from selenium.webdriver.remote.webdriver import WebDriver

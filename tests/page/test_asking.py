@@ -13,7 +13,7 @@ import pytest
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError, LedgerUnavailableError
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.page import app as page
-from tests.lab.patience import ANSWER
+from tests.lab.waiting import ANSWER
 
 
 @pytest.fixture(autouse=True)

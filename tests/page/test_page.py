@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from airflow_kafka_offsets.cli import main
-from tests.lab.patience import ANSWER
+from tests.lab.waiting import ANSWER
 from tests.page.conftest import HOSTILE_RUN, HOSTILE_TASK, HOSTILE_WHY
 from tests.page.server import PageServer
 

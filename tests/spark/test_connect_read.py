@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.lab.patience import run_to_end
 from tests.lab.topics import create_topic, delete_records, produce, produce_bytes
+from tests.lab.waiting import run_to_end
 from tests.spark.avro import encoded, framed
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def client(spark_connect: SparkConnect, kafka: KafkaBroker, topic: str, lake: Pa
     script = lake / "client.py"
     script.write_text(PRELUDE + textwrap.dedent(code))
     command = [sys.executable, str(script), spark_connect.url, kafka.bootstrap_servers, topic, str(lake)]
-    done = run_to_end(command, env={**_environment(), "PYTHONPATH": str(ROOT)}, timeout=300)
+    done = run_to_end(command, env={**_environment(), "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -318,7 +318,7 @@ def test_a_job_over_connect_takes_its_window_from_the_exchange_and_reports_there
     code = """
     from pathlib import Path
 
-    from airflow_kafka_offsets.spark import current_window, guard
+    from airflow_kafka_offsets.spark import current_window, exit_code
 
     folder = Path(lake, "handed")
     folder.mkdir()
@@ -327,7 +327,7 @@ def test_a_job_over_connect_takes_its_window_from_the_exchange_and_reports_there
     mine = current_window(spark, f"file://{folder}")
     with mine.persisted() as frame:
         assert frame.count() == 100
-    guard.disarm()
+    exit_code.disarm()
     """
     client(spark_connect, kafka, read_topic, tmp_path, code)
     _, report = sorted(tmp_path.glob("handed/reports/*/part-*"))

@@ -16,7 +16,7 @@ from airflow_kafka_offsets.spark.observing import Observed
 from airflow_kafka_offsets.spark.sinks import jdbc
 from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
-from tests.lab.patience import LONGEST
+from tests.lab.waiting import LONGEST
 from tests.spark.conftest import handoff, take_whole_names_only
 from tests.spark.jdbc import Database
 

@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Lane
 from airflow_kafka_offsets.launch.job_files import Report
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.task import metrics
 from airflow_kafka_offsets.task.metrics import TaskMetrics
 from tests.core.examples import claim, tp
@@ -83,7 +83,7 @@ def world() -> Iterator[World]:
 def received(server: StatsdServer) -> list[Sample]:
     """Return all that was sent until now: what is sent after it has come, so has the rest."""
     Stats.incr(END)
-    wait_until(lambda: server.samples(f"airflow.{END}"), timeout=20, what="the last packet comes")
+    wait_until(lambda: server.samples(f"airflow.{END}"), what="the last packet comes")
     return server.samples(PREFIX)
 
 

@@ -31,8 +31,8 @@ from airflow_kafka_offsets.spark.errors import (
     PublishError,
     WriteOptionError,
 )
-from tests.lab.patience import LONGEST
 from tests.lab.topics import delete_records
+from tests.lab.waiting import LONGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
