@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 MAX_RANGES_IN_XCOM = 1000
 """If a result has more ranges than this, over all its windows, they stay in the ledger."""
 
-_IN_EVENT = ("window_id", "seq", "lane", "until", "is_rerun", "span", "records", "ranges")
+_IN_EVENT = ("window_id", "seq", "lane", "planned_until", "is_rerun", "span", "records", "ranges")
 
 _JSON_OF_SPARK = ("assign", "starting_offsets", "ending_offsets")
 
