@@ -28,14 +28,13 @@ from airflow_kafka_offsets.task.definition import (
 from airflow_kafka_offsets.task.links import WindowLink
 
 if TYPE_CHECKING:
-    from airflow.sdk import DAG, Connection, Context
+    from airflow.sdk import Connection, Context
     from pyspark.sql import SparkSession
 
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.launch.job_files import Report
     from airflow_kafka_offsets.service.windows import Planned
     from airflow_kafka_offsets.task.airflow import Task
-    from airflow_kafka_offsets.task.dag_files import Ahead
     from airflow_kafka_offsets.task.definition import OnOpenWindow
 
 XCOM_WINDOW = "window"
@@ -158,17 +157,6 @@ class KafkaSparkOperator(Planner, Lineage, OneStopPerTry, PySparkOperator):
             task.push(XCOM_WINDOW, task_result(self.group, results))
             task.tell(windows, results, emit_empty=self.emit_empty)
         return value
-
-    def look_ahead(self, dag: DAG) -> Ahead:
-        """Refuse a connection that is not there; see `KafkaSparkSubmitOperator.look_ahead`."""
-        from airflow_kafka_offsets.task.dag_files import Ahead, is_rendered
-        from airflow_kafka_offsets.wiring import connections
-
-        if not is_rendered(self.conn_id):
-            return Ahead(unseen=("conn_id",))
-        if self.conn_id:
-            connections.find_connection(self.conn_id, "spark")
-        return Ahead()
 
     def _check_input(self) -> None:
         """Refuse what can't work, before anything is written."""

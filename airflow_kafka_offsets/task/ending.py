@@ -120,7 +120,7 @@ def _unplanned(run: Run, group: str | None, window: Any, exc: BaseException) -> 
         next_try=_next_try(run, exc),
         had_tries=run.this_try.number > 1,
         has_policy=run.has_retry_policy,
-        look=f"kafka-offsets plan {group} --dag {run.claim.dag_id}" if shows_more else None,
+        look=f"kafka-offsets plan {group}" if shows_more else None,
     )
 
 

@@ -152,7 +152,7 @@ def test_a_kafka_that_does_not_answer_is_told_once_and_at_the_end(
         "No window of group g was planned\n"
         f"    failed: {caught.value}\n"
         "    next: no retry is left. When that is corrected, clear this task\n"
-        "    type: kafka-offsets plan g --dag d"
+        "    type: kafka-offsets plan g"
     )
 
 
