@@ -65,6 +65,5 @@ class FolderExchange:
             return step()
         except Exception as exc:  # each kind of storage has its own errors
             raise ExchangeError(
-                f"Airflow can't {verb} the exchange {self._address} ({error_in_short(exc)}): correct the address, the rights of the "
-                "worker there, or exchange_conn_id"
+                f"Airflow can't {verb} the exchange {self._address} ({error_in_short(exc)}). See docs/reference/errors.md#exchangeerror"
             ) from exc

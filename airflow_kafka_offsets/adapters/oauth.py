@@ -124,8 +124,8 @@ class ClientCredentials(AuthBase):
         is_token = isinstance(token, str) and _TOKEN.fullmatch(token) and str(kind).lower() == "bearer"
         if answer.status_code != 200 or not is_token:
             raise RegistryRefusedError(
-                f"{self._name} answered {status} without a bearer token, as no token endpoint does: correct "
-                "bearer.auth.issuer.endpoint.url. It is the address of the tokens themselves, which often ends with /token"
+                f"{self._name} answered {status} without a bearer token: correct bearer.auth.issuer.endpoint.url, "
+                "which often ends with /token"
             )
         return str(token), _seconds(document.get("expires_in"))
 

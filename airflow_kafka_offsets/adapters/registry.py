@@ -61,8 +61,8 @@ class ConfluentRegistry:
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", **(headers or {})}
         has_token = isinstance(login, AuthBase)
         self._mend = (
-            "it does not take the token. Let the identity provider give the client the right to read subjects, or correct bearer.auth.scope, "
-            "bearer.auth.logical.cluster and bearer.auth.identity.pool.id in the connection"
+            "it does not take the token. Give the client the right to read subjects, or correct the bearer.auth "
+            "settings of the connection"
             if has_token
             else "correct the login in the connection"
         )
@@ -139,8 +139,8 @@ class ConfluentRegistry:
             raise self._refused(f"it answered {_status(answer)}: {self._mend}")
         if answer.status_code != 200 or document is None:
             raise self._refused(
-                f"it answered {path} with {_status(answer)}, as no registry with Confluent's API does: {short(answer.text)}. Correct the "
-                "address in the connection (that of Apicurio ends with /apis/ccompat/v7)"
+                f"it answered {path} with {_status(answer)}, as no registry does: {short(answer.text)}. Correct "
+                "the address in the connection (Apicurio: .../apis/ccompat/v7)"
             )
         return document
 

@@ -180,7 +180,7 @@ class WindowFree:
 
 @dataclass(frozen=True, slots=True)
 class CommittedUntil:
-    """All that a group could read at a cut time is committed.
+    """All that a group could read at a planned-until time is committed.
 
     The proof is a committed live window that was cut then or later and was not capped, while no older live window is open. A
     capped window leaves some records of that time unread. So this condition is met only after a group that lags has caught up.
@@ -265,8 +265,8 @@ def parse_moment(name: str, value: datetime | str) -> datetime:
         moment = read_time(value) if isinstance(value, str) else value
     except ValueError as exc:
         raise BadInputError(
-            f"{name} needs a time with its zone such as '2026-01-31T12:00:00+00:00', got {short(value)} (a run that was not "
-            "scheduled may have no data interval)"
+            f"{name} needs a time with its zone such as '2026-01-31T12:00:00+00:00', got {short(value)} "
+            "(only a scheduled run has a data interval)"
         ) from exc
     _check_time(moment)
     return moment

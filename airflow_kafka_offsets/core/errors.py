@@ -1,59 +1,4 @@
-"""Every error of this package, grouped by what the reader should do next.
-
-The tree:
-
-    KafkaOffsetsError
-    ├── BadInputError               correct what you wrote; nothing was changed
-    │   ├── OffsetsJsonError        not Spark's JSON of offsets
-    │   ├── CollidingOptionError    an option that the plan sets itself
-    │   ├── NotYetError             what you ask for is not there, but may be later: try again, or correct it
-    │   │   └── NoConnectionError       Airflow has no connection of this id, or a secrets backend did not answer
-    │   ├── UnknownGroupError       no such group in the ledger
-    │   ├── UnknownWindowError      no such window in the ledger
-    │   │   └── PrunedWindowError       it was pruned: Kafka no longer held its offsets
-    │   ├── ForeignGroupError       the group belongs to another DAG or task
-    │   └── UnreadTopicError        a window has records of a topic that the group's definition does not read
-    ├── LogError                    Kafka does not hold what the plan needs: look, then decide
-    │   ├── DataLossError           records were gone before they were read
-    │   │   └── LogTruncatedError       the log was cut back below the watermark
-    │   ├── AtRiskError             records may be gone before a window has read them; nothing was planned
-    │   ├── TopicRecreatedError     another topic under the same name
-    │   └── MissingPartitionError   a topic or partition is not there
-    ├── KafkaAnswerError            Kafka gave no useful answer
-    │   ├── KafkaUnavailableError   it did not answer: try again later
-    │   └── KafkaRefusedError       it answered no (login, TLS, authorization): correct the connection
-    ├── LedgerError
-    │   ├── LedgerUnavailableError  the database did not answer: try again later
-    │   ├── DamagedRowError         a row is in a form that this package never writes: restore it
-    │   └── LedgerSchemaError       there are no tables, or another version of this package made them
-    │       └── NoLedgerError       there are none yet
-    ├── StoreError
-    │   ├── StoreAnswerError        the offset store gave no useful answer
-    │   │   ├── StoreUnavailableError     it did not answer, nothing was written: try again later
-    │   │   ├── StoreOutcomeUnknownError  it stopped answering during a write: try again, that shows what it did
-    │   │   └── StoreRefusedError         it said no (login, rights, read-only, full): correct that first
-    │   ├── StoreDriftError         someone else moved its offsets; nothing was written: look, then decide
-    │   ├── StoreBehindError        the ledger was reset and the offset store did not follow: publish again
-    │   ├── StoreLimitError         more partitions than it can take at once; nothing was written
-    │   └── StoreContentError       what it holds is not an offset
-    ├── RegistryError               the schema registry gave no useful answer; nothing was planned
-    │   ├── RegistryUnavailableError    it did not answer: try again later
-    │   └── RegistryRefusedError        it answered no, or is no registry: correct the connection
-    ├── ExchangeError               the folder of the exchange can't be read or written: correct its address, its connection, or the rights
-    ├── OutputError                 what the job staged can't be published; nothing was committed: the message says what helps
-    ├── WindowError                 the window is not in a state that allows this
-    │   ├── WindowBusyError         another run works on it
-    │   ├── IllegalStepError        the window's state does not allow this step
-    │   ├── NoEvidenceError         no one recorded that the job succeeded
-    │   │   └── NoReportError           the job of another launcher did not report that it read the whole window; nothing was committed
-    │   └── ConfirmationError       it takes ownership away: confirm that you mean it
-    ├── ClusterError                the Spark cluster can't be used; nothing was launched
-    │   ├── ClusterUnavailableError it did not answer: try again later, or correct the connection
-    │   └── JobAliveError           an earlier job of the window still runs, or may run: stop it
-    │       └── JobUnseenError          and no later try can see it: make sure that it has ended, then clear the task
-    ├── StartArchiveError           a start archive can't be made; launches work without one
-    ├── ConnectorUnavailableError   Spark's Kafka connector is not here and can't be fetched; nothing was planned: kafka-offsets jars
-    └── ConcurrentChangeError       someone else was faster; nothing was written, ask again
+"""Every error of this package, grouped by what the reader should do next: docs/reference/errors.md has a paragraph on each.
 
 An adapter translates its client's exceptions into these, always ``from exc``.
 """
@@ -94,8 +39,8 @@ def cut(message: str) -> str:
 
 
 def publish_again(group: str, store: str) -> str:
-    """Return the command that brings an offset store to the ledger's watermark."""
-    return f"kafka-offsets copy {group} --from ledger --to '{store}' --why '...' --yes"
+    """Return the command that brings an offset store to the ledger's watermark, on a line of its own."""
+    return f"\n    kafka-offsets copy {group} --from ledger --to '{store}' --why '...'"
 
 
 class KafkaOffsetsError(Exception):
@@ -133,7 +78,7 @@ class NotYetError(BadInputError):
 
 
 class NoConnectionError(NotYetError):
-    """Airflow has no connection of this id, or a secrets backend did not answer: Airflow does not distinguish the two.
+    """Airflow has no connection of this id, or a secrets backend did not answer.
 
     Attributes:
         conn_id: the id.
@@ -142,8 +87,8 @@ class NoConnectionError(NotYetError):
 
     def __init__(self, conn_id: str, example: str, known: Sequence[str] = ()) -> None:
         super().__init__(
-            f"Airflow has no connection {conn_id!r}{did_you_mean(conn_id, known)}. Create it, e.g.: airflow connections add "
-            f"{quote(conn_id)} --conn-json '{example}'"
+            f"Airflow has no connection {conn_id!r}{did_you_mean(conn_id, known)}. Create it, for example:\n"
+            f"    airflow connections add {quote(conn_id)} --conn-json '{example}'"
         )
         self.conn_id = conn_id
         self.example = example
@@ -170,7 +115,7 @@ class UnknownWindowError(BadInputError):
 
 
 class PrunedWindowError(UnknownWindowError):
-    """The ledger had the window. It was pruned after Kafka no longer held its offsets, so no run can read it again."""
+    """The window was pruned after Kafka no longer held its offsets, so no run can read it again."""
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
@@ -182,14 +127,16 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     from difflib import get_close_matches
 
     # Groups of one lake begin with the same letters, so the usual likeness would find some for any name.
-    folded = {one.casefold(): one for one in known}
+    folded = {name.casefold(): name for name in known}
     near = get_close_matches(name.casefold(), folded, n=1, cutoff=0.8)
     return f" (did you mean {folded[near[0]]}?)" if near else ""
 
 
 def no_window(window_id: str, group: str) -> UnknownWindowError:
     """Return the error for a window that the ledger does not have."""
-    return UnknownWindowError(f"The ledger has no window {window_id}; kafka-offsets windows {group} lists them")
+    return UnknownWindowError(
+        f"The ledger has no window {window_id}. List those that it has:\n    kafka-offsets windows {group}"
+    )
 
 
 def no_group(name: str, known: Sequence[str]) -> UnknownGroupError:
@@ -203,7 +150,7 @@ def no_group(name: str, known: Sequence[str]) -> UnknownGroupError:
 
 
 class ForeignGroupError(BadInputError):
-    """The group belongs to another DAG or task: whoever asked gets none of its live windows."""
+    """The group belongs to another DAG or task, which alone gets its live windows."""
 
 
 class UnreadTopicError(BadInputError):
@@ -248,12 +195,10 @@ class MissingPartitionError(LogError):
 
 
 class KafkaAnswerError(KafkaOffsetsError):
-    """Kafka gave no useful answer: none at all, or a refusal.
-
-    Raise one of its subclasses; catch this one where all of them matter.
+    """Kafka gave no useful answer. Raise one of its subclasses.
 
     Attributes:
-        topics: without an answer for these; there may be one for others. Empty: that is not known.
+        topics: those without an answer, if only some have none; empty if that is not known.
     """
 
     topics: Collection[str] = ()
@@ -284,7 +229,7 @@ class LedgerUnavailableError(LedgerError):
 
 
 class DamagedRowError(LedgerError):
-    """A row of the ledger is in a form that this package never writes. It is of one group, and harms no other."""
+    """A row of one group is in a form that this package never writes."""
 
 
 class LedgerSchemaError(LedgerError):
@@ -308,10 +253,7 @@ class StoreError(KafkaOffsetsError):
 
 
 class StoreAnswerError(StoreError):
-    """The offset store gave no useful answer: none at all, none during a write, or a refusal.
-
-    Raise one of its subclasses; catch this one where all of them matter.
-    """
+    """The offset store gave no useful answer. Raise one of its subclasses."""
 
 
 class StoreUnavailableError(StoreAnswerError):
@@ -321,7 +263,7 @@ class StoreUnavailableError(StoreAnswerError):
 
 
 class StoreOutcomeUnknownError(StoreAnswerError):
-    """The offset store stopped answering during a write, or someone else wrote at that moment. Repeat the advance to find out."""
+    """The offset store stopped answering during a write, or someone else wrote at that moment. A retry shows which."""
 
     may_pass = True
 
@@ -347,9 +289,10 @@ class StoreDriftError(StoreError):
             for tp, (before, after, found) in sorted(partitions.items())
         ]
         super().__init__(
-            f"{store} holds other offsets for group {group} than those that we left there: {name_some(named)}. Someone else "
-            "writes them, or the store did not get some commits. Nothing was written. Compare: "
-            f"kafka-offsets verify {group} --store '{store}'. When the ledger is right: {publish_again(group, store)}"
+            f"{store} holds other offsets of group {group} than the last commit left there: {name_some(named)}. "
+            f"Nothing was written. Compare, and if the ledger is right, copy its offsets:\n"
+            f"    kafka-offsets verify {group} --store '{store}'{publish_again(group, store)}\n"
+            "See docs/reference/errors.md#storedrifterror"
         )
         self.store = store
         self.group = group
@@ -366,15 +309,9 @@ class StoreBehindError(StoreError):
     """A person moved the watermark in the ledger, and the offset store did not follow."""
 
     def __init__(self, store: str, group: str, cause: Exception) -> None:
-        # A drift names the same command, after the one that shows whether the ledger is right.
-        then = (
-            ""
-            if isinstance(cause, StoreDriftError)
-            else f". Before the next run, publish it again: {publish_again(group, store)}"
-        )
-        super().__init__(
-            f"The watermark of group {group} has moved in the ledger, and {store} did not follow: {cause}{then}"
-        )
+        # A drift names the same command.
+        then = "" if isinstance(cause, StoreDriftError) else f". Before the next run:{publish_again(group, store)}"
+        super().__init__(f"The watermark of group {group} moved, and {store} did not follow: {cause}{then}")
         self.store = store
         self.group = group
 
@@ -388,10 +325,7 @@ class StoreContentError(StoreError):
 
 
 class RegistryError(KafkaOffsetsError):
-    """The schema registry gave no useful answer: none at all, or a refusal.
-
-    Raise one of its subclasses; catch this one where all of them matter.
-    """
+    """The schema registry gave no useful answer. Raise one of its subclasses."""
 
 
 class RegistryUnavailableError(RegistryError):
@@ -401,7 +335,7 @@ class RegistryUnavailableError(RegistryError):
 
 
 class RegistryRefusedError(RegistryError):
-    """The schema registry said no, or what answers is none. Trying again does not help until that is corrected."""
+    """The schema registry said no, or what answers is no registry."""
 
 
 class ExchangeError(KafkaOffsetsError):
@@ -427,15 +361,11 @@ class WindowBusyError(WindowError):
     """
 
     def __init__(self, window_id: str, holder: object, *, is_rerun: bool = False, others: Sequence[str] = ()) -> None:
-        way_out = (
-            ""
-            if is_rerun
-            else " To abandon it for good, first stop that run's job, and afterwards remove what was written under this id: "
-            f"kafka-offsets abandon {window_id} --why '...'"
-        )
         then = "run the window again" if is_rerun else "adopt the window"
+        way_out = f" To abandon it, first stop that run's job:\n    kafka-offsets abandon {window_id} --why '...'"
         super().__init__(
-            f"Window {window_id} is being worked on by {holder}. When that run is over, another run can {then}.{way_out}"
+            f"Window {window_id} is being worked on by {holder}. When that run is over, another run can {then}."
+            + ("" if is_rerun else way_out)
         )
         self.window_id = window_id
         self.holder = holder

@@ -76,9 +76,9 @@ def check_position(group: str, position: Position, log: LogSnapshot, epoch_ends:
     if not gone:
         return
     why = {
-        tp: f"{tp}: offsets {offsets} are other records now than those that were read. Kafka lost these after leader epoch "
-        f"{position.leader_epochs[tp]}, which ends at {offsets.start}, and the log has grown to {log.bounds[tp].end} since "
-        f"(watermark {offsets.end}, leader epoch {_epoch_now(log, tp)})"
+        tp: f"{tp}: offsets {offsets} are other records now than those that were read: leader epoch {position.leader_epochs[tp]} "
+        f"ends at {offsets.start}, and the log has grown to {log.bounds[tp].end} (watermark {offsets.end}, "
+        f"leader epoch {_epoch_now(log, tp)})"
         for tp, offsets in gone.items()
     }
     # Retention may have passed the watermark, and no reset can go back to offsets that are gone.
@@ -180,8 +180,8 @@ def warning(silent: Collection[PartitionEpoch]) -> str:
     """Say what was not checked."""
     names = name_some([asked.partition for asked in silent], ", ")
     return (
-        "Kafka has other leaders than when the last window was planned, and did not say where the records of the earlier ones "
-        f"end. So it was not checked whether records were replaced; the next plan asks again: {names}"
+        "Kafka did not say where the records of earlier leaders end, so whether records were replaced "
+        f"is checked by the next plan: {names}"
     )
 
 

@@ -118,7 +118,7 @@ def parse_registry(given: str | Registry | None) -> Registry | None:
         return given
     if isinstance(given, str):
         return Registry(given)
-    raise BadInputError(f"registry must be the id of an Airflow connection, or a Registry; got {short(given)}")
+    raise BadInputError(f"registry must be the id of an Airflow connection or a Registry; got {short(given)}")
 
 
 def topics_then(topics: Collection[str], of_window: Collection[str]) -> list[str]:
@@ -179,9 +179,8 @@ def completed(frozen: Frozen, names: Mapping[str, str], answers: Frozen, conn_id
     if missing := {name: needed_for for name, needed_for in names.items() if needed_for and whole[name] is None}:
         named = name_some([f"{name} for {needed_for}" for name, needed_for in missing.items()], ", ")
         raise NotYetError(
-            f"The schema registry of connection {conn_id!r} has no subject {named}. Nothing was written. If they have other subjects, "
-            f"name these: KafkaGroup(registry=Registry({conn_id!r}, subjects={{'<topic>': ['<subject>', ...]}})); an empty list: no "
-            "schema describes them"
+            f"The schema registry of connection {conn_id!r} has no subject {named}, nothing was written. "
+            f"Name the right ones, or none: KafkaGroup(registry=Registry({conn_id!r}, subjects={{'<topic>': ['<subject>', ...]}}))"
         )
     return whole
 

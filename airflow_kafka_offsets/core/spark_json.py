@@ -111,7 +111,7 @@ def refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     document: dict[str, object] = {}
     for name, value in pairs:
         if name in document:
-            raise OffsetsJsonError(f"The key {short(name)} is there twice; write each topic and partition once")
+            raise OffsetsJsonError(f"The key {short(name)} is there twice")
         document[name] = value
     return document
 

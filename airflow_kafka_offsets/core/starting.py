@@ -179,13 +179,11 @@ def _committed(
     without = sorted(log.bounds.keys() - found.keys())
     if without:
         raise MissingPartitionError(
-            f"{where} has committed no offset for {name_some(without, ', ')} (never, or it expired). "
-            "Choose starting_offsets as JSON, e.g. with -2 (earliest) for these partitions.",
+            f"{where} has committed no offset for {name_some(without, ', ')} (never, or it expired). Choose "
+            "starting_offsets as JSON, with -2 (earliest) for these",
             {tp: f"{tp}: no committed offset" for tp in without},
         )
-    way_out = (
-        "To start elsewhere, give the group another name, or remove its offsets there and choose other starting_offsets"
-    )
+    way_out = "To start elsewhere, give the group another name, or remove its offsets there"
     check_inside(found, log, f"{where}: the committed offset", f". {way_out}")
     return found
 

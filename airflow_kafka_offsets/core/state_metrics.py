@@ -229,7 +229,7 @@ def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
     )
     yield Family(
         _UP,
-        "1: Kafka answered for this group in the last collection; 0: Kafka refused, did not answer, or was not asked; its values are those of the last answer, if there is one.",
+        "1: Kafka answered for this group in the last collection; 0: the values are those of its last answer.",
         ("group", "kafka_conn_id"),
         {(s.group.name, s.group.kafka_conn_id): s.is_up for s in groups},
     )

@@ -73,19 +73,19 @@ class StoreAddress:
             raise BadInputError(f"There is no offset store {short(self.kind)}; there are {', '.join(sorted(_OPTIONS))}")
         if not _CONN_ID.fullmatch(self.conn_id):
             raise BadInputError(
-                "The address of an offset store holds no host, user or password: put these into an Airflow connection and "
-                f"name it, {_EXAMPLE}"
+                "The address of an offset store holds no host, user or password, but names an Airflow connection: "
+                f"{_EXAMPLE}"
             )
         known = _OPTIONS[self.kind] | _OF_ALL
         if unknown := sorted(set(self.options) - known):
             raise BadInputError(
-                f"An offset store of kind {self.kind} has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}"
+                f"A {self.kind} store has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}"
             )
         object.__setattr__(self, "options", MappingProxyType({k: str(v) for k, v in sorted(self.options.items())}))
         self._check_path()
         if not self.conn_id and self.kind not in ("files", "kafka"):
             raise BadInputError(
-                f"The address of an offset store of kind {self.kind} must name an Airflow connection: {self.kind}://conn_id"
+                f"The address of a {self.kind} store names an Airflow connection: {self.kind}://conn_id"
             )
         self.timeout, self.keep  # noqa: B018 refuse a wrong value here, not at the first commit
 
@@ -139,9 +139,7 @@ class StoreAddress:
         if example is None:
             return
         if self.path.strip("/") == "" or not self.path.startswith("/"):
-            raise BadInputError(
-                f"The address of an offset store of kind {self.kind} must name a path, such as {example!r}"
-            )
+            raise BadInputError(f"The address of a {self.kind} store names a path, such as {example!r}")
         if bool(self.conn_id) != (urlsplit(example).netloc != ""):
             raise BadInputError(
                 f"An offset store of kind {self.kind} is written like {example!r}, got {short(str(self))}"

@@ -56,7 +56,7 @@ def checked_topics(topics: Sequence[str], pattern: str | None) -> tuple[str, ...
         return _matched(topics)
     if isinstance(topics, str) or not isinstance(topics, Sequence) or not topics:
         raise BadInputError(
-            f"topics must be a list of at least one topic name, got {short(topics)} (or set topics_pattern instead of topics)"
+            f"topics must be a list of at least one topic name, got {short(topics)} (or set topics_pattern)"
         )
     for topic in topics:
         if not isinstance(topic, str) or topic in (".", "..") or len(topic) > 249 or not _TOPIC.fullmatch(topic):
@@ -69,9 +69,7 @@ def checked_topics(topics: Sequence[str], pattern: str | None) -> tuple[str, ...
 def _matched(topics: Sequence[str]) -> Matched:
     is_empty = isinstance(topics, list | tuple) and not topics
     if not is_empty and not isinstance(topics, Matched):
-        raise BadInputError(
-            f"topics and topics_pattern exclude each other: remove one of them, got topics={short(topics)}"
-        )
+        raise BadInputError(f"topics and topics_pattern exclude each other, got topics={short(topics)}")
     return Matched(topics)
 
 
@@ -91,6 +89,6 @@ def check_pattern(pattern: object) -> None:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as exc:
         raise BadInputError(
-            f"topics_pattern={short(pattern)} is not a regular expression of Python: {exc}. "
-            "For all topics whose names begin with orders: topics_pattern='orders.*'"
+            f"topics_pattern={short(pattern)} is not a regular expression of Python: {exc}. For all names "
+            "that begin with orders: 'orders.*'"
         ) from exc

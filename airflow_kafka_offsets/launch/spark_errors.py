@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
-from airflow_kafka_offsets.spark.errors import BAD_RECORD, DATA_LOSS, BadRecordError, DataLossError, KafkaWindowError
+from airflow_kafka_offsets.spark.errors import BAD_RECORD, DATA_LOSS, BadRecordError, KafkaWindowError, LostRecordsError
 
 _WRONG_SPARK = (
     "This process can only be a client of Spark Connect, and the task names no server. Give the task the conn_id of a connection of "
@@ -28,7 +28,7 @@ _LOST = (
 
 _MEANINGS = (
     (re.compile("CONNECT_URL_NOT_SET|CANNOT_CONFIGURE_SPARK_CONNECT_MASTER"), BadInputError, _WRONG_SPARK),
-    (DATA_LOSS, DataLossError, _LOST),
+    (DATA_LOSS, LostRecordsError, _LOST),
     (re.compile(r"INVALID_HANDLE\.SESSION_CLOSED"), KafkaOffsetsError, _CLOSED),
     (
         re.compile(

@@ -133,6 +133,6 @@ def _installed_version() -> str:
         except PackageNotFoundError:
             continue
     raise ConnectorError(
-        "Neither pyspark nor pyspark-client is installed here, so the version of Spark is not known. Name the connector "
-        f"that fits the cluster yourself: {_ORGANISATION}:{KAFKA}_2.13:<version of Spark> (for most builds of Spark 3: _2.12)"
+        "Neither pyspark nor pyspark-client is installed here. Name the connector that fits the cluster: "
+        f"{_ORGANISATION}:{KAFKA}_2.13:<version of Spark> (most builds of Spark 3: _2.12)"
     )

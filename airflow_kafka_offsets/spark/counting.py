@@ -34,10 +34,7 @@ _BAR = re.compile(r"\{([\d.E]+), ([\d.E]+)\}")
 
 _WHOLE: Unit = (None, None)
 
-_TOO_LATE = (
-    ". If the frame was run: a Spark Connect server waits a moment for its own count, and when it is busy it may report none. "
-    "A retry runs the window again; persisted() does not depend on that count"
-)
+_TOO_LATE = ". A busy Spark Connect server may report no count: run the window again, or use persisted()"
 
 
 @dataclass(frozen=True)
@@ -121,9 +118,8 @@ class CountedRead:
         if metrics.get("records") is None:
             too_late = _TOO_LATE if self._reported.is_remote else ""
             raise IncompleteReadError(
-                "The frame of read() was not run, or Spark did not report it: call check() after the write. Spark does not report "
-                "rdd, foreachPartition() or, over Spark Connect, a view, and skips what it does not need (a join with nothing): for "
-                f"these use `with window.persisted() as frame:` in place of read(){too_late}"
+                "The frame of read() was not run, or Spark did not report it: call check() after the write. "
+                f"For rdd, foreachPartition() and views: `with window.persisted() as frame:`{too_late}"
             )
         records, strays = int(metrics["records"]), int(metrics.get("strays") or 0)
         read = self._decode(metrics.get("histogram"))
@@ -216,16 +212,16 @@ def check_counts(counts: Counts, *, expect_gaps: bool = False, at_least: int | N
     """
     if counts.strays:
         raise IncompleteReadError(
-            f"{counts.strays} of the records that were read are outside the window's offset ranges: the Kafka source is not Spark's "
-            "own, or ignores endingOffsets"
+            f"{counts.strays} records outside the window's offset ranges were read: the Kafka source is "
+            "not Spark's own, or ignores endingOffsets"
         )
     if not expect_gaps:
         _check_complete(counts)
     if at_least is not None and counts.records < at_least:
         raise IncompleteReadError(
-            f"{counted(counts.records, 'record')} read, and an earlier run of the window read {at_least}: this run would replace an output that may "
-            "hold the only copy of the others (compaction may have removed them from Kafka). Keep that output, or, to replace it, set "
-            "KafkaGroup(expect_fewer=True), run the window again, and remove the setting"
+            f"{counted(counts.records, 'record')} read, and an earlier run read {at_least}: its output "
+            "may hold the only copy of the others. To replace it, set KafkaGroup(expect_fewer=True) for "
+            "one run"
         )
 
 
@@ -244,9 +240,9 @@ def _check_complete(counts: Counts) -> None:
     named = [f"{label}: {read} of {planned}" for label, (read, planned) in list(missing.items())[:MAX_NAMED]]
     rest = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
     raise IncompleteReadError(
-        f"{counts.records} of {sum(counts.planned.values())} planned offsets were read ({'; '.join(named)}{rest}). For a topic that "
-        "is compacted or written in transactions set KafkaGroup(expect_gaps=True); if the job's first action does not read the "
-        "whole frame (limit(), show(), first(), isEmpty(), a join), use `with window.persisted() as frame:`",
+        f"{counts.records} of {sum(counts.planned.values())} planned offsets were read ({'; '.join(named)}{rest}). "
+        "Read the whole frame, or for a compacted or transactional topic set KafkaGroup(expect_gaps=True): "
+        "see docs/reference/errors.md#incompletereaderror",
         missing,
     )
 

@@ -1,23 +1,4 @@
-"""Every error of the job side, grouped by what the reader should do next.
-
-The tree:
-
-    KafkaWindowError
-    ├── NoWindowError         the job was not started with a window: start it through Airflow
-    ├── HandoffError          the launcher's handoff can't be used: launcher and job have different versions
-    ├── ReaderOptionError     the window fixes an option of read(): remove it
-    ├── DecodeError           keys or values can't be decoded in the way that was asked for: correct the call, or the group's registry
-    ├── BadRecordError        a record can't be decoded; the message names it: on_bad="null" or "side" goes on without it
-    ├── WriteOptionError      a rerun could not replace this write, or the write would replace another one: correct the call
-    ├── OtherWindowError      another window of the same id wrote the output: restore the right ledger, or write elsewhere
-    ├── UnfinishedReadError   read() was called again before the first frame was checked
-    ├── IncompleteReadError   fewer offsets were read than planned; the message says whether something was published
-    ├── DataLossError         Kafka no longer holds the planned offsets; the write failed
-    ├── TargetError           the table to write to does not exist, has the wrong form, or would never be published
-    ├── PublishError          the output could not be published, or a job continued without it
-    ├── ReportError           the job can't report what it read, so nothing would be committed: give Spark the right to write there
-    └── ConnectorError        there is no Spark here, or its version is not known, so the Kafka connector is not known
-"""
+"""Every error of the job side, grouped by what the reader should do next: docs/reference/errors.md has a paragraph on each."""
 
 from __future__ import annotations
 
@@ -81,7 +62,7 @@ class IncompleteReadError(KafkaWindowError):
         self.missing = dict(missing or {})
 
 
-class DataLossError(KafkaWindowError):
+class LostRecordsError(KafkaWindowError):
     """Kafka no longer holds all offsets of the window."""
 
 

@@ -95,8 +95,8 @@ def _check() -> None:
     unread = {window.id for window in _guarded} - {window.id for window in _guarded if not window.is_unread}
     if unread:
         _end_red(
-            f"it took window {', '.join(sorted(unread))} and never called read(); a job that reads by other means takes "
-            "the window's starting_offsets and ending_offsets"
+            f"it took window {', '.join(sorted(unread))} and never called read() or took its starting_offsets "
+            "and ending_offsets"
         )
 
 
@@ -110,7 +110,7 @@ def _finish_or_exit(window: WindowReading) -> None:
 
 def _end_red(why: str) -> None:
     print(
-        f"airflow_kafka_offsets: the job ends with exit code {EXIT_CODE}, so that its window is not committed: {why}",
+        f"airflow_kafka_offsets: exit code {EXIT_CODE}, so that the window is not committed: {why}",
         file=sys.stderr,
     )
     sys.stdout.flush()

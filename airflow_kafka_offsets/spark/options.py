@@ -121,7 +121,7 @@ def source_version(given: Mapping[str, object], mine: Mapping[str, object]) -> i
     """
     _, version = _by_lower_case(given, mine).get(_SOURCE_VERSION, ("", DEFAULT_VERSION))
     if version not in ("1", "2"):
-        raise ReaderOptionError(f"sourceVersion must be 1 or 2, the versions of Spark's Kafka source, got {version}")
+        raise ReaderOptionError(f"sourceVersion must be 1 or 2, got {version}")
     return int(version)
 
 
@@ -183,15 +183,16 @@ def _refuse_fixed(options: Mapping[str, object]) -> None:
     colliding = [name for name in options if name.lower() in FIXED_OPTIONS]
     if colliding:
         raise ReaderOptionError(
-            f"read() must not get {', '.join(colliding)}: the window fixes what is read, and the group its isolation level"
+            f"read() must not get {', '.join(colliding)}: the window fixes what is read, and the group "
+            "its isolation level"
         )
 
 
 def _refuse_other_cluster(options: Mapping[str, object]) -> None:
     if any(name.lower() == _SERVERS for name in options):
         raise ReaderOptionError(
-            f"read() must not get {_SERVERS}, because another cluster has other records at the same offsets. For another address of "
-            f"the same cluster, set it on the group: KafkaGroup(spark_options={{'{_SERVERS}': ...}})"
+            f"read() must not get {_SERVERS}: another cluster has other records. For another address of "
+            f"the same one: KafkaGroup(spark_options={{'{_SERVERS}': ...}})"
         )
 
 

@@ -31,13 +31,13 @@ LIFE: Mapping[State, Mapping[Step, State]] = {
 _REFUSALS: Mapping[Step, tuple[type[KafkaWindowError], str]] = {
     "read": (
         UnfinishedReadError,
-        "read() was called before, and that frame was not checked. Write it, call check() (after write_parquet() there is no "
-        "need to), then read again; to use one frame twice: `with window.persisted() as frame:`",
+        "read() was called before, and that frame was not checked: write it or call check() first. "
+        "To use one frame twice: `with window.persisted() as frame:`",
     ),
     "write": (
         WriteOptionError,
-        "this window has been written there already, or is being written, and each write is its whole output there: this one would replace the "
-        "other, or be left out. Write once, all rows together (union)",
+        "this window has been written there already, or is being written, and a second write would "
+        "replace the first. Write all rows together (union)",
     ),
 }
 

@@ -15,9 +15,9 @@ from airflow_kafka_offsets.spark.errors import (
     BAD_RECORD,
     DATA_LOSS,
     BadRecordError,
-    DataLossError,
     DecodeError,
     IncompleteReadError,
+    LostRecordsError,
     PublishError,
 )
 from airflow_kafka_offsets.spark.handoff import Handoff
@@ -78,10 +78,10 @@ class WindowReading:
         group: the group that owns it.
         seq: its number within the group.
         lane: ``live`` or ``backfill``.
-        until: its cut time.
+        planned_until: the time that decides to which time span it belongs.
         is_rerun: whether it was committed already, so that this run replaces an output.
         ranges: topic -> partition -> (start, end), ``start <= offset < end``; empty ranges are left out.
-        digest: differs if `ranges`, `until` or the topics' ids differ: a window of another ledger can have this id. A function of
+        digest: differs if `ranges`, `planned_until` or the topics' ids differ: a window of another ledger can have this id. A function of
             yours that replaces by `id` may keep the digest beside the output, and refuse to replace output with another digest.
     """
 
@@ -90,7 +90,7 @@ class WindowReading:
         self.group = handoff.group
         self.seq = handoff.seq
         self.lane = handoff.lane
-        self.until = datetime.fromisoformat(handoff.until)
+        self.planned_until = datetime.fromisoformat(handoff.planned_until)
         self.is_rerun = handoff.is_rerun
         self.ranges = handoff.ranges
         self._label = label_of(handoff)
@@ -225,7 +225,7 @@ class WindowReading:
             ReaderOptionError: an option would change what the window fixes.
             DecodeError: keys or values can't be decoded in this way.
             UnfinishedReadError: the frame of an earlier call is not checked yet.
-            IncompleteReadError, DataLossError: with `side`, as in `persisted`; nothing was written there.
+            IncompleteReadError, LostRecordsError: with `side`, as in `persisted`; nothing was written there.
         """
         decoding = self._decoding(value, key, schema, key_schema, on_bad, side)
         if side is not None:
@@ -279,7 +279,7 @@ class WindowReading:
 
         Raises:
             IncompleteReadError: not all planned offsets were read; the block was not run.
-            DataLossError: Kafka no longer holds them; the block was not run.
+            LostRecordsError: Kafka no longer holds them; the block was not run.
             BadRecordError: a record can't be decoded; the block was not run.
             DecodeError: as in `read`.
         """
@@ -325,7 +325,7 @@ class WindowReading:
     ) -> values.Decoding:
         decoding = values.Decoding(self._handoff, value, key, schema, key_schema, on_bad)
         if (on_bad == values.SIDE) != (side is not None):
-            raise DecodeError("on_bad='side' and side= go together: side is where the records go that can't be decoded")
+            raise DecodeError("on_bad='side' and side= go together")
         return decoding
 
     def _persist(
@@ -425,9 +425,8 @@ class WindowReading:
                 raise
             lost = _LOST_RANGE.search(str(exc))
             where = lost[0] if lost else "Spark does not say which"
-            raise DataLossError(
-                f"Window {self.id}: Kafka no longer holds all of its offsets, {failed} ({where}). "
-                "After the window was planned, retention removed them, or the topic was recreated"
+            raise LostRecordsError(
+                f"Window {self.id}: Kafka no longer holds all of its offsets, {failed} ({where}). See docs/reference/errors.md#lostrecordserror"
             ) from exc
 
     def _frame(self, options: dict[str, Any]) -> tuple[DataFrame, int]:
@@ -457,13 +456,13 @@ class WindowReading:
             return counts
         if is_stopped(self._spark):
             raise IncompleteReadError(
-                "Spark reported that no record was read. It also reports this for an action that failed, and it was stopped before "
-                "a second look. Let the job call window.check() before spark.stop(), or leave out spark.stop()"
+                "Spark reported no record, and was stopped before a second look. Call window.check() before "
+                "spark.stop(), or leave out spark.stop()"
             )
         if (again := self._recounted()).records:
             raise IncompleteReadError(
-                f"no record was read, and a second look found {counted(again.records, 'record')}: the first action on the frame of "
-                "read() failed, or read nothing"
+                f"no record was read, and a second look found {counted(again.records, 'record')}: the first "
+                "action failed, or read nothing"
             )
         return counts
 
@@ -483,8 +482,7 @@ class WindowReading:
             return self._checked
         if self._planned:
             raise IncompleteReadError(
-                "nothing was read: take the records from read() of this window; a job that reads by other means takes its "
-                "starting_offsets and ending_offsets"
+                "nothing was read: use read() of this window, or its starting_offsets and ending_offsets"
             )
         return Counts({}, {})
 

@@ -86,8 +86,8 @@ class Reports:
     def _write_folder(self, where: str, report: Mapping[str, Any]) -> None:
         if is_stopped(self._spark):
             raise ReportError(
-                f"Window {self._window_id}: Spark was stopped before the job reported what it read to {where}, so nothing would be "
-                "committed. Let the job call window.check() before spark.stop(), or leave out spark.stop()"
+                f"Window {self._window_id}: Spark was stopped before the job reported to {where}, so nothing "
+                "would be committed. Call window.check() before spark.stop(), or leave out spark.stop()"
             )
         told = {**report, "taken_at": self._taken_at, "application": application_id(self._spark)}
         if self._place is None:
@@ -123,8 +123,8 @@ class Reports:
 
     def _no_report(self, where: str, exc: Exception) -> ReportError:
         return ReportError(
-            f"Window {self._window_id}: the job can't report what it read to {where}, so nothing would be committed "
-            f"({error_in_short(exc)}). Give Spark the right to read and write there, and run the window again"
+            f"Window {self._window_id}: the job can't report to {where} ({error_in_short(exc)}), so nothing "
+            "would be committed. Give Spark the right to read and write there"
         )
 
 
@@ -152,9 +152,9 @@ def handed_over(spark: SparkSession, uri: str) -> str:
         found = spark.read.text(path, wholetext=True).select("value").first()
     except Exception as exc:
         raise HandoffError(
-            f"The window can't be read from {path} ({error_in_short(exc)}). The address is what the "
-            f"plan task returned as 'exchange': hand it to current_window(spark, ...), or set {CONF_WINDOW_URI}; and Spark needs the right "
-            "to read and write there"
+            f"The window can't be read from {path} ({error_in_short(exc)}). Take the 'exchange' of the "
+            f"plan task for current_window(spark, ...) or {CONF_WINDOW_URI}, and give Spark the right to "
+            "read and write there"
         ) from exc
     if found is None:
         raise HandoffError(f"{path} is empty: run the plan task again, with the tasks after it")

@@ -300,11 +300,14 @@ def readers(form: Form, handoff: Handoff) -> list[Reader]:
 def _no_schemas(form: Form, handoff: Handoff) -> str:
     what = f"Window {handoff.window_id} has no Avro schemas for {form.part}s"
     if handoff.schemas is None:
-        return f"{what}: its group names no registry. Set KafkaGroup(registry='<id of an Airflow connection>'), and run the window again"
+        return (
+            f"{what}: its group names no registry. Set KafkaGroup(registry='<id of an Airflow connection>'), "
+            "and run the window again"
+        )
     names = "subjects" if form.part == VALUE else "key_subjects"
     return (
-        f"{what}: when it was planned, the registry had no Avro subject <topic>-{form.part}, nor one that the group names. Name a subject "
-        f"that has them: KafkaGroup(registry=Registry(..., {names}={{'<topic>': [...]}})), and run the window again"
+        f"{what}: when it was planned, the registry had no Avro subject <topic>-{form.part}. Name it "
+        f"in KafkaGroup(registry=Registry(..., {names}={{'<topic>': [...]}})), and run the window again"
     )
 
 
@@ -410,9 +413,7 @@ class _Avro(_Part):
             F.when(self._raw.isNull(), none)
             .when(
                 F.coalesce(has_header, F.lit(False)),
-                F.lit(
-                    f"the id of its schema is in its header {its_header}, and only one in front of the bytes is read here"
-                ),
+                F.lit(f"the id of its schema is in its header {its_header}, not in front of the bytes"),
             )
             .when(is_ok, none)
             .when(*((F.lit(False), none) if other_unit is F else (other_unit.isNotNull(), other_unit)))
@@ -424,13 +425,13 @@ class _Avro(_Part):
                 F.length(self._raw) < _HEADER_BYTES,
                 _sentence("it has ", F.length(self._raw), " bytes, and a registry's header alone has 5"),
             )
-            .when(first == "01", F.lit("its schema is named by a GUID (byte 0x01), and only an id (0x00) is read here"))
+            .when(first == "01", F.lit("its schema is named by a GUID (byte 0x01), not by an id (0x00)"))
             .when(first != "00", _sentence("it begins with the byte 0x", first, ", and a registry's header with 0x00"))
             .otherwise(
                 _sentence(
                     "no schema with id ",
                     number,
-                    " was frozen with the window. Name another Avro subject that has it in the group's Registry(...), and run the window again",
+                    " was frozen with the window. Name its subject in the group's Registry(...), and run the window again",
                 )
             )
         )
@@ -455,8 +456,8 @@ def _from_avro() -> Callable[..., Column]:
             if "JavaPackage" not in str(exc):
                 raise
             raise DecodeError(
-                "Spark has no Avro: the jar spark-avro of Spark's own version is missing. The operators load it for a group with a "
-                "registry; with connector=None, or on a Spark Connect server, Spark must have it"
+                "Spark has no Avro: the jar spark-avro of Spark's own version is missing. With connector=None "
+                "or Spark Connect, Spark must have it"
             ) from exc
 
     return called

@@ -32,8 +32,8 @@ _T = TypeVar("_T")
 
 logger = logging.getLogger(__name__)
 
-_PUBLISHED = ". What was read is already published: correct the job and run the window again, which replaces it"
-_BY_FUNCTION = "what the function wrote before stays until the window is run again"
+_PUBLISHED = ". What was read is already published, and a run of the corrected job replaces it"
+_BY_FUNCTION = "what the function wrote stays until the window runs again"
 
 
 def current_window(spark: SparkSession, uri: str | None = None) -> KafkaWindow:
@@ -55,10 +55,9 @@ def current_window(spark: SparkSession, uri: str | None = None) -> KafkaWindow:
     text = _given(spark, uri)
     if text is None:
         raise NoWindowError(
-            f"This job was started without a window: none of {CONF_WINDOW}, {CONF_WINDOW_FILE} and {CONF_WINDOW_URI} is set in Spark's conf. "
-            "Let KafkaSparkSubmitOperator start it. Started by another launcher, it takes current_window(spark, uri), with what "
-            "PlanWindowOperator(exchange=...) returned as 'exchange'. For a trial by hand: spark-submit --conf "
-            f"{CONF_WINDOW}='<JSON as in airflow_kafka_offsets.spark.handoff>'"
+            f"This job was started without a window: Spark's conf has no {CONF_WINDOW}, {CONF_WINDOW_FILE} "
+            f"or {CONF_WINDOW_URI}. KafkaSparkSubmitOperator sets it; with another launcher, call current_window(spark, "
+            "uri) with the 'exchange' of the plan task"
         )
     window = _only(spark, Handoff.from_json(text))
     guard.arm(window)
@@ -117,7 +116,7 @@ class KafkaWindow(WindowReading):
 
         Raises:
             IncompleteReadError: not all planned offsets were read; nothing was published.
-            DataLossError: Kafka no longer holds them; nothing was published.
+            LostRecordsError: Kafka no longer holds them; nothing was published.
             PublishError: other tries of the window were faster each time, or the old output could not be restored.
             OtherWindowError: another window of this id (of another ledger) wrote the output there; nothing was published.
         """
@@ -164,7 +163,7 @@ class KafkaWindow(WindowReading):
 
         Raises:
             IncompleteReadError: not all planned offsets were read.
-            DataLossError: Kafka no longer holds them; nothing was published.
+            LostRecordsError: Kafka no longer holds them; nothing was published.
             OtherWindowError: another window of this id (of another ledger) wrote the rows there; nothing was published.
             WriteOptionError: the options would double or lose rows.
         """
@@ -210,7 +209,7 @@ class KafkaWindow(WindowReading):
             **options: for Iceberg's writer; not with `merge_on`.
 
         Raises:
-            IncompleteReadError, DataLossError, OtherWindowError, WriteOptionError: as in `write_delta`.
+            IncompleteReadError, LostRecordsError, OtherWindowError, WriteOptionError: as in `write_delta`.
         """
         with self._progress.writing("write_iceberg", table=table):
             target = IcebergTable(self._spark, table, self._label)
@@ -250,7 +249,7 @@ class KafkaWindow(WindowReading):
         Raises:
             TargetError: the table does not exist, or has the wrong form.
             IncompleteReadError: not all planned offsets were read; nothing was published.
-            DataLossError: Kafka no longer holds them; nothing was published.
+            LostRecordsError: Kafka no longer holds them; nothing was published.
             OtherWindowError: another window of this id (of another ledger) wrote the rows there; they are unchanged.
             PublishError: the database refused, or rows were staged twice; the old rows are unchanged.
         """
@@ -277,15 +276,15 @@ class KafkaWindow(WindowReading):
         Raises:
             TargetError: the table does not exist, has the wrong form, or is not in ``output_tables``; or the database is not the
                 ledger's.
-            IncompleteReadError, DataLossError, PublishError: as in `write_jdbc`; nothing is staged.
+            IncompleteReadError, LostRecordsError, PublishError: as in `write_jdbc`; nothing is staged.
         """
         with self._progress.writing("stage_jdbc", url=url, table=table):
             refuse_window_id(df)
             published = self._handoff.output_tables
             if published is not None and table not in published:
                 raise TargetError(
-                    f"No one would publish what is staged for {table}: output_tables of the group {self.group} are "
-                    f"{', '.join(published) or 'none'}. Write the name as it is there; or add {table!r} to them in the DAG, and clear "
+                    f"Nothing would publish what is staged for {table}: output_tables of the group {self.group} "
+                    f"are {', '.join(published) or 'none'}. Write the name as there, or add it there and clear "
                     "the task"
                 )
             sink = JdbcTable(self._spark, url, table, properties)
@@ -310,7 +309,7 @@ class KafkaWindow(WindowReading):
 
         Raises:
             IncompleteReadError: not all planned offsets were read.
-            DataLossError: Kafka no longer holds them.
+            LostRecordsError: Kafka no longer holds them.
         """
         with self._progress.writing("write", function=function):
             results: list[_T] = []
@@ -426,6 +425,6 @@ def _shipped(spark: SparkSession) -> str | None:
         if place.is_file():
             return place.read_text(encoding="utf-8")
     raise HandoffError(
-        f"{CONF_WINDOW_FILE} names {name}, and there is no such file in {' or '.join(str(p.absolute()) for p in places)}: ship "
-        "it with --files"
+        f"{CONF_WINDOW_FILE} names {name}, which is not in {' or '.join(str(p.absolute()) for p in places)}: "
+        "ship it with --files"
     )

@@ -43,13 +43,12 @@ from airflow_kafka_offsets.core.errors import (
     StoreAnswerError,
     WindowBusyError,
 )
-from airflow_kafka_offsets.spark.errors import DataLossError as DataLossOfJobError
-from airflow_kafka_offsets.spark.errors import KafkaWindowError
+from airflow_kafka_offsets.spark.errors import KafkaWindowError, LostRecordsError
 from airflow_kafka_offsets.wiring.connections import without_secrets
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.run import Run
-    from airflow_kafka_offsets.core.window import Held, Window
+    from airflow_kafka_offsets.core.window import Window, WindowRecord
     from airflow_kafka_offsets.service.windows import Planned, WindowService
     from airflow_kafka_offsets.task.definition import Stop
 
@@ -196,7 +195,7 @@ class Ending:
             next_try=_next_try(self.run, exc),
             was_stopped=self.stop is not None and self.stop.is_kill(exc),
             was_skipped=isinstance(exc, AirflowSkipException),
-            needs_person=isinstance(exc, LogError | DataLossOfJobError),
+            needs_person=isinstance(exc, LogError | LostRecordsError),
             is_rerun=planned.is_rerun,
             can_reconnect=self.can_reconnect,
             has_policy=self.run.has_retry_policy,
@@ -216,7 +215,7 @@ class Ending:
         except KafkaOffsetsError as error:
             return replace(left, why_unknown=str(error))
 
-    def _taken_by(self, held: Held) -> str | None:
+    def _taken_by(self, held: WindowRecord) -> str | None:
         claim = self.run.claim
         if not held.holder.lets_commit(claim):
             return str(held.holder)

@@ -35,7 +35,7 @@ def window_result(group: KafkaGroup, planned: Planned, report: Report = NO_REPOR
         "group": window.group,
         "seq": window.seq,
         "lane": window.lane.value,
-        "until": window.until.isoformat(),
+        "planned_until": window.planned_until.isoformat(),
         "is_rerun": planned.is_rerun,
         "partitions": len(ranges),
         "span": window.span,

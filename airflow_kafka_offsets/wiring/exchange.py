@@ -38,8 +38,8 @@ def open_exchange(address: str, conn_id: str | None = None) -> Exchange:
         storage = attach(scheme, conn_id).fs if is_of_airflow else url_to_fs(address)[0]
     except (ImportError, ValueError) as exc:
         raise BadInputError(
-            f"Nothing that is installed here knows storage of the kind {scheme}:// ({exc}). Install Airflow's provider for it, such as "
-            "apache-airflow-providers-amazon[s3fs] for s3://, on the workers"
+            f"Nothing that is installed here knows {scheme}:// ({exc}). Install Airflow's provider for "
+            "it on the workers, such as apache-airflow-providers-amazon[s3fs]"
         ) from exc
     except Exception as exc:
         raise ExchangeError(f"The exchange {address} can't be opened ({type(exc).__name__}: {exc})") from exc

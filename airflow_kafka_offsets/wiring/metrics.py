@@ -18,7 +18,7 @@ def _naming_the_extra() -> Iterator[None]:
         if (exc.name or "").partition(".")[0] != "prometheus_client":
             raise
         raise BadInputError(
-            "This command needs the Python module prometheus_client: pip install 'airflow-kafka-offsets[metrics]'"
+            "This command needs the Python module prometheus_client:\n    pip install 'airflow-kafka-offsets[metrics]'"
         ) from exc
 
 

@@ -64,20 +64,20 @@ def _check(conn_id: str, oauth: Mapping[str, str]) -> None:
         raise BadInputError(f"Connection {conn_id!r}: its extra must have {name_some(named, ', ')}")
     if unknown := sorted(oauth.keys() - set(_ALL)):
         raise BadInputError(
-            f"Connection {conn_id!r}: {name_some([short(name) for name in unknown], ', ')} is no setting of the registry's OAuth. It has "
-            f"{', '.join(_ALL)}"
+            f"Connection {conn_id!r}: OAuth of the registry has no setting {name_some([short(name) for name in unknown], ', ')}, "
+            f"only {', '.join(_ALL)}"
         )
     if oauth.get(_SOURCE) != "OAUTHBEARER":
         raise BadInputError(
-            f"Connection {conn_id!r}: set {_SOURCE} to OAUTHBEARER: a client gets its token with an id and a secret. A token that does not "
-            'change is a header in the extra: {"Authorization": "Bearer ..."}'
+            f"Connection {conn_id!r}: set {_SOURCE} to OAUTHBEARER. A fixed token is a header in the extra: "
+            f'{{"Authorization": "Bearer ..."}}'
         )
     if missing := [name for name in _NEEDED if not oauth.get(name)]:
         raise BadInputError(f"Connection {conn_id!r}: its extra lacks {' and '.join(missing)}")
     if not _is_endpoint(oauth[_ENDPOINT]):
         raise BadInputError(
-            f"Connection {conn_id!r}: {_ENDPOINT} must be the whole address of the token endpoint, without a login or a query, such as "
-            "https://idp/realms/lake/protocol/openid-connect/token"
+            f"Connection {conn_id!r}: {_ENDPOINT} is the whole address of the token endpoint, without login "
+            "and query: https://idp/realms/lake/protocol/openid-connect/token"
         )
     for name in _SENT:
         value = oauth.get(name, "")

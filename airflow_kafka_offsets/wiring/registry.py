@@ -60,23 +60,18 @@ def open_registry(conn_id: str) -> SchemaRegistry:
     scheme = (connection.schema or "").strip() or connection.conn_type
     if scheme not in ("http", "https"):
         raise BadInputError(
-            f"Connection {conn_id!r}: its schema is {scheme!r}, and must be http, https or empty. A path belongs into the host: "
-            "https://registry:8081/apis/ccompat/v7"
+            f"Connection {conn_id!r}: its schema is {scheme!r}, not http or https. A path belongs into "
+            "the host: https://registry:8081/apis/ccompat/v7"
         )
     if "@" in host:
-        raise BadInputError(
-            f"Connection {conn_id!r}: put the user and the password into its fields, and not into the host"
-        )
+        raise BadInputError(f"Connection {conn_id!r}: user and password belong into its fields, not into the host")
     address = urlsplit(host if "://" in host else f"{scheme}://{host}")
     if connection.port and address.port is None:
         address = address._replace(netloc=f"{address.netloc}:{connection.port}")
     oauth, rest = divided(conn_id, extra)
     headers, login = _headers_of(conn_id, rest), _login_of(connection)
     if oauth and (login or any(name.lower() == "authorization" for name in headers)):
-        raise BadInputError(
-            f"Connection {conn_id!r} has bearer.auth settings and another login: remove its login, password and Authorization, or the "
-            "bearer.auth settings"
-        )
+        raise BadInputError(f"Connection {conn_id!r} has bearer.auth settings and another login: remove one of the two")
     verify, cert = _verify_of(extra), extra.get("cert")
     _check_files(conn_id, verify=verify, cert=cert)
     return ConfluentRegistry(
@@ -111,8 +106,8 @@ def _check_files(conn_id: str, **named: object) -> None:
         for path in value if isinstance(value, list) else [value]:
             if isinstance(path, str) and path and not os.path.exists(path):
                 raise BadInputError(
-                    f"Connection {conn_id!r}: its {name} names {short(path)}, which is not on this machine, or may not be read. Put the file "
-                    f"there, or correct {name} in the connection's extra{or_else}"
+                    f"Connection {conn_id!r}: its {name} names {short(path)}, which this machine does not have "
+                    f"or may not read. Correct {name}{or_else}"
                 )
 
 
@@ -138,7 +133,5 @@ def _headers_of(conn_id: str, extra: Mapping[str, Any]) -> dict[str, str]:
                 f"Connection {conn_id!r}: {short(name)} in its extra has a character that no header may have"
             )
         if not _NAME.fullmatch(name):
-            raise BadInputError(
-                f"Connection {conn_id!r}: {short(name)} in its extra is not the name of a header, such as Authorization"
-            )
+            raise BadInputError(f"Connection {conn_id!r}: {short(name)} in its extra is no name of a header")
     return headers

@@ -39,6 +39,6 @@ def _directory(text: str) -> Any:
         return ObjectStoragePath(text) if has_fs(scheme) else UPath(text)
     except (ImportError, ValueError) as exc:
         raise BadInputError(
-            f"No installed package reads {scheme}:// ({exc}). Install what fsspec requires for it, such as "
-            "apache-airflow-providers-amazon[s3fs], or copy the directories offsets and commits to a local disk"
+            f"No installed package reads {scheme}:// ({exc}). Install one, such as apache-airflow-providers-amazon[s3fs], "
+            "or copy the folders offsets and commits to a local disk"
         ) from exc

@@ -102,7 +102,10 @@ def test_status_through_airflow(home: Path, kafka: KafkaBroker, topic: str, tmp_
     assert "The ledger has no group no one; it has lake.orders" in refused.stderr
     missing = run("kafka-offsets", "plan", "no one", "--ledger", "no_such_connection")
     assert missing.returncode == 2
-    assert "Airflow has no connection 'no_such_connection'. Create it, e.g.: airflow connections add" in missing.stderr
+    assert (
+        "Airflow has no connection 'no_such_connection'. Create it, for example:\n    airflow connections add"
+        in missing.stderr
+    )
     slip = run("kafka-offsets", "plan", "no one", "--ledger", "my_ledgr")
     assert slip.returncode == 2
     assert "Airflow has no connection 'my_ledgr' (did you mean my_ledger?)" in slip.stderr

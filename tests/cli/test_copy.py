@@ -81,7 +81,7 @@ def test_only_some_topics(cli: Cli, stores: Stores) -> None:
     stores["sql://db"].groups["lake.orders"] = {ORDERS_0: 5}
     done = cli(*COPY, "--from", "sql://db", "--topic", "clicks")
     assert (done.code, done.out) == (2, "")
-    assert "sql://db holds no offsets under the name lake.orders" in done.err
+    assert "sql://db holds no offsets of these topics under the name lake.orders" in done.err
 
 
 def test_a_store_that_moves_meanwhile_is_not_written(

@@ -69,13 +69,13 @@ def test_what_kafka_did_not_say_of_place_and_group_is_told_once(cli: Cli, lake: 
         cli("import", group, "--why", "w", "--from", csv(tmp_path, f"orders,0,{offset}\norders,1,40\n"), "--yes")
     lake.log.elect(ORDERS_0)
     lake.log.knows_epoch_ends = False
-    sentence = "did not say where the records of the earlier ones end"
+    sentence = "did not say where the records of earlier leaders end"
     from_old = ("--from", "ledger", "--as", "old", "--why", "w")
     for name in ("new", "known"):
         done = cli("import", name, *from_old)
         assert (done.code, done.out.count(sentence)) == (4, 1)
         assert cli("import", name, *from_old, "-o", "json").json["unchecked"] == [{"topic": "orders", "partition": 0}]
-    assert "the next plan asks again: orders-0.\n" in cli("import", "new", *from_old, "--yes").out
+    assert "is checked by the next plan: orders-0.\n" in cli("import", "new", *from_old, "--yes").out
     again = cli("import", "new", *from_old)
     assert "is already where" in again.out
     assert again.out.count(sentence) == 1
@@ -122,7 +122,7 @@ def test_a_place_may_know_the_group_under_another_name(cli: Cli, lake: Lake, sto
     place = (*NEW, "--from", REDIS, "--topic", "orders")
     done = cli(*place)
     assert done.code == 2
-    assert "holds no offsets under the name nightly" in done.err
+    assert "holds no offsets of these topics under the name nightly" in done.err
     assert "--as NAME" in done.err
     assert cli(*place, "--as", "spark-loader-v2").code == 4
     cli(*place, "--as", "spark-loader-v2", "--yes")
@@ -198,7 +198,7 @@ def test_a_checkpoint(cli: Cli, tmp_path: Path) -> None:
     [
         ("redis", "This is not a source. Write one of: ledger,"),
         ("mongo://m", "There is no offset store 'mongo'"),
-        ("redis://user:secret@host", "put these into an Airflow connection and name it"),
+        ("redis://user:secret@host", "but names an Airflow connection"),
         ("csv:", "'csv:' names no source"),
         ("csv:/nowhere.csv", "Can't read /nowhere.csv: No such file or directory"),
         ("checkpoint:/nowhere", "checkpoint:/nowhere has no commits"),
@@ -220,8 +220,8 @@ def test_what_is_no_place_changes_nothing(cli: Cli, lake: Lake, place: str, mess
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--from", "ledger", "--as", "lake.orders", "--meaning", "last-read"), "are always next offsets"),
-        (("--from", "checkpoint:/x", "--meaning", "last-read"), "are always next offsets"),
+        (("--from", "ledger", "--as", "lake.orders", "--meaning", "last-read"), "are next offsets"),
+        (("--from", "checkpoint:/x", "--meaning", "last-read"), "are next offsets"),
         (("--from", "checkpoint:/x", "--as", "y"), "keeps no group's name: leave --as out"),
     ],
 )
@@ -456,7 +456,7 @@ def test_open_windows_of_the_group_that_the_offsets_are_of_are_named(cli: Cli, l
     place = (*NEW, "--from", "ledger", "--as", "lake.orders")
     note = "not committed there: lake.orders-000003 (planned, held by orders/scheduled__3/load)"
     done = cli(*place)
-    assert f"Note: {note}. The new group reads their offsets again under new ids" in done.out
+    assert f"Note: {note}. The new group reads their offsets again" in done.out
     [window] = cli(*place, "-o", "json").json["left_open"]
     assert window["id"] == "lake.orders-000003"
     assert window["held_by"]["run_id"] == "scheduled__3"

@@ -185,4 +185,6 @@ def test_a_slip_in_the_id_of_a_connection_is_answered_with_the_one_that_may_be_m
     monkeypatch.setenv("AIRFLOW_CONN_OUR_LEDGER", '{"conn_type": "sqlite", "host": "/nowhere.db"}')
     done = cli("status", "--ledger", "our_legder")
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("Airflow has no connection 'our_legder' (did you mean our_ledger?). Create it, e.g.: ")
+    assert done.err.startswith(
+        "Airflow has no connection 'our_legder' (did you mean our_ledger?). Create it, for example:\n    airflow "
+    )

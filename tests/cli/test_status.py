@@ -29,7 +29,7 @@ from tests.cli.conftest import (
     ctrl_c_is,
     read_past_an_open_transaction,
 )
-from tests.lab.patience import ANSWER
+from tests.lab.waiting import ANSWER
 from tests.service.memory_log import NoTimes
 
 
@@ -175,10 +175,7 @@ def test_a_note_on_something_else_does_not_make_unlimited_headroom_unknown(cli: 
     lake.commit(CLICKS, 9)
     lake.log.produce(CLICKS_0, 1, datetime.now(UTC))
     done = cli("status", "lake.clicks")
-    assert (
-        "\n\nNote: how long records wait is not known, because one before them is dated in the future: clicks-0."
-        in done.out
-    )
+    assert "\n\nNote: the age of records is not known: one before them is dated in the future: clicks-0." in done.out
     assert "\nheadroom:       retention never removes these records\n" in done.out
 
 
@@ -186,7 +183,7 @@ def test_of_a_log_that_is_limited_in_size_and_not_full_the_headroom_is_not_known
     lake.log.configure("orders", retention_ms="-1", retention_bytes="1000000")
     done = cli("status", "lake.orders")
     assert "\nheadroom:       unknown\n" in done.out
-    assert "\nNote: how long retention.bytes leaves is not known, because nothing was removed yet" in done.out
+    assert "\nNote: the headroom by retention.bytes is not known yet" in done.out
 
 
 def test_offline_kafka_is_not_asked(cli: Cli, lake: Lake) -> None:

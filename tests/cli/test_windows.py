@@ -15,7 +15,7 @@ def test_windows_are_listed_newest_first(cli: Cli) -> None:
     done = cli("windows", "lake.orders")
     assert done.code == 0
     header, _, *rows = map(cells, done.out.splitlines())
-    assert header == ["id", "state", "lane", "until", "span", "records", "attempts", "last run"]
+    assert header == ["id", "state", "lane", "planned until", "span", "records", "attempts", "last run"]
     third, second, first = rows
     assert third[:3] == ["lake.orders-000003", "planned", "live"]
     assert third[3:] == ["2026-01-31 00:09:00Z", "1000", "-", "2", "orders/scheduled__3/load"]
@@ -127,7 +127,10 @@ def test_one_window_by_its_id(cli: Cli, arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        ("9", "The ledger has no window lake.orders-000009; kafka-offsets windows lake.orders lists them"),
+        (
+            "9",
+            "The ledger has no window lake.orders-000009. List those that it has:\n    kafka-offsets windows lake.orders",
+        ),
         ("2-9", "The ledger has no window lake.orders-000004, lake.orders-000005,"),
         ("x", "'x' is not a window id such as lake.orders-000012"),
         ("2-", "'2-' is not a window id"),

@@ -58,8 +58,8 @@ def test_the_error_has_the_numbers_and_both_ways_out() -> None:
     with pytest.raises(LogTruncatedError) as error:
         leader_epochs.check_position("lake", AT_100, led({tp(0): 5, tp(1): 4}), {PartitionEpoch(tp(0), 3): 60})
     assert str(error.value).startswith(
-        "orders-0: offsets [60, 100) are other records now than those that were read. Kafka lost these after leader epoch 3, "
-        "which ends at 60, and the log has grown to 200 since (watermark 100, leader epoch 5). "
+        "orders-0: offsets [60, 100) are other records now than those that were read: leader epoch 3 "
+        "ends at 60, and the log has grown to 200 (watermark 100, leader epoch 5). "
     )
     assert 'reset lake --to \'{"orders":{"0":100}}\'' in str(error.value)
     assert 'reset lake --to \'{"orders":{"0":60}}\'' in str(error.value)

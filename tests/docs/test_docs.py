@@ -268,15 +268,13 @@ def messages() -> dict[str, str]:
     return found
 
 
-def test_a_message_names_a_page_by_its_title_too_as_a_wheel_has_no_docs() -> None:
+def test_a_link_in_a_message_leads_somewhere() -> None:
     found = messages()
     assert len(found) > 8
-    for place, text in found.items():
+    for line, text in found.items():
         for page, anchor in re.findall(r"(docs/[\w/.-]*\.md)(?:#([\w-]+))?", text):
-            lines = (ROOT / page).read_text().splitlines()
-            title = lines[0].removeprefix("# ")
-            assert f'"{title}" in the docs ({page}{"#" if anchor else ""}{anchor})' in text, place
-            assert not anchor or anchor in {slug(line) for line in lines if line.startswith("#")}, place
+            headings = {slug(heading) for heading in (ROOT / page).read_text().splitlines() if heading.startswith("#")}
+            assert not anchor or anchor in headings, line
 
 
 def test_what_the_code_cites_is_there() -> None:

@@ -22,7 +22,8 @@ from airflow_kafka_offsets.core.plan.request import Live, Ranges
 from airflow_kafka_offsets.core.ranges import OffsetRange
 from airflow_kafka_offsets.core.source.offsets import SourceOffsets
 from airflow_kafka_offsets.core.window import State
-from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.ledger.ledger import Ledger
+from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.move import Asked, Moving
 from airflow_kafka_offsets.service.sources import LedgerSource, StoreSource
 from tests.core.examples import claim, group, ranges, tp
@@ -325,7 +326,7 @@ def test_a_window_that_was_committed_behind_an_open_one_is_named_as_read_again(t
     world.die(ONE)
     found = moving(world).plan_import("new", from_ledger(world), lambda _: world.kafka)
     assert [held.window.id for held in found.left_open] == [first.id, second.id]
-    assert f"committed there, but behind an open window: {second.id}" in found.notes[-1]
+    assert f"committed there behind an open window: {second.id}" in found.notes[-1]
     assert f"not committed there: {first.id} (planned" in found.notes[-2]
     moving(world).carry_out_import(found, "ada", "renamed")
     assert world.ledger.acts("new")[0].details["left_open"] == [first.id, second.id]

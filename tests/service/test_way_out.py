@@ -441,7 +441,7 @@ class Maze(RuleBasedStateMachine):
 
     def _start_elsewhere(self, message: str) -> bool:
         """Choose another start, as a message says; True: it says that this name can't be used here."""
-        if "To continue at the store's offsets: starting_offsets='committed'" in message and not self.is_stuck:
+        if "Set starting_offsets='committed' to continue there" in message and not self.is_stuck:
             self.define({"starting_offsets": "committed"})
             self.is_stuck = True  # if the store stands outside of the log, another name is all that is left
             return False

@@ -17,7 +17,7 @@ from airflow_kafka_offsets.adapters.sources.checkpoint import CheckpointDirector
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import Claim, Window
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.cli.conftest import in_a_process
 from tests.lab.topics import create_topic, produce
@@ -88,7 +88,7 @@ class Query:
 def first_window(kafka: KafkaBroker, tmp_path: Path, names: list[str], *arguments: str) -> Window:
     """Import the checkpoint as a person does, and plan as the DAG does."""
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
-    ledger = SqlLedger(url, create=True)
+    ledger = Ledger(url, create=True)
     place = ("--from", f"checkpoint:{tmp_path / 'checkpoint'}", "--why", "the stream becomes a batch job", "--yes")
     where = ("--ledger", url, "--bootstrap-servers", kafka.bootstrap_servers)
     done = in_a_process("import", "lake.moved", *place, *where, *arguments)
@@ -175,7 +175,7 @@ def test_sources_that_have_come_to_different_places_in_one_topic(
 ) -> None:
     slow, quick = stream(topics[0], maxOffsetsPerTrigger="4"), stream(topics[0], maxOffsetsPerTrigger="20")
     Query(slow.union(quick), tmp_path / "checkpoint").run(die_in=1)
-    with pytest.raises(BadInputError, match=rf"sources 0 and 1 both read {topics[0]}-0 and have different offsets"):
+    with pytest.raises(BadInputError, match=rf"sources 0 and 1 have different offsets for {topics[0]}-0"):
         CheckpointDirectory(tmp_path / "checkpoint", "x").read()
     ends = [sum(CheckpointDirectory(tmp_path / "checkpoint", "x", n).read().offsets.values()) for n in ("0", "1")]
     assert ends == [4, 20]

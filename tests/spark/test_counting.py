@@ -79,9 +79,7 @@ def test_a_histogram_that_can_not_be_right_leaves_the_total(bars: str | None) ->
 
 @pytest.mark.parametrize("metrics", [{}, {"records": None, "histogram": None}])
 def test_no_report_is_no_count(metrics: dict[str, object]) -> None:
-    with pytest.raises(
-        IncompleteReadError, match=r"was not run, .* a Spark Connect server .* A retry runs the window again"
-    ):
+    with pytest.raises(IncompleteReadError, match=r"was not run, .* Spark Connect server .* run the window again"):
         counted({("a", 0): 3}, Reported(metrics))
 
 
@@ -99,7 +97,7 @@ def test_an_action_that_failed_is_no_count() -> None:
 def test_records_outside_of_the_window_are_refused_with_and_without_gaps(strays: int) -> None:
     odd = Counts({("a", 0): 3}, {("a", 0): 3}, strays)
     for expect_gaps in (False, True):
-        with pytest.raises(IncompleteReadError, match=f"{strays} of the records .* outside"):
+        with pytest.raises(IncompleteReadError, match=f"{strays} records outside"):
             check_counts(odd, expect_gaps=expect_gaps)
 
 

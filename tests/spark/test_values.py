@@ -15,9 +15,9 @@ from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
 from airflow_kafka_offsets.spark import values
 from airflow_kafka_offsets.spark.errors import (
     BadRecordError,
-    DataLossError,
     DecodeError,
     IncompleteReadError,
+    LostRecordsError,
     PublishError,
     WriteOptionError,
 )
@@ -120,11 +120,11 @@ def test_what_can_not_be_decoded_is_named_with_the_reason(spark: SparkSession) -
         framed(2, encoded(7) + b"\xff"): "its bytes do not fit the schema with id 2, or not the schema to read with",
         framed(
             2**31 + 5, encoded(7)
-        ): "no schema with id 2147483653 was frozen with the window. Name another Avro subject that has it in the "
+        ): "no schema with id 2147483653 was frozen with the window. Name its subject in the "
         "group's Registry(...), and run the window again",
         b"": "it has 0 bytes, and a registry's header alone has 5",
         b"\0\0\0\1": "it has 4 bytes, and",
-        b"\1" + bytes(16) + encoded(7): "its schema is named by a GUID (byte 0x01), and only an id (0x00) is read here",
+        b"\1" + bytes(16) + encoded(7): "its schema is named by a GUID (byte 0x01), not by an id (0x00)",
         b'{"id": 7}': "it begins with the byte 0x7b, and a registry's header with 0x00",
     }
     found = decoded(spark, Decoding(of(OF_ORDERS), "avro", on_bad="null"), *map(Row, cases))
@@ -341,7 +341,7 @@ def test_strings_are_texts(spark: SparkSession) -> None:
         ({"on_bad": "null"}, "on_bad='null' has no effect without value= or key="),
         (
             {"key": "avro"},
-            r"has no Avro schemas for keys: .* no Avro subject <topic>-key, .*key_subjects=.* run the window",
+            r"has no Avro schemas for keys: .* no Avro subject <topic>-key\. .*key_subjects=.* run the window",
         ),
     ],
 )
@@ -469,7 +469,7 @@ def test_one_call_reads_once_puts_bad_records_aside_and_returns_the_others(
     assert found == [(n, n, "?") for n in range(10) if n != 4]
     window.finish()
     assert len(kept_by(spark) - before) == 1
-    with pytest.raises(DataLossError):
+    with pytest.raises(LostRecordsError):
         window.read(value="avro", on_bad="side", side=side)
     assert len(kept_by(spark) - before) == 1, "a call that fails lets go of its own frame only"
     assert rows.count() == 9
@@ -556,7 +556,7 @@ def test_a_read_that_is_not_complete_puts_nothing_aside(
 ) -> None:
     window = make_window({topic: {0: (0, 10)}}, schemas=[fill(kafka, topic)])
     delete_records(kafka, topic, 3)
-    with pytest.raises(DataLossError, match="nothing was published"):
+    with pytest.raises(LostRecordsError, match="nothing was published"):
         window.read(value="avro", on_bad="side", side=f"{tmp_path}/side")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(IncompleteReadError, match="nothing was read"):

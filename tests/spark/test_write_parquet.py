@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_kafka_offsets.spark.errors import (
-    DataLossError,
     IncompleteReadError,
+    LostRecordsError,
     OtherWindowError,
     PublishError,
     WriteOptionError,
 )
 from airflow_kafka_offsets.spark.sinks.files import _ROUNDS, LABEL_FILE, Files, publish
-from tests.lab.patience import LONGEST
 from tests.lab.topics import commit_transaction, create_topic, delete_records, produce
+from tests.lab.waiting import LONGEST
 from tests.spark.conftest import take_whole_names_only
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def test_expired_records_are_data_loss_and_nothing_is_published(
     first.write_parquet(values(first), str(tmp_path))
     delete_records(kafka, topic, before=60)
     rerun = make_window({topic: {0: (10, 90)}})
-    with pytest.raises(DataLossError, match=rf"\[10, 90\) for topic partition {topic}-0"):
+    with pytest.raises(LostRecordsError, match=rf"\[10, 90\) for topic partition {topic}-0"):
         rerun.write_parquet(values(rerun), str(tmp_path))
     assert found(spark, tmp_path) == [*range(10, 90)]
     assert names(tmp_path) == [f"window_id={first.id}"]
@@ -426,9 +426,7 @@ def test_an_old_one_that_can_not_be_put_back_is_kept(
         return rename(self, source, target)
 
     monkeypatch.setattr(Files, "rename", failing)
-    with pytest.raises(
-        PublishError, match=r"the disk is gone.*it is complete in \S+/\.staging-mine-old-0\. "
-    ) as refused:
+    with pytest.raises(PublishError, match=r"the disk is gone.*is complete in \S+/\.staging-mine-old-0 ") as refused:
         publish(files, *_arguments(directories, scheme, "mine"))
     assert isinstance(refused.value.__cause__, OSError)
     assert names(tmp_path / ".staging-mine-old-0") == ["part-old"]
@@ -449,9 +447,7 @@ def test_where_a_rename_is_a_copy_that_stops_half_way_the_old_one_is_kept_and_th
 
     with monkeypatch.context() as patch:
         patch.setattr(Files, "rename", copying)
-        with pytest.raises(
-            PublishError, match=r"the connection is gone.*it is complete in \S+/\.staging-mine-old-0\. "
-        ):
+        with pytest.raises(PublishError, match=r"the connection is gone.*is complete in \S+/\.staging-mine-old-0 "):
             publish(files, *_arguments(directories, scheme, "mine"))
     assert names(tmp_path / ".staging-mine-old-0") == ["part-old"]
     publish(files, *_arguments(directories, scheme, "again"))

@@ -69,7 +69,7 @@ def test_a_client_that_is_missing_names_the_extra(
     # An adapter imports its client when it is imported, which an earlier test may have done.
     kind = parse_store_address(address).kind
     monkeypatch.delitem(sys.modules, f"airflow_kafka_offsets.adapters.stores.{kind}", raising=False)
-    with pytest.raises(BadInputError, match=rf"needs the Python module {module}: pip install .*\[{extra}\]"):
+    with pytest.raises(BadInputError, match=rf"needs the Python module {module}:\n    pip install .*\[{extra}\]"):
         open_store(parse_store_address(address), KafkaGroup("lake.orders", topics=["orders"]))
 
 

@@ -89,9 +89,9 @@ def test_a_store_that_is_opened_late_needs_its_connection_when_it_is_asked(tmp_p
         ("kafka://?commit=maybe", "transactional or plain"),
         ("sql://warehouse?create=yes", "true or false"),
         ("sql://warehouse?offset_column=topic", "different columns"),
-        ("sql://redis_default", "offset store needs one of type"),
+        ("sql://redis_default", "offset store needs postgres, mysql or sqlite"),
         ("sql://nowhere", "no connection 'nowhere'"),
-        ("sql://", "must name an Airflow connection"),
+        ("sql://", "names an Airflow connection"),
         ("kafka://redis_default", "not 'kafka'"),
     ],
 )

@@ -249,7 +249,7 @@ def test_a_connection_of_airflow_leads_to_the_bucket(s3: S3, empty: str, monkeyp
         ({"conn_type": "generic"}, "type 'generic', not 'aws'"),
         (
             {"conn_type": "aws", "extra": {"role_arn": "arn:aws:iam::1:role/x"}},
-            "role_arn.*apache-airflow-providers-amazon",
+            "role_arn.*\n    pip install apache-airflow-providers-amazon",
         ),
     ],
 )

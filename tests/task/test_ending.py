@@ -52,7 +52,7 @@ from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Scope, State
 from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service.windows import Planned
-from airflow_kafka_offsets.spark.errors import DataLossError as DataLossOfJobError
+from airflow_kafka_offsets.spark.errors import LostRecordsError
 from airflow_kafka_offsets.task import plan as planning
 from airflow_kafka_offsets.task import results
 from airflow_kafka_offsets.task.airflow import Task
@@ -288,7 +288,7 @@ def test_a_rerun_whose_commit_fails_says_that_its_job_is_done(
 
 
 @pytest.mark.parametrize(
-    "error", [TopicRecreatedError("recreated"), DataLossOfJobError("Kafka no longer holds all offsets of the window")]
+    "error", [TopicRecreatedError("recreated"), LostRecordsError("Kafka no longer holds all offsets of the window")]
 )
 def test_what_kafka_no_longer_has_is_not_promised_to_be_read_again(
     world: World, caplog: pytest.LogCaptureFixture, error: Exception

@@ -48,7 +48,7 @@ def test_the_command_that_makes_a_missing_connection_can_be_typed_as_it_stands(
 ) -> None:
     with pytest.raises(NotYetError) as raised:
         ask()
-    _, _, command = str(raised.value).partition("e.g.: ")
+    _, _, command = str(raised.value).partition("for example:\n")
     assert shlex.split(command) == ["airflow", "connections", "add", "no where", "--conn-json", example]
     assert Connection.from_json(example).conn_type == json.loads(example)["conn_type"]
 

@@ -97,7 +97,7 @@ def test_a_file_for_tls_that_is_not_on_this_machine_is_named(
     text = json.dumps(extra).replace("{gone}", gone).replace("{there}", str(certificates / "broker.pem"))
     connect(monkeypatch, host="h", extra=json.loads(text))
     with pytest.raises(
-        BadInputError, match=f"'registry': its {next(iter(extra))} names '{gone}', which is not on this"
+        BadInputError, match=f"'registry': its {next(iter(extra))} names '{gone}', which this machine does not have"
     ):
         open_registry("registry")
 
@@ -132,7 +132,7 @@ def test_a_password_of_white_space_is_none(registry: Registry, monkeypatch: pyte
 @pytest.mark.parametrize("name", ["Author ization", "Authorization:", "", "X-\u20ac"])
 def test_what_no_header_is_named_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     connect(monkeypatch, host="h", extra={name: "Bearer canary"})
-    with pytest.raises(BadInputError, match="in its extra is not the name of a header") as refused:
+    with pytest.raises(BadInputError, match="in its extra is no name of a header") as refused:
         open_registry("registry")
     assert "canary" not in str(refused.value)
 
@@ -207,9 +207,9 @@ def test_a_path_in_the_host_is_kept(registry: Registry, monkeypatch: pytest.Monk
         ({"host": ""}, "names no host: set it to that of the schema registry"),
         (
             {"host": "h", "schema": "apis/ccompat/v7"},
-            "its schema is 'apis/ccompat/v7', and must be http, https or empty",
+            "its schema is 'apis/ccompat/v7', not http or https",
         ),
-        ({"host": "https://me:canary@h"}, "put the user and the password into its fields"),
+        ({"host": "https://me:canary@h"}, "user and password belong into its fields"),
     ],
 )
 def test_a_connection_that_can_not_be_used_is_refused(
@@ -302,12 +302,12 @@ def test_a_secret_that_is_spelled_in_another_way_is_refused_and_masked_and_no_he
         ({"bearer.auth.credentials.source": "STATIC_TOKEN"}, "is a header in the extra"),
         (
             {"bearer.auth.client.secrets": "hushed-6"},
-            "'bearer.auth.client.secrets' is no setting of the registry's OAuth",
+            "OAuth of the registry has no setting 'bearer.auth.client.secrets'",
         ),
-        ({"bearer.auth.issuer.endpoint.url": "idp/token"}, "must be the whole address of the token endpoint"),
-        ({"bearer.auth.issuer.endpoint.url": "https://lake:hushed-6@idp/token"}, "without a login or a query"),
-        ({"bearer.auth.issuer.endpoint.url": "https://idp/token?secret=hushed-6"}, "without a login or a query"),
-        ({"bearer.auth.issuer.endpoint.url": "https://[idp"}, "must be the whole address"),
+        ({"bearer.auth.issuer.endpoint.url": "idp/token"}, "is the whole address of the token endpoint"),
+        ({"bearer.auth.issuer.endpoint.url": "https://lake:hushed-6@idp/token"}, "without login and query"),
+        ({"bearer.auth.issuer.endpoint.url": "https://idp/token?secret=hushed-6"}, "without login and query"),
+        ({"bearer.auth.issuer.endpoint.url": "https://[idp"}, "is the whole address"),
         (
             {"bearer.auth.logical.cluster": "a\u20ac"},
             "bearer.auth.logical.cluster has a character that no header may have",
@@ -327,5 +327,5 @@ def test_settings_of_oauth_that_can_not_be_used_are_refused_and_no_secret_is_sho
 
 def test_a_login_beside_oauth_is_refused(provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, host="h", login="me", extra=oauth_to(provider))
-    with pytest.raises(BadInputError, match="remove its login, password and Authorization, or the bearer"):
+    with pytest.raises(BadInputError, match="remove one of the two"):
         open_registry("registry")

@@ -55,8 +55,8 @@ class KubernetesCluster:
 
     def _translated(self, exc: Exception) -> ClusterUnavailableError:
         return ClusterUnavailableError(
-            f"Kubernetes did not answer for namespace {self._namespace} ({type(exc).__name__}: {exc}). Check that the task may "
-            "list and delete pods there"
+            f"Kubernetes did not answer for namespace {self._namespace} ({type(exc).__name__}: {exc}). "
+            "The task needs the rights to list and delete pods"
         )
 
 

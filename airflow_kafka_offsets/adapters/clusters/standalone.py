@@ -26,12 +26,12 @@ _FIRST_LINE = 2 * 1024 * 1024
 _JOB = re.compile(rf"-D{re.escape(CONF_JOB)}=([0-9a-f]+)\.([0-9a-f]+)")
 
 REST_HINT = (
-    ". Set spark.master.rest.enabled=true on the master; if spark.master.rest.port is not 6066, set rest-port; with https also rest-scheme, "
-    "in the connection's extra"
+    ". Set spark.master.rest.enabled=true on the master, and rest-port or rest-scheme in the connection's "
+    "extra if they differ from 6066 and http"
 )
 PAGE_HINT = (
-    ". The master's web page is needed to find a driver whose id was not recorded. If its port is not 8080, set webui-port; with https also "
-    "webui-scheme, in the connection's extra"
+    ". The master's web page finds a driver without a recorded id: set webui-port or webui-scheme "
+    "in the connection's extra if they differ from 8080 and http"
 )
 
 

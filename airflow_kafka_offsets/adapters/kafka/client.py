@@ -121,7 +121,7 @@ class KafkaRequests:
         if names:
             raise KafkaRefusedError(
                 f"Kafka at {self._servers} does not let this user look at {kind.lower()} {name_some(names, ', ')}: "
-                f"grant the ACL Describe on {kind} (Read includes it)",
+                f"grant the ACL Describe on {kind}",
                 topics=names if kind == "Topic" else (),
             )
 

@@ -18,7 +18,10 @@ REFUSALS = {
     ),
     KafkaError._SSL: (
         "could not be reached over TLS",
-        "check ssl.ca.location of the connection, and that the host in bootstrap.servers is in the broker's certificate",
+        (
+            "check ssl.ca.location of the connection, and that the broker's certificate has the host of "
+            "bootstrap.servers"
+        ),
     ),
 }
 
@@ -56,9 +59,12 @@ def hint(reports: Sequence[KafkaError]) -> str:
     """Return what a person can check, from librdkafka's reports."""
     cause = last_cause(reports)
     if cause:
-        return f"The last error of a connection was: {cause.str()}. Check bootstrap.servers and security.protocol, and that the brokers run"
+        return (
+            f"The last error of a connection was: {cause.str()}. Check bootstrap.servers, security.protocol, "
+            "and that the brokers run"
+        )
     if reports:
-        return "Kafka closed every connection without a reason: check that security.protocol is that of the listener"
+        return "Kafka closed every connection without a reason: check security.protocol"
     return "No connection reported an error: check the brokers"
 
 

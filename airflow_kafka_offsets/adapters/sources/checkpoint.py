@@ -45,7 +45,7 @@ class CheckpointDirectory:
         try:
             return self._ask(lambda: bytes(path.read_bytes()), f"{folder}/{batch}").decode()
         except UnicodeDecodeError as exc:
-            raise BadInputError(f"{self.name}: {folder}/{batch} is not UTF-8, so it is not a log of Spark") from exc
+            raise BadInputError(f"{self.name}: {folder}/{batch} is not UTF-8, so no log of Spark") from exc
 
     def _ask(self, look: Callable[[], _T], what: str) -> _T:
         try:

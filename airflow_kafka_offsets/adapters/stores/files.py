@@ -144,7 +144,7 @@ class FilesStore:
             since = self._folders.names(file.group, after=name)
         except StoreAnswerError as exc:
             raise StoreOutcomeUnknownError(
-                f"{self._folders.where(file.group, name)} is written, but its folder could not be listed after that: {exc}"
+                f"{self._folders.where(file.group, name)} is written, but its folder could not be listed: {exc}"
             ) from exc
         return not came_too_late(file.version, since)
 

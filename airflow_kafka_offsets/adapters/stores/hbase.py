@@ -99,9 +99,6 @@ class HBaseStore:
     guarantees = Guarantees(
         is_atomic=True,
         compares=Compares.COOPERATING,
-        caveat="The state cell holds all partitions of the group and changes as a whole. The batch rows, which other tools "
-        "read, follow topic by topic, each row as a whole. A batch row that another tool writes between the read and the "
-        "write of an advance is noticed only at the next read.",
     )
 
     def __init__(
@@ -195,8 +192,8 @@ class HBaseStore:
                     table.put(key, cells)
         except StoreAnswerError as exc:
             raise StoreOutcomeUnknownError(
-                f"The offsets of group {group} are in the state cell, but perhaps not in the batch rows that other tools read; "
-                f"repeating the advance writes them. {exc}"
+                f"The state cell has the offsets of group {group}, the batch rows perhaps not; a retry writes "
+                f"them. {exc}"
             ) from exc
 
     @contextlib.contextmanager
@@ -285,25 +282,25 @@ class _NoFamilyError(StoreRefusedError):
 _ANSWERS: Mapping[type[StoreError], Mapping[str, str]] = {
     StoreRefusedError: {
         r"TableNotFoundException": (
-            "HBase has no table {table}. Create it in the HBase shell: create '{table}', {{NAME => '{family}', TTL => 2592000}}, "
-            "{{NAME => '{state_family}'}}"
+            "HBase has no table {table}. In the HBase shell:\n"
+            "    create '{table}', {{NAME => '{family}', TTL => 2592000}}, {{NAME => '{state_family}'}}"
         ),
-        r"TableNotEnabledException": "Table {table} is disabled. In the HBase shell: enable '{table}'",
+        r"TableNotEnabledException": "Table {table} is disabled. In the HBase shell:\n    enable '{table}'",
         r"AccessDeniedException: (Insufficient permissions[^\n]*)": (
-            "HBase denies access: {0}. Grant the rights to read and write the table: grant '<user>', 'RW', '{table}'"
+            "HBase denies access: {0}. In the HBase shell:\n    grant '<user>', 'RW', '{table}'"
         ),
-        r"is read[ -]only": "Table {table} is read-only. In the HBase shell: alter '{table}', READONLY => false",
-        r"Invalid method name": "The server is not HBase's Thrift 1 gateway (hbase thrift start); Thrift 2 is not supported",
+        r"is read[ -]only": "Table {table} is read-only. In the HBase shell:\n    alter '{table}', READONLY => false",
+        r"Invalid method name": "The server is not HBase's Thrift 1 gateway (hbase thrift start)",
     },
     _NoFamilyError: {
         r"NoSuchColumnFamilyException: Column family (\S+) does not exist": (
-            "Table {table} has no column family {0}. Add it in the HBase shell: alter '{table}', {{NAME => '{0}'}}"
+            "Table {table} has no column family {0}. In the HBase shell:\n    alter '{table}', {{NAME => '{0}'}}"
         ),
     },
     StoreLimitError: {
         r"KeyValue size too large|exceeds limit of (\d+) bytes": (
-            "The state of the group is too large for a cell of HBase; nothing was written. Raise hbase.client.keyvalue.maxsize and "
-            "hbase.server.keyvalue.maxsize"
+            "The state of the group is too large for a cell, nothing was written. Raise hbase.client.keyvalue.maxsize "
+            "and hbase.server.keyvalue.maxsize"
         ),
     },
 }

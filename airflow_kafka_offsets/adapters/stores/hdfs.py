@@ -65,7 +65,6 @@ class HdfsFolders:
     guarantees = Guarantees(
         is_atomic=True,
         compares=Compares.ANY_WRITER,
-        caveat="If another tool replaces a file instead of adding the next one, this is noticed only by drifted offsets.",
     )
 
     def __init__(self, client: Client, base: str) -> None:
@@ -143,8 +142,8 @@ class HdfsFolders:
                 if exc.exception != _MISSING:
                     raise
                 raise StoreUnavailableError(
-                    f"HDFS did not rename a temporary file to {self.where(group, name)}, although that name is free: another tool "
-                    "removed the temporary file or its folder. No offset was changed"
+                    f"HDFS did not rename a temporary file to {self.where(group, name)}: another tool removed it. "
+                    "No offset was changed"
                 ) from exc
 
     def _discard(self, group: str, temporary: str) -> None:

@@ -52,7 +52,7 @@ _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PR
 # Errors of the whole group. All other errors concern single partitions, and Kafka writes the other partitions.
 _OF_THE_GROUP = {KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_MEMBER_ID}
 _NOTHING = "Nothing was written"
-_SOME = "Some offsets may be written and some not: repeating the advance finishes it"
+_SOME = "Some offsets may be written and some not. A retry finishes it"
 # A dead writer's transaction hides the group's offsets for this long, unless the next writer ends it.
 _SHORTEST_TRANSACTION = 10.0
 _TICK = 0.05
@@ -116,8 +116,8 @@ class KafkaStore:
 
     def _commits(self, group: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, tuple[int, str]]:
         with self._translated(
-            f"(After a commit that died half-way, Kafka hides the group's offsets for up to {self._transaction_seconds + 10:.0f} s, "
-            "or until the next commit.) "
+            f"(Kafka hides the group's offsets for up to {self._transaction_seconds + 10:.0f} s after a "
+            "commit that died.) "
         ):
             return self._log.commits(group, partitions)
 
@@ -133,13 +133,12 @@ class KafkaStore:
         absent = moving - there
         if absent and not moving & there:
             raise StoreRefusedError(
-                f"{self.name}: Kafka has no partition {name_some(sorted(absent), ', ')}, and a consumer group can have offsets "
-                "only for existing partitions. Is this the Kafka that the group reads? If the topic is gone for good, remove offset_store from "
-                "the group's definition. Nothing was written"
+                f"{self.name}: Kafka has no partition {name_some(sorted(absent), ', ')}, nothing was written. "
+                "Correct the address, or if the topic is gone for good, remove offset_store from the group"
             )
         if absent:
             logger.warning(
-                "%s: Kafka no longer has %s, so no offset is published for them. The ledger has it",
+                "%s: Kafka no longer has %s, so their offsets are only in the ledger",
                 self.name,
                 name_some(sorted(absent), ", "),
             )
@@ -154,8 +153,9 @@ class KafkaStore:
 
     def _active(self, group: str, why: str, outcome: str = _NOTHING) -> StoreRefusedError:
         return StoreRefusedError(
-            f"{self.name}: the consumer group {group} has members ({why}), which commit their own offsets: stop them "
-            f"(kafka-consumer-groups --describe --members --group {group} lists them), or give this group another name. {outcome}"
+            f"{self.name}: the consumer group {group} has members ({why}), which commit their own offsets. "
+            f"{outcome}. Stop them, or give this group another name:\n"
+            f"    kafka-consumer-groups --describe --members --group {group}"
         )
 
     @contextmanager
@@ -177,8 +177,7 @@ class KafkaStore:
             return self._active(group, error.name(), outcome)
         needs = {
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-                f"Write and Describe on TransactionalId {self._id_of(group)}; or set commit=plain in the address, which promises "
-                'less, see "Offset store: the Kafka consumer group" in the docs (docs/stores/kafka.md)'
+                f"Write and Describe on TransactionalId {self._id_of(group)}, or set commit=plain: see docs/stores/kafka.md"
             ),
             KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IdempotentWrite on the cluster (brokers before Kafka 3.0)",
             KafkaError.GROUP_AUTHORIZATION_FAILED: f"Read on Group {group}",
@@ -187,8 +186,8 @@ class KafkaStore:
         if needs is None:
             return None
         return StoreRefusedError(
-            f"{self.name}: Kafka does not let this user commit offsets of group {group} ({error.name()}): grant the "
-            f"ACL {needs}. {outcome}"
+            f"{self.name}: Kafka does not let this user commit offsets of group {group} ({error.name()}). "
+            f"{outcome}. Grant the ACL {needs}"
         )
 
     def _id_of(self, group: str) -> str:
@@ -204,8 +203,8 @@ class KafkaStore:
     def _unknown(self, group: str, error: KafkaError) -> StoreOutcomeUnknownError:
         all_or_none, some = "all offsets are written or none is", "some offsets may be written and some not"
         return StoreOutcomeUnknownError(
-            f"{self.name}: Kafka did not confirm the offsets of group {group} ({self._said(error)}): "
-            f"{all_or_none if self._is_transactional else some}. Repeating the commit shows whether it was written"
+            f"{self.name}: Kafka did not confirm the offsets of group {group} ({self._said(error)}): {all_or_none if self._is_transactional else some}. "
+            "A retry shows which"
         )
 
     def _said(self, error: KafkaError) -> str:
@@ -369,7 +368,7 @@ class _Commit:
             found = store._log.commits(self._group, list(self._after))
         except KafkaAnswerError as exc:
             raise StoreOutcomeUnknownError(
-                f"{store.name}: the offsets of group {self._group} were committed, but could not be read back: {exc}"
+                f"{store.name}: the offsets of group {self._group} were committed, but not read back: {exc}"
             ) from exc
         overwritten = [
             f"{tp}: {found[tp][0] if tp in found else 'nothing'} instead of {offset}"
@@ -378,8 +377,8 @@ class _Commit:
         ]
         if overwritten:
             raise StoreOutcomeUnknownError(
-                f"{store.name}: the commit of group {self._group} succeeded, but another tool wrote at the same moment: "
-                f"{name_some(overwritten)}. The other offsets are as committed; repeating the advance shows what the group holds"
+                f"{store.name}: another tool wrote offsets of group {self._group} at the moment of the commit: "
+                f"{name_some(overwritten)}. A retry shows what the group holds"
             )
 
     @property
@@ -421,15 +420,11 @@ def _without(offsets: Offsets, gone: set[TopicPartition]) -> dict[TopicPartition
     return {tp: offset for tp, offset in offsets.items() if tp not in gone}
 
 
-_EXPIRY = "Offsets expire (offsets.retention.minutes, 7 days by default). Each commit renews those of all partitions."
 _TRANSACTIONAL = Guarantees(
     is_atomic=True,
     compares=Compares.COOPERATING,
-    caveat=f"{_EXPIRY} If another tool commits at the same moment, its offsets win for its partitions. This is noticed when the commit "
-    "is read back.",
 )
 _PLAIN = Guarantees(
     is_atomic=False,
     compares=Compares.NO_ONE,
-    caveat=f"{_EXPIRY} Of two writers at the same moment, the last one wins. Repeating the commit finishes what was half-written.",
 )

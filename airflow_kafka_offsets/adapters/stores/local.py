@@ -34,8 +34,6 @@ class LocalFolders:
     guarantees = Guarantees(
         is_atomic=True,
         compares=Compares.ANY_WRITER,
-        caveat="If another tool changes a file instead of adding the next one, this is noticed only by drifted offsets. Workers "
-        "on several machines need a shared file system with hard links (NFS has them).",
     )
 
     def __init__(self, base: str) -> None:
@@ -137,5 +135,5 @@ def _translated(what: str) -> Iterator[None]:
 
 
 def _reason(exc: OSError) -> str:
-    hint = " (is it mounted? Make the folder of the offset store yourself)" if exc.errno == errno.ENOENT else ""
+    hint = " (is it mounted? Else make the folder)" if exc.errno == errno.ENOENT else ""
     return f"{exc.strerror or exc}{hint}"

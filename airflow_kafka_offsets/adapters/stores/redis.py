@@ -72,30 +72,28 @@ _RIGHTS = "+eval +hgetall +hget +hset"
 _ANSWERS: Mapping[type[StoreError], Mapping[str, str]] = {
     StoreRefusedError: {
         r"^Authentic|^Authoriz|NOAUTH|WRONGPASS|invalid username-password|Authentication required": (
-            "it refused the login. Correct login and password of the Airflow connection"
+            "it refused the login: correct it in the Airflow connection"
         ),
         r"^NoPermission|NOPERM|ACL failure|has no permissions|can't run this command": (
-            f"this user lacks rights. Grant them: ACL SETUSER <user> ~<the keys> {_RIGHTS} (in a cluster also +cluster|slots "
-            "+cluster|shards +command)"
+            f"this user lacks rights:\n    ACL SETUSER <user> ~<the keys> {_RIGHTS} (in a cluster also "
+            "+cluster|slots +cluster|shards +command)"
         ),
-        r"^ReadOnly|READONLY": "it is a replica, which accepts no writes. Point the Airflow connection at the primary",
-        r"^OutOfMemory|\bOOM\b": "its memory is full. Raise its maxmemory, or remove data there",
-        r"MISCONF": (
-            "it accepts no writes because it could not save its data to disk. Correct that there (see its log: disk full, rights)"
-        ),
+        r"^ReadOnly|READONLY": "it is a replica: name the primary in the Airflow connection",
+        r"^OutOfMemory|\bOOM\b": "its memory is full: raise its maxmemory",
+        r"MISCONF": ("it could not save its data to disk, so it accepts no writes: see its log"),
         r"^Moved|^Ask|^ClusterCrossSlot|CROSSSLOT": (
-            'it is one node of a cluster. Put {"cluster": true} into the extra of the Airflow connection'
+            'it is one node of a cluster: put {"cluster": true} into the extra of the Airflow connection'
         ),
         r"cluster support disabled|Cluster mode is not enabled": (
-            "it is not a cluster. Remove `cluster` from the Airflow connection's extra and from the store's options"
+            "it is not a cluster: remove `cluster` from the connection's extra and from the store's options"
         ),
         r"CERTIFICATE_VERIFY_FAILED|certificate verify failed": (
-            "its certificate is not trusted. Set ssl_ca_certs in the extra of the Airflow connection, and use a host name that "
-            "the certificate has"
+            "its certificate is not trusted: set ssl_ca_certs in the extra of the Airflow connection, "
+            "and a host that the certificate has"
         ),
     },
     StoreContentError: {
-        r"WRONGTYPE": "its value under the group's key is not a hash. Choose another key (option `key`), or remove the value",
+        r"WRONGTYPE": "the value under the group's key is not a hash: choose another key (option `key`), or remove the value",
     },
     StoreUnavailableError: {
         r"LOADING|^BusyLoading|^BUSY|: BUSY|MASTERDOWN|^MasterDown|CLUSTERDOWN|^ClusterDown|^TryAgain|NOREPLICAS|max number of": (
@@ -120,9 +118,6 @@ class RedisStore:
     guarantees = Guarantees(
         is_atomic=True,
         compares=Compares.ANY_WRITER,
-        caveat="Redis confirms a write before it replicates it, and by default before its log is on disk. So a failover or a crash "
-        "may undo the last advance, which the next commit reports as drift. An eviction policy allkeys-* may drop a "
-        "whole hash; the next commit writes it again.",
     )
 
     def __init__(
@@ -153,8 +148,8 @@ class RedisStore:
         keys = self._keys(group, topics)
         if not self._are_together(keys):
             raise BadInputError(
-                f"{self.name}: in Redis Cluster, {counted(len(topics), 'topic')} of group {group} can be advanced at once only if their keys "
-                f"share a hash tag. Set the option key={TAGGED}, which makes keys such as {KeyPattern(TAGGED).key(topics[0], group)}"
+                f"{self.name}: in Redis Cluster, the keys of {counted(len(topics), 'topic')} of group {group} "
+                f"must share a hash tag. Set the option key={TAGGED}, for keys such as {KeyPattern(TAGGED).key(topics[0], group)}"
             )
 
         with self._client() as client:
@@ -217,7 +212,7 @@ class RedisStore:
             return StoreRefusedError(f"{self.name}: Redis refused ({said})")
         if is_writing:
             return StoreOutcomeUnknownError(
-                f"{self.name}: no answer to a write ({said}). Repeating the advance shows whether it was written"
+                f"{self.name}: no answer to a write ({said}). A retry shows whether it was written"
             )
         return StoreUnavailableError(f"{self.name}: Redis did not answer, nothing was written ({said})")
 

@@ -40,8 +40,6 @@ class S3Folders:
     guarantees = Guarantees(
         is_atomic=True,
         compares=Compares.ANY_WRITER,
-        caveat="S3's conditional write (If-None-Match, since August 2024) does the comparison. A service that ignores it is refused. "
-        "If a service ignores it only while two writers write at the same moment, this is noticed in most cases, but not in all.",
     )
 
     def __init__(self, make_client: Callable[[], Any], bucket: str, prefix: str = "") -> None:
@@ -106,8 +104,8 @@ class S3Folders:
             raise StoreUnavailableError(str(exc)) from exc
         if is_ignored:
             raise StoreRefusedError(
-                f"The service of s3://{self._bucket} ignores 'If-None-Match: *', so two writers could overwrite each other's offsets. "
-                "No offset was written: use S3 or a service with conditional writes"
+                f"The service of s3://{self._bucket} ignores 'If-None-Match: *', so two writers could overwrite "
+                "each other. No offset was written: use a service with conditional writes"
             )
         self._compares = True
 

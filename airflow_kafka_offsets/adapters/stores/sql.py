@@ -132,9 +132,6 @@ class SqlStore:
     guarantees = Guarantees(
         is_atomic=True,
         compares=Compares.ANY_WRITER,
-        caveat="The table needs a unique key over topic, group and partition, and on MySQL a transactional engine. Both are "
-        "checked before the first write. Two names must not differ only in a way that the column's collation ignores (upper and lower "
-        "case).",
     )
 
     def __init__(self, name: str, url: str, timeout: float, layout: Layout = Layout(), *, create: bool = False) -> None:
@@ -188,8 +185,8 @@ class SqlStore:
                 tp = TopicPartition(topic, self._whole(partition, "partition", topic))
                 if tp in found:
                     raise StoreContentError(
-                        f"{self.name}: the table {self._layout.table} holds more than one row for group {group} and {tp}. "
-                        "Delete all but the right one, then give the table a unique key"
+                        f"{self.name}: the table {self._layout.table} has several rows for group {group} and {tp}. "
+                        "Delete the wrong ones, and give the table a unique key"
                     )
                 found[tp] = self._whole(offset, "offset", str(tp))
         return found
@@ -207,8 +204,8 @@ class SqlStore:
             theirs, mine = (owner, group) if owner != group else (topic, folded.get(topic.strip().casefold(), topic))
             if theirs != mine:
                 raise StoreContentError(
-                    f"{self.name}: in the table {self._layout.table}, {theirs!r} and {mine!r} count as the same name, because of the "
-                    "collation of the column. Nothing was written: give the columns for topic and group a binary collation "
+                    f"{self.name}: the collation of the table {self._layout.table} takes {theirs!r} and {mine!r} "
+                    "for the same name, nothing was written. Give its columns for topic and group a binary collation "
                     "(MySQL: utf8mb4_bin)"
                 )
         return self._exact(rows, group, topics)
@@ -270,8 +267,8 @@ class SqlStore:
         ]
         if wrong:
             raise StoreRefusedError(
-                f"{self.name}: the table {self._layout.table} stored other values: {name_some(wrong)}. Nothing was written: look for a "
-                "trigger, rule or row-level policy on it, and for a column type that is too small (offsets need BIGINT)"
+                f"{self.name}: the table {self._layout.table} stored other values: {name_some(wrong)}. Nothing "
+                "was written: look for a trigger, rule or policy, or a column type below BIGINT"
             )
 
     def _move(self, connection: Connection, group: str, after: Offsets) -> None:
@@ -352,16 +349,16 @@ class SqlStore:
         keys += [constraint["column_names"] for constraint in inspector.get_unique_constraints(table, schema)]
         if not any(columns and key.issuperset(columns) for columns in keys):
             raise StoreRefusedError(
-                f"{self.name}: the table {table} has no unique key over its columns for topic, group and partition, so two writers "
-                f"could insert two rows. Make one: {self._key_ddl}"
+                f"{self.name}: the table {table} has no unique key over topic, group and partition. Make one:\n"
+                f"    {self._key_ddl}"
             )
 
     def _check_engine(self, connection: Connection) -> None:
         if engine := engine_without_transactions(connection, self._layout.table, self._table.schema):
             quoted = connection.dialect.identifier_preparer.format_table(self._table)
             raise StoreRefusedError(
-                f"{self.name}: the table {self._layout.table} has the engine {engine}, which has no transactions. Type: "
-                f"ALTER TABLE {quoted} ENGINE = InnoDB"
+                f"{self.name}: the table {self._layout.table} has the engine {engine}, which has no transactions:\n"
+                f"    ALTER TABLE {quoted} ENGINE = InnoDB"
             )
 
     @property
@@ -376,15 +373,15 @@ class SqlStore:
 
     def _missing(self) -> _MissingTableError:
         return _MissingTableError(
-            f"{self.name}: there is no table {self._table.fullname} in {where(self._engine)}. Make it: {self._ddl}; or add "
-            "create=true to the address, so that the first commit makes it (for other names or columns: "
-            '"Offset store: a SQL table" in the docs (docs/stores/sql.md))'
+            f"{self.name}: there is no table {self._table.fullname} in {where(self._engine)}. Add create=true "
+            "to the address (see docs/stores/sql.md), or make it:\n"
+            f"    {self._ddl}"
         )
 
     def _no_file(self) -> _MissingTableError:
         return _MissingTableError(
-            f"{self.name}: there is no file {self._engine.url.database} on this machine. Correct the host of the connection, "
-            "which is the file's path, or add create=true to the address, so that the first commit makes file and table"
+            f"{self.name}: there is no file {self._engine.url.database} on this machine. Correct the connection's "
+            "host, which is its path, or add create=true to the address"
         )
 
     # The database
@@ -415,8 +412,8 @@ class SqlStore:
                 if is_lost(exc) or isinstance(exc, IntegrityError):
                     raise
                 raise StoreOutcomeUnknownError(
-                    f"{self.name}: {where(self._engine)} did not answer the COMMIT ({first_line(exc)}): all rows are written or "
-                    "none is. Repeating the commit shows which"
+                    f"{self.name}: {where(self._engine)} did not answer the COMMIT ({first_line(exc)}), so all "
+                    "rows are written or none is. A retry shows which"
                 ) from exc
 
     @contextmanager
@@ -435,14 +432,16 @@ class SqlStore:
         reason = f"{type(exc.orig).__name__}: {first_line(exc)}"
         if is_lost(exc):
             return _LostError(
-                f"{self.name}: {where(self._engine)} let another transaction go first ({reason}). Nothing was written; try again"
+                f"{self.name}: {where(self._engine)} let another transaction go first ({reason}). Nothing was "
+                "written, try again"
             )
         if _code(exc) in _MISSING_TABLE or "no such table" in reason:
             return self._missing()
         if _is_refusal(exc):
             return StoreRefusedError(
-                f"{self.name}: {where(self._engine)} refused ({reason}). Nothing was written. Check login, rights and free "
-                f"space, and that the table is like this: {self._ddl}"
+                f"{self.name}: {where(self._engine)} refused ({reason}). Nothing was written. Check login, "
+                "rights and space, and that the table is like this:\n"
+                f"    {self._ddl}"
             )
         return StoreUnavailableError(
             f"{self.name}: {where(self._engine)} did not answer within {self._timeout:g} s ({reason}). Nothing was written"

@@ -40,10 +40,7 @@ MAX_REQUEST_BYTES = 1_048_575
 
 _ON_THE_WAY = 50
 """How many requests may wait for their answers. Without a connection, kazoo accepts some (70 to 270 seen), then blocks without end."""
-_MADE_AGAIN = (
-    "If another tool deletes a node and makes it again between the read and the write of an advance, this is not noticed if the new "
-    "node was written as often as the old one."
-)
+
 _HEADER = 8
 """Bytes of a request before its content: its number and its type."""
 
@@ -116,11 +113,8 @@ class NodeLayout:
     """Kafka's old layout: ``/consumers/<group>/offsets/<topic>/<partition>``, each node with its offset as text."""
 
     limit = "about 10,000"
-    caveat = (
-        f"{_MADE_AGAIN} A first advance that is too large for one request creates its nodes empty, and then writes all offsets at once. "
-        "For each partition, a request has 21 bytes, the path and the digits. All of it must fit into jute.maxbuffer (1 MB)."
-    )
-    way_out = "keep them in one node (option layout=json), or raise"
+
+    way_out = "set the option layout=json, or raise"
 
     def __init__(self, base: str) -> None:
         self._folder = f"{base}/offsets"
@@ -160,7 +154,7 @@ class JsonLayout:
     """One node for the group, ``/consumers/<group>/offsets.json``, with Spark's JSON of offsets."""
 
     limit = None
-    caveat = _MADE_AGAIN
+
     way_out = "split the group, or raise"
 
     def __init__(self, base: str) -> None:
@@ -234,7 +228,9 @@ class ZooKeeperStore:
         self._access = access or (Access.READ if login else Access.OPEN)
         self._max_request_bytes = max_request_bytes
         self.guarantees = Guarantees(
-            is_atomic=True, compares=Compares.ANY_WRITER, limit=layout.limit, caveat=layout.caveat
+            is_atomic=True,
+            compares=Compares.ANY_WRITER,
+            limit=layout.limit,
         )
         if self._access is not Access.OPEN and login is None:
             raise BadInputError(f"{name}: acl={self._access} requires a login and a password in the Airflow connection")
@@ -325,8 +321,9 @@ class ZooKeeperStore:
         """Refuse an advance that is too large even if all nodes exist."""
         if (size := _size([SetData(path, data, -1) for path, data in values.items()])) > self._max_request_bytes:
             raise StoreLimitError(
-                f"{self.name}: these offsets need a request of {size} bytes, and the servers accept {self._max_request_bytes}. Nothing "
-                f"was written: {self._layout.way_out} jute.maxbuffer on all servers, and set the option max_request_bytes to it"
+                f"{self.name}: these offsets need a request of {size} bytes, and the servers accept {self._max_request_bytes}. "
+                f"Nothing was written: {self._layout.way_out} jute.maxbuffer on all servers and the option "
+                "max_request_bytes"
             )
 
     def _prepare(self, client: Any, paths: Sequence[str]) -> None:
@@ -384,7 +381,7 @@ class ZooKeeperStore:
         # It is not created: a typing error would make a second, empty tree.
         if self._chroot and client.exists_async(self._chroot).get(timeout=self._timeout) is None:
             raise StoreRefusedError(
-                f"{self.name}: there is no node {self._chroot} in ZooKeeper at {self._hosts}. Correct the chroot, or create it"
+                f"{self.name}: ZooKeeper at {self._hosts} has no node {self._chroot}. Correct the chroot, or create it"
             )
 
     @contextmanager
@@ -398,13 +395,13 @@ class ZooKeeperStore:
         server, said = f"{self.name}: ZooKeeper at {self._hosts}", f"{type(exc).__name__} {exc}".strip()
         if isinstance(exc, _EXCLUDED):
             return StoreRefusedError(
-                f"{server} refused ({said}): the ACL of a node excludes this login. Correct login and password of the Airflow "
-                "connection, or the ACL (zkCli: getAcl, setAcl)"
+                f"{server} refused ({said}): the ACL of a node excludes this login. Correct one of the two "
+                "(zkCli: getAcl, setAcl)"
             )
         if is_writing and isinstance(exc, _SILENT):
             return StoreOutcomeUnknownError(
-                f"{server} did not answer a write ({said}). Repeating the advance shows whether it was written; if this fails "
-                "each time, the servers' jute.maxbuffer may be smaller than the option max_request_bytes"
+                f"{server} did not answer a write ({said}). A retry shows whether it was written; if that never "
+                "helps, lower max_request_bytes to the servers' jute.maxbuffer"
             )
         if isinstance(exc, (*_SILENT, *_PASSING)):
             return StoreUnavailableError(f"{server} did not answer, nothing was written ({said})")

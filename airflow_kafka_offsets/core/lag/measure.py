@@ -27,8 +27,8 @@ RATE_OVER = timedelta(hours=1)
 OPEN_FOR = timedelta(minutes=15)
 """A transaction that is open for longer hangs: Kafka ends it before that, unless ``transaction.max.timeout.ms`` was raised."""
 
-BY_SIZE = "by retention.bytes and the offsets of the last hour, as if the log had reached its limit"
-ASSUMED = "by the group's own retention, because this user may not read the topic's configuration"
+BY_SIZE = "by retention.bytes and the last hour, as if the log were full"
+ASSUMED = "by the group's own retention, as this user may not read that of the topic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +196,11 @@ def notes_on(partitions: Mapping[TopicPartition, PartitionLag], times: Times) ->
     ahead = [str(tp) for tp, (_, start) in unread.items() if _is_ahead(times.searches.get((tp, start)))]
     by_size = [str(tp) for tp, (found, _) in unread.items() if _is_kept_by_size(found)]
     said = (
-        (hidden, "a transaction that was not ended hides records, and no window reads them before its end"),
-        (ahead, "how long records wait is not known, because one before them is dated in the future"),
+        (hidden, "an open transaction hides records"),
+        (ahead, "the age of records is not known: one before them is dated in the future"),
         (
             by_size,
-            "how long retention.bytes leaves is not known, because nothing was removed yet, or nothing arrived in the last hour",
+            "the headroom by retention.bytes is not known yet",
         ),
     )
     return tuple(f"{text}: {name_some(names, ', ')}" for names, text in said if names)

@@ -163,14 +163,14 @@ def _refusal(group: KafkaGroup, at_risk: Mapping[TopicPartition, Danger]) -> AtR
             tp: f"{tp}: retention may remove {danger}, and a window of this group needs {length(danger.needed_seconds)}"
             for tp, danger in at_risk.items()
         },
-        f"Nothing was planned. {_more_time(at_risk)} To read what can still be read: KafkaGroup(on_at_risk='warn') for group "
-        f"{group.name}",
+        f"Nothing was planned. To read what can still be read: KafkaGroup(on_at_risk='warn') for group {group.name}. {_more_time(at_risk)}",
     )
 
 
 def _more_time(partitions: Collection[TopicPartition]) -> str:
     topics = sorted({tp.topic for tp in partitions})
     return (
-        f"To gain time, raise retention.ms of {name_some(topics, ', ')} until the window is committed: kafka-configs --bootstrap-server ... --alter "
-        f"--entity-type topics --entity-name {topics[0]} --add-config retention.ms=..."
+        f"To gain time, raise retention.ms of {name_some(topics, ', ')} until the window is committed:\n"
+        f"    kafka-configs --bootstrap-server ... --alter --entity-type topics --entity-name {topics[0]} "
+        "--add-config retention.ms=..."
     )

@@ -51,14 +51,14 @@ def find_batches(where: str, offsets: Iterable[str], commits: Iterable[str]) -> 
     planned, committed = _numbers(offsets), _numbers(commits)
     if not committed:
         raise BadInputError(
-            f"{where} has no committed batch, so it does not say where to continue"
+            f"{where} has no committed batch, so no offsets"
             + (f" (batch {planned[-1]} was planned only)" if planned else ". Name the checkpoint directory of a query")
         )
     newest = committed[-1]
     if newest not in planned:
         raise BadInputError(
-            f"{where} says that batch {newest} was committed, but offsets/{newest} is missing (the newest in offsets/: "
-            f"{name_some([str(n) for n in planned[:-4:-1]], ', ') or 'none'}). A part of the directory is lost: take a complete copy"
+            f"{where} has committed batch {newest}, and offsets/{newest} is missing (newest there: {name_some([str(n) for n in planned[:-4:-1]], ', ') or 'none'}). "
+            "Take a complete copy"
         )
     return Batches(newest, tuple(n for n in planned if n > newest))
 
@@ -124,7 +124,7 @@ def log_lines(where: str, text: str) -> tuple[int, list[str]]:
     """
     lines = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
     if not text.strip():
-        raise BadInputError(f"{where} is empty: the copy was cut off, or the query died while it wrote the file")
+        raise BadInputError(f"{where} is empty: take a complete copy")
     found = re.fullmatch(r"v([1-9][0-9]{0,8})", lines[0].strip())
     if not found:
         raise BadInputError(
@@ -133,8 +133,8 @@ def log_lines(where: str, text: str) -> tuple[int, list[str]]:
     version = int(found[1])
     if version > NEWEST_VERSION:
         raise BadInputError(
-            f"{where} has version {version}, and this package reads versions 1 to {NEWEST_VERSION}: write its offsets to a CSV "
-            "file yourself, and import that as csv:FILE"
+            f"{where} has version {version}, and this package reads 1 to {NEWEST_VERSION}: import its offsets "
+            "as csv:FILE"
         )
     return version, lines[1:]
 
@@ -145,7 +145,7 @@ def _kafka_offsets(where: str, line: str) -> dict[TopicPartition, int]:
     try:
         json.loads(line)
     except (ValueError, RecursionError) as exc:
-        raise BadInputError(f"{where} is not JSON, perhaps because the file is cut off: {short(line)}") from exc
+        raise BadInputError(f"{where} is not JSON, perhaps cut off: {short(line)}") from exc
     try:
         return load_offsets(line)
     except OffsetsJsonError:
@@ -159,7 +159,7 @@ def _merged(where: str, read: dict[str, dict[TopicPartition, int]]) -> dict[Topi
             first = readers.setdefault(tp, name)
             if read[first][tp] != offset:
                 raise BadInputError(
-                    f"{where}: sources {first} and {name} both read {tp} and have different offsets for it ({read[first][tp]} "
-                    f"and {offset}). Choose one: add ?source={name} to the source"
+                    f"{where}: sources {first} and {name} have different offsets for {tp} ({read[first][tp]} and "
+                    f"{offset}). Choose one: add ?source={name}"
                 )
     return {tp: read[name][tp] for tp, name in readers.items()}

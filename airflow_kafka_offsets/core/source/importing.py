@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_o
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.source.offsets import Meaning, SourceOffsets, next_offsets
-from airflow_kafka_offsets.core.window import Held
+from airflow_kafka_offsets.core.window import WindowRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ def to_import(
     target = next_offsets(found.offsets, meaning)
     if unknown := [str(tp) for tp in target if tp not in log.bounds]:
         raise BadInputError(
-            f"{source} names {name_some(unknown, ', ')}, which Kafka does not have. Check that this is the right Kafka, or choose "
-            "topics with --topic"
+            f"{source} names {name_some(unknown, ', ')}, which Kafka does not have. Check that this is "
+            "the right Kafka, or choose topics with --topic"
         )
     _refuse_recreated(source, found, target, log)
     _refuse_beyond(source, target, meaning, log)
@@ -80,8 +80,8 @@ def _refuse_recreated(source: str, found: SourceOffsets, target: Offsets, log: L
     topics = topics_of(target)
     if other := [topic for topic in topics if found.topic_ids.get(topic, log.topic_ids[topic]) != log.topic_ids[topic]]:
         raise TopicRecreatedError(
-            f"{source} holds offsets of an earlier topic of the name {name_some(other, ', ')}, which are not valid in today's "
-            "topic. Choose the other topics with --topic"
+            f"{source} holds offsets of an earlier topic of the name {name_some(other, ', ')}. Choose the "
+            "other topics with --topic"
         )
 
 
@@ -94,8 +94,8 @@ def _refuse_beyond(source: str, target: Offsets, meaning: Meaning, log: LogSnaps
     if beyond:
         off_by_one = ", or next offsets already (then --meaning next)" if meaning.step else ""
         raise BadInputError(
-            f"{source} is ahead of Kafka: {name_some(beyond)}. These may be offsets of another Kafka, of an earlier topic of "
-            f"that name or of an open transaction{off_by_one}"
+            f"{source} is ahead of Kafka: {name_some(beyond)}. Is it another Kafka, an earlier topic or "
+            f"an open transaction{off_by_one}"
         )
 
 
@@ -105,8 +105,8 @@ def _loss(source: str, lost: OffsetRanges) -> DataLossError:
         for tp, gone in lost.items()
     }
     return DataLossError(
-        f"Retention has removed records after the offsets of {source}: {name_some(list(sentences.values()))}. To begin "
-        "after the removed records, and record them as lost: add --skip-lost",
+        f"Retention has removed records after the offsets of {source}: {name_some(list(sentences.values()))}. "
+        "To record them as lost: add --skip-lost",
         sentences,
     )
 
@@ -127,7 +127,7 @@ def check_something(source: str, name: str, found: SourceOffsets) -> None:
     """
     if not found.offsets:
         raise BadInputError(
-            f"{source} holds no offsets under the name {name} for these topics. If it keeps them under another name: --as NAME"
+            f"{source} holds no offsets of these topics under the name {name}. For another name: --as NAME"
         )
 
 
@@ -140,39 +140,39 @@ def moves(old: Offsets, new: Offsets) -> Moves:
     return {tp: (old.get(tp), offset) for tp, offset in sorted(new.items()) if old.get(tp) != offset}
 
 
-def left_open(windows: Sequence[Held], topics: Collection[str]) -> tuple[Held, ...]:
+def left_open(windows: Sequence[WindowRecord], topics: Collection[str]) -> tuple[WindowRecord, ...]:
     """Return the windows with records of these topics. A group that continues from the watermark before them reads these again."""
     return tuple(held for held in windows if any(tp.topic in topics for tp in held.window.ranges.without_empty()))
 
 
-def left_open_notes(windows: Sequence[Held]) -> list[str]:
+def left_open_notes(windows: Sequence[WindowRecord]) -> list[str]:
     """Return the warnings about windows of the group that the offsets come from: open ones, and those that were committed behind them."""
     waiting = [f"{held.window.id} ({held.window.state}, held by {held.holder})" for held in windows if _is_open(held)]
     done = [held.window.id for held in windows if not _is_open(held)]
     notes = []
     if waiting:
         notes.append(
-            f"not committed there: {name_some(waiting, ', ')}. The new group reads their offsets again under new ids: commit or abandon "
-            "these windows before the import, or stop their runs and remove what they wrote"
+            f"not committed there: {name_some(waiting, ', ')}. The new group reads their offsets again: "
+            "commit or abandon them first, or remove what their runs write"
         )
     if done:
         notes.append(
-            f"committed there, but behind an open window: {name_some(done, ', ')}. The new group reads their offsets again, too: remove what "
-            "they wrote, or import when the windows before them are committed"
+            f"committed there behind an open window: {name_some(done, ', ')}. The new group reads their "
+            "offsets again: remove what they wrote, or import later"
         )
     return notes
 
 
-def committed_behind_note(windows: Sequence[Held]) -> list[str]:
+def committed_behind_note(windows: Sequence[WindowRecord]) -> list[str]:
     """Return the warning about offsets that someone who goes on from the watermark of a group reads a second time."""
     done = [held.window.id for held in windows if not _is_open(held)]
     if not done:
         return []
     return [
-        f"{name_some(done, ', ')} {'is' if len(done) == 1 else 'are'} committed behind an open window, and these are the offsets before "
-        "that: another reader that continues from here reads their records again"
+        f"{name_some(done, ', ')} {'is' if len(done) == 1 else 'are'} committed behind an open window: "
+        "a reader that continues from here reads their records again"
     ]
 
 
-def _is_open(held: Held) -> bool:
+def _is_open(held: WindowRecord) -> bool:
     return held.window.state.is_open

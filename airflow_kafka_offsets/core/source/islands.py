@@ -72,7 +72,7 @@ def _row(line: str, cells: Sequence[str]) -> tuple[TopicPartition, Island]:
         if partition <= MAX_PARTITION and first <= last < MAX_OFFSET and copies:
             return TopicPartition(cells[0], partition), Island(first, last + 1, copies)
     raise BadInputError(
-        f"{line}: expected {','.join(HEADER)}, such as {EXAMPLE}; got {name_some([repr(cell) for cell in cells], ', ')}"
+        f"{line}: expected {','.join(HEADER)} ({EXAMPLE}); got {name_some([repr(cell) for cell in cells], ', ')}"
     )
 
 

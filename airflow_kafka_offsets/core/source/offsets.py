@@ -10,12 +10,9 @@ from enum import StrEnum
 from airflow_kafka_offsets.core.errors import BadInputError, name_some
 from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address, split_url
-from airflow_kafka_offsets.core.window import Held
+from airflow_kafka_offsets.core.window import WindowRecord
 
-FORMS = (
-    "ledger, the address of an offset store (redis://redis_default, kafka:// for the Kafka consumer group), "
-    "checkpoint:DIRECTORY or csv:FILE (csv:- for stdin)"
-)
+FORMS = "ledger, an offset store (redis://redis_default, kafka://), checkpoint:DIRECTORY or csv:FILE (csv:- for stdin)"
 
 
 class Meaning(StrEnum):
@@ -101,13 +98,9 @@ def _checkpoint(text: str) -> CheckpointAddress:
 def _check_url(text: str) -> None:
     instead = "name an Airflow connection instead, such as checkpoint:s3://aws_default@bucket/path"
     if ":" in split_url(text).netloc.rpartition("@")[0]:
-        raise BadInputError(
-            f"A checkpoint's URL must not hold a password, because every user of this machine could read it: {instead}"
-        )
+        raise BadInputError(f"A checkpoint's URL must not hold a password: {instead}")
     if "?" in text:
-        raise BadInputError(
-            f"A checkpoint's URL may end only with ?source=NAME (letters, digits, _ and -), no other query: {instead}"
-        )
+        raise BadInputError(f"A checkpoint's URL may have no query but ?source=NAME: {instead}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +119,7 @@ class SourceOffsets:
     offsets: Offsets
     notes: tuple[str, ...] = ()
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    later: tuple[Held, ...] = ()
+    later: tuple[WindowRecord, ...] = ()
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
@@ -137,7 +130,7 @@ def check_meaning(source: SourceAddress, meaning: Meaning) -> None:
         BadInputError: the source is the ledger or a checkpoint.
     """
     if meaning is Meaning.LAST_READ and isinstance(source, LedgerAddress | CheckpointAddress):
-        raise BadInputError(f"The numbers in {source} are always next offsets: leave --meaning last-read out")
+        raise BadInputError(f"The numbers in {source} are next offsets: leave --meaning last-read out")
 
 
 def check_name(source: SourceAddress, name: str | None) -> None:
@@ -147,7 +140,7 @@ def check_name(source: SourceAddress, name: str | None) -> None:
         BadInputError: the source is a checkpoint.
     """
     if name is not None and isinstance(source, CheckpointAddress):
-        raise BadInputError("A checkpoint belongs to one query and keeps no group's name: leave --as out")
+        raise BadInputError("A checkpoint keeps no group's name: leave --as out")
 
 
 def next_offsets(found: Offsets, meaning: Meaning) -> dict[TopicPartition, int]:

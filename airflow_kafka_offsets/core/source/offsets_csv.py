@@ -45,7 +45,7 @@ def load_csv(where: str, text: str, group: str, *, is_chosen: bool = False) -> d
     rows = [(line, cells, _owner(line, cells)) for line, cells in csv_rows(where, text)]
     groups = {owner for _, _, owner in rows}
     if None in groups and len(groups) > 1:
-        raise BadInputError(f"{where} has lines with a group and lines without: write all lines in one form")
+        raise BadInputError(f"{where} has lines with and without a group: write all in one form")
     if groups == {None} and is_chosen:
         raise BadInputError(f"{where} names no group in its lines ({EXAMPLE}): leave --as out")
     if groups and groups.isdisjoint({None, group}):
@@ -95,5 +95,5 @@ def _row(line: str, cells: Sequence[str]) -> tuple[TopicPartition, int]:
 
 def _other_form(line: str, cells: Sequence[str]) -> BadInputError:
     return BadInputError(
-        f"{line}: expected topic,partition,offset or group,topic,partition,offset, such as {EXAMPLE}; got {short(','.join(cells))}"
+        f"{line}: expected [group,]topic,partition,offset, such as {EXAMPLE}; got {short(','.join(cells))}"
     )

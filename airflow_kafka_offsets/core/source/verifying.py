@@ -103,8 +103,8 @@ def committing(state: GroupState) -> tuple[str, ...]:
 def committing_note(state: GroupState) -> tuple[str, ...]:
     """Return the note about commits that have begun."""
     return tuple(
-        f"the commit of {window_id} is under way, and the store may have its end offsets already; these are the offsets before "
-        "it, and its next try continues from them"
+        f"the commit of {window_id} is under way: the store may have its end offsets already, and its "
+        "next try continues"
         for window_id in committing(state)[:1]
     )
 

@@ -84,9 +84,8 @@ def check_first(store: str, group: str, start: Offsets, found: Mapping[TopicPart
     except StoreDriftError as exc:
         named = [f"{tp}: {there}, starting_offsets: {wanted}" for tp, (_, wanted, there) in exc.partitions.items()]
         raise BadInputError(
-            f"{store} already holds offsets of group {group}, and starting_offsets would begin elsewhere: {name_some(named)}. "
-            "To continue at the store's offsets: starting_offsets='committed'; to start elsewhere, give the group another name "
-            "or remove its offsets from the store"
+            f"{store} holds other offsets of group {group} than starting_offsets: {name_some(named)}. Set "
+            "starting_offsets='committed' to continue there, or give the group another name"
         ) from exc
 
 

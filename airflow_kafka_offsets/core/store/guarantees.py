@@ -20,20 +20,18 @@ class Compares(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Guarantees:
-    """What a store promises. The contract suite checks each promise, docs/stores shows them.
+    """What a store promises. The contract suite checks each promise, docs/stores/README.md shows them.
 
     Attributes:
         is_atomic: an advance changes all partitions or none, also if a process dies in the middle.
         compares: whose change between the read and the write the store notices: any writer's, or only that of co-operating
             writers (those that use this package), or no one's.
         limit: how many partitions fit into one advance, in words; None: more than 10,000.
-        caveat: what else a user must know, in sentences.
     """
 
     is_atomic: bool
     compares: Compares
     limit: str | None = None
-    caveat: str = ""
 
 
 def must_write(store: str, group: str, before: Offsets, after: Offsets, found: Mapping[TopicPartition, int]) -> bool:

@@ -146,6 +146,6 @@ def load_offset_file(content: bytes, group: str, where: str) -> dict[TopicPartit
 
 def _not_offsets(where: str, why: str) -> StoreContentError:
     return StoreContentError(
-        f"{where} does not hold the offsets of the group: {why}. It has the highest number, so no older file is used instead: "
-        'correct it, or move it away (the file before it may be older than what was committed), see "Files: a local disk, S3, HDFS" in the docs (docs/stores/files.md#when-something-is-wrong)'
+        f"{where} does not hold the offsets of the group: {why}. It has the highest number, so correct "
+        "it or move it away: see docs/stores/files.md#when-something-is-wrong"
     )

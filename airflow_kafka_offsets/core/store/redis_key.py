@@ -37,18 +37,19 @@ class KeyPattern:
     def __post_init__(self) -> None:
         if sorted(found[1] for found in _PARTS.finditer(self.text)) != ["group", "topic"]:
             raise BadInputError(
-                f"The key of an offset store must name topic and group once each, as in {DEFAULT!r} or {TAGGED!r}; got {short(self.text)}"
+                f"The key of an offset store names topic and group once each, as in {DEFAULT!r} or {TAGGED!r}; "
+                f"got {short(self.text)}"
             )
         before, _, _, between, _, _, after = _PARTS.split(self.text)
         if any(brace in before + between + after for brace in "{}"):
             raise BadInputError(
-                f"The key of an offset store has an unknown brace: {short(self.text)}. For a name in literal braces, write "
-                "{group_tag} or {topic_tag}"
+                f"The key of an offset store has an unknown brace: {short(self.text)}. For literal braces: "
+                f"{{group_tag}} or {{topic_tag}}"
             )
         if not self.is_tagged and _OF_NAMES.fullmatch(between):
             raise BadInputError(
-                f"The key {short(self.text)} of an offset store can be the same for different topics and groups: put a character "
-                f"between the two that no name may contain, as in {DEFAULT!r}"
+                f"The key {short(self.text)} can be the same for different topics and groups: put a character "
+                f"between the two that no name has, as in {DEFAULT!r}"
             )
 
     @property

@@ -27,8 +27,7 @@ def read_offset(text: bytes, where: str) -> int:
     """
     if not _OFFSET.fullmatch(text) or int(text) > MAX_OFFSET:
         raise StoreContentError(
-            f"{where} holds {_shown(text)}, which is not an offset (a whole number, 0 or more, in decimal digits). Find out what "
-            "wrote it, and correct or delete it"
+            f"{where} holds {_shown(text)}, which is not an offset. Find out what wrote it, then correct or delete it"
         )
     return int(text)
 
@@ -41,8 +40,7 @@ def read_partition(text: bytes, where: str) -> int:
     """
     if not _PARTITION.fullmatch(text) or int(text) > MAX_PARTITION:
         raise StoreContentError(
-            f"{where} has an entry {_shown(text)}, which is not a partition (a whole number, 0 or more). Find out what wrote it, "
-            "and delete the entry or keep this group's offsets under another name"
+            f"{where} has an entry {_shown(text)}, which is not a partition. Find out what wrote it, then delete it"
         )
     return int(text)
 

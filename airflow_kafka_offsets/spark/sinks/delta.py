@@ -85,8 +85,7 @@ class DeltaTable:
         """
         if WINDOW_ID in map(str.lower, self._rows().columns):
             raise WriteOptionError(
-                f"{self.name} has a column {WINDOW_ID}, so its windows are written with mode='{REPLACE}': an append could write a window "
-                "twice. Use that mode, or append to another table"
+                f"{self.name} has a column {WINDOW_ID}: write it with mode='{REPLACE}', or append to another table"
             )
 
     def has_appended(self) -> bool:
@@ -98,9 +97,8 @@ class DeltaTable:
         named = self._notes_of_window()
         if not all(self._label.is_of(note) for note in named if "digest" in note):
             raise OtherWindowError(
-                f"{self.name} has another window {self._label.window_id}, with other offset ranges, topics or another cut "
-                "time, so Delta would skip this one. The other one may belong to another ledger or environment: "
-                '"Keep the ledger" in the docs (docs/howto/keep-the-ledger.md#what-a-second-ledger-would-do-and-what-stops-it)'
+                f"{self.name} has another window {self._label.window_id}, so Delta would skip this one. See "
+                "docs/reference/errors.md#otherwindowerror"
             )
         return bool(named)
 
@@ -173,13 +171,13 @@ def check_options(mode: str, options: Mapping[str, Any]) -> None:
     """
     if mode not in (REPLACE, APPEND):
         raise WriteOptionError(f"mode must be '{REPLACE}' or '{APPEND}', got {mode!r}")
-    refuse_options(options, _FIXED, "the window sets what decides which rows a write replaces; leave them out")
+    refuse_options(options, _FIXED, "the window sets these; leave them out")
 
 
 def _refuse_session_transactions(spark: SparkSession) -> None:
     for name in ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"):
         if spark.conf.get(name, None) is not None:
             raise WriteOptionError(
-                f"{name} is set in the session, so Delta would silently skip writes of this window. Unset it, and use "
+                f"{name} is set in the session, so Delta would skip writes of this window. Unset it, and use "
                 f"write_delta(mode='{APPEND}')"
             )

@@ -41,8 +41,8 @@ class Files:
     def __init__(self, spark: SparkSession) -> None:
         if not is_classic(spark):
             raise KafkaWindowError(
-                "Writing files renames directories, which is not possible over Spark Connect: use write_delta() or write_iceberg(), or "
-                "run the job with spark-submit"
+                "Spark Connect can't rename directories: use write_delta() or write_iceberg(), or run the "
+                "job with spark-submit"
             )
         session: Any = spark
         self._java = partial(java_class, spark)
@@ -181,8 +181,8 @@ def publish(
                 moved.append(f"{aside}-{number}")
                 check(moved[-1])
         raise PublishError(
-            f"{target} could not be replaced in {_ROUNDS} attempts, because other jobs of the same window were faster each time: stop "
-            "them"
+            f"{target} could not be replaced in {_ROUNDS} attempts: other jobs of the same window were "
+            "faster. Stop them"
         )
     except BaseException as exc:
         _put_back(files, moved, target, exc)
@@ -201,15 +201,16 @@ def _put_back(files: Files, moved: list[str], target: str, exc: BaseException) -
     if not moved:
         return
     old = moved.pop()  # before anything else: if it can't be restored, it must not be discarded
-    why = "there is other output: that of another job, or, where a rename copies, a part of this job's"
+    why = "there is other output, of another job or, where a rename copies, of this one"
     try:
         if files.rename(old, target):
             return
     except Exception as failed:
         why = f"{type(failed).__name__}: {failed}"
     kept = (
-        f"{target} could not be replaced ({type(exc).__name__}: {exc}), and its old output could not be restored ({why}): it is complete "
-        f"in {old}. Run the window again, which replaces {target}, and delete {old}; or restore it: delete {target}, and rename {old} to it"
+        f"{target} could not be replaced ({type(exc).__name__}: {exc}), and its old output is complete "
+        f"in {old} ({why}). Run the window again and delete {old}, or delete {target} and rename {old} "
+        "to it"
     )
     if not isinstance(exc, Exception):  # the process ends, and no other error may replace that
         logger.error("%s", kept)

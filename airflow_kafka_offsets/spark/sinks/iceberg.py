@@ -45,8 +45,8 @@ class IcebergTable:
         partitions = self._partitions()
         if WINDOW_ID not in partitions:
             raise WriteOptionError(
-                f"{self.name} is not partitioned by {WINDOW_ID}. Iceberg replaces whole files, so it could not replace one window: "
-                f"{self._add_column()}ALTER TABLE {self.name} ADD PARTITION FIELD {WINDOW_ID}; or let this write make a new table"
+                f"{self.name} is not partitioned by {WINDOW_ID}, so Iceberg could not replace one window: {self._add_column()}ALTER "
+                f"TABLE {self.name} ADD PARTITION FIELD {WINDOW_ID}; or let this write make a new table"
             )
         if not is_new:
             self._refuse_other()
@@ -196,9 +196,7 @@ def _one_row_a_key(frame: DataFrame, keys: Sequence[str], order_by: Sequence[str
         newest_first = of_key.orderBy(*(F.col(_quoted(column)).desc() for column in order_by))
         return frame.withColumn(number, F.row_number().over(newest_first)).filter(F.col(number) == 1).drop(number)
     two = F.raise_error(
-        F.lit(
-            f"Two rows have the same {', '.join(keys)}: set order_by to choose the newer one, or merge them before the write"
-        )
+        F.lit(f"Two rows have the same {', '.join(keys)}: set order_by, or merge them before the write")
     )
     counted = frame.withColumn(number, F.count(F.lit(1)).over(of_key))
     return counted.filter(F.when(F.col(number) > 1, two.cast("boolean")).otherwise(F.lit(True))).drop(number)

@@ -85,9 +85,8 @@ class JdbcTable:
         names = [name for name in self._options if _SECRET.search(name)]
         if names or _PASSWORD.search(self.target.url):
             raise WriteOptionError(
-                f"{', '.join(names) or 'url'}: over Spark Connect, the server's UI and event log would show this password. "
-                "Store it on the server: PostgreSQL's driver reads ~/.pgpass or PGPASSFILE, MariaDB's reads "
-                'credentialType=ENV in the url: "A table of a database" in the docs (docs/sinks/jdbc.md), Passwords'
+                f"{', '.join(names) or 'url'}: a Spark Connect server would show this password in its UI. Store "
+                "it on the server: see docs/sinks/jdbc.md"
             )
 
     @property
@@ -128,13 +127,13 @@ class JdbcTable:
         written = observed.metrics(timeout).get("rows")
         if written is None:
             raise PublishError(
-                f"{self.target.table}: Spark staged {counted(found, 'row')}, but did not report in time how many it wrote. Nothing was published: "
-                "run the window again"
+                f"{self.target.table}: Spark staged {counted(found, 'row')}, but did not report in time how "
+                "many it wrote. Nothing was published: run the window again"
             )
         if found != written:
             raise PublishError(
-                f"{self.target.table}: Spark staged {counted(found, 'row')}, and reported that it wrote {written}: a task may have run and "
-                "written twice (spark.speculation, or a lost executor). Nothing was published: run the window again"
+                f"{self.target.table}: Spark staged {counted(found, 'row')}, and reported that it wrote {written}, "
+                "so a task may have run twice. Nothing was published: run the window again"
             )
         return Stage(stage, df.columns, found)
 
@@ -148,9 +147,8 @@ class JdbcTable:
         """
         if self.is_remote:
             raise TargetError(
-                "write_jdbc() requires a classic Spark session, because Spark Connect can't run a transaction. If the table is in "
-                "the ledger's database, use stage_jdbc() and KafkaGroup(output_tables=...): Airflow publishes it in the "
-                "transaction that commits the window"
+                "write_jdbc() requires a classic Spark session, because Spark Connect can't run a transaction. "
+                "For a table in the ledger's database: stage_jdbc() and KafkaGroup(output_tables=...)"
             )
 
     def create(self, df: DataFrame) -> None:
@@ -207,8 +205,8 @@ class JdbcTable:
             raise
         except Exception as exc:
             raise PublishError(
-                f"{self.target.table}: window {window_id} could not be published ({_reason(exc)}). The old rows are unchanged, "
-                "unless the connection broke during the commit. Run the window again"
+                f"{self.target.table}: window {window_id} could not be published ({_reason(exc)}). The old "
+                "rows stay, unless the connection broke during the commit: run the window again"
             ) from exc
 
     def _replace(self, connection: Any, stage: Stage, label: Label) -> None:
@@ -223,8 +221,9 @@ class JdbcTable:
         inserted = _update(connection, self.target.insert(stage.name, stage.columns), window_id)
         if inserted != stage.rows:
             raise PublishError(
-                f"{self.target.table}: Spark staged {counted(stage.rows, 'row')}, and {inserted} would be published. Nothing was "
-                f"published. Make sure that nothing else writes to {self.target.beside(stage.name)}, and run the window again"
+                f"{self.target.table}: Spark staged {counted(stage.rows, 'row')}, and {inserted} would be published, "
+                f"so nothing was. Stop what else writes to {self.target.beside(stage.name)}, and run the window "
+                "again"
             )
 
     def _make_lock(self, connection: Any, window_id: str) -> None:
@@ -247,8 +246,8 @@ class JdbcTable:
         found = _rows(connection, self.target.has_transactions(), self.target.schema, self.target.name)
         if found and found[0] != "YES":
             raise TargetError(
-                f"{self.target.table}: its engine has no transactions, so a window can't be replaced as a whole. Change it once: "
-                f"ALTER TABLE {self.target.quoted} ENGINE = InnoDB"
+                f"{self.target.table}: its engine has no transactions. Change it once:\n"
+                f"    ALTER TABLE {self.target.quoted} ENGINE = InnoDB"
             )
 
     def _stages(self, connection: Any, window_id: str) -> list[str]:
@@ -288,9 +287,8 @@ class JdbcTable:
             self._read(dbtable=self.target.quote(STAGED)).schema  # noqa: B018
         except Exception as exc:
             raise TargetError(
-                f"stage_jdbc() is for a table in the ledger's own database, and the database of {self.target.table} has no table "
-                f"{STAGED} ({_reason(exc)}). Make sure that the url is that of the ledger (ledger_conn_id), and that kafka-offsets "
-                "db upgrade was run there. For any other database, use write_jdbc()"
+                f"stage_jdbc() is for a table in the database of the ledger (ledger_conn_id), and that of {self.target.table} "
+                f"has no table {STAGED} ({_reason(exc)}). For another database, use write_jdbc()"
             ) from exc
 
     def register(self, stage: Stage, window_id: str) -> None:

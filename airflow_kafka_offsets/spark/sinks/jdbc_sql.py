@@ -49,8 +49,8 @@ class Target:
             raise TargetError("The url must be one of JDBC, such as jdbc:postgresql://host/database")
         if self._is_of("mariadb"):
             raise TargetError(
-                "For MariaDB, write jdbc:mysql://host/database?permitMysqlScheme, which MariaDB's driver accepts, too: with "
-                "jdbc:mariadb:, Spark quotes names in a way that MariaDB refuses"
+                "For MariaDB, write jdbc:mysql://host/database?permitMysqlScheme, which its driver accepts: "
+                "with jdbc:mariadb:, Spark quotes names wrongly"
             )
         if self._is_of("sqlserver"):
             raise TargetError("SQL Server is not supported: it has no CREATE TABLE ... AS SELECT")
@@ -190,8 +190,8 @@ class Target:
     def help(self) -> str:
         """Say what the target must be."""
         return (
-            f"The table must exist, with the frame's columns (in the same spelling) and {WINDOW_ID}. To add that column: "
-            f"{self.add_window_id()}; {self.index_window_id()}"
+            f"The table must exist, with the frame's columns (in the same spelling) and {WINDOW_ID}:\n"
+            f"    {self.add_window_id()}\n    {self.index_window_id()}"
         )
 
 

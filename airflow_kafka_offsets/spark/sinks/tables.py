@@ -39,9 +39,7 @@ def refuse_window_id(frame: DataFrame) -> None:
         WriteOptionError: it has one.
     """
     if WINDOW_ID in map(str.lower, frame.columns):
-        raise WriteOptionError(
-            f"The frame has a column {WINDOW_ID}: drop it, the write puts the window's id there itself"
-        )
+        raise WriteOptionError(f"The frame has a column {WINDOW_ID}: drop it, as the write sets it")
 
 
 def refuse_options(options: Mapping[str, Any], fixed: Sequence[str], instead: str) -> None:

@@ -63,8 +63,8 @@ def _s3_client(address: StoreAddress) -> Callable[[], Any]:
         return lambda: S3Hook(aws_conn_id=address.conn_id, config=config).get_conn()
     if asked := [name for name in _ROLES if extra.get(name)]:
         raise BadInputError(
-            f"Connection {address.conn_id!r} has {asked[0]} in its extra, which requires the Amazon provider: "
-            "pip install apache-airflow-providers-amazon"
+            f"Connection {address.conn_id!r} has {asked[0]} in its extra, which requires the Amazon provider:\n"
+            "    pip install apache-airflow-providers-amazon"
         )
     keys, endpoint = aws_keys(connection), s3_endpoint(extra)
     return lambda: boto3.session.Session(**keys).client("s3", config=config, **endpoint)

@@ -50,8 +50,8 @@ def open_store(address: StoreAddress, group: KafkaGroup, kafka_config: Mapping[s
         if extra is None:
             raise
         raise BadInputError(
-            f"The offset store {address} needs the Python module {exc.name}: "
-            f"pip install 'airflow-kafka-offsets[{extra}]'"
+            f"The offset store {address} needs the Python module {exc.name}:\n"
+            f"    pip install 'airflow-kafka-offsets[{extra}]'"
         ) from exc
 
 

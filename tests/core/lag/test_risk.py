@@ -103,7 +103,7 @@ def test_a_warning_names_partitions_numbers_and_what_to_do() -> None:
     [warned] = warn_of_risk(group(), [plan()], {tp(0): danger()}, None, THERE)
     assert warned.warnings == (
         "retention may remove records of this window before a job has read them: orders-0 offsets [1, 60) in 5 min. To gain "
-        "time, raise retention.ms of orders until the window is committed: kafka-configs --bootstrap-server ... --alter --entity-type topics "
+        "time, raise retention.ms of orders until the window is committed:\n    kafka-configs --bootstrap-server ... --alter --entity-type topics "
         "--entity-name orders --add-config retention.ms=...",
     )
 
@@ -130,9 +130,9 @@ def test_fail_plans_nothing_and_says_why() -> None:
     assert isinstance(caught.value, LogError)
     assert str(caught.value) == (
         "orders-0: retention may remove offsets [1, 60) at any moment, and a window of this group needs 45 min. "
-        "Nothing was planned. To gain time, raise retention.ms of orders until the window is committed: kafka-configs --bootstrap-server ... --alter "
-        "--entity-type topics --entity-name orders --add-config retention.ms=... To read what can still be read: "
-        "KafkaGroup(on_at_risk='warn') for group lake"
+        "Nothing was planned. To read what can still be read: KafkaGroup(on_at_risk='warn') for group lake. "
+        "To gain time, raise retention.ms of orders until the window is committed:\n    kafka-configs --bootstrap-server ... --alter "
+        "--entity-type topics --entity-name orders --add-config retention.ms=..."
     )
     assert list(caught.value.partitions) == [tp(0)]
 

@@ -45,7 +45,7 @@ def test_a_file_without_a_line_has_no_offsets() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("topic,partition,offset\n", r"x, line 1: expected topic,partition,offset or .*, such as orders,0,23; got"),
+        ("topic,partition,offset\n", r"x, line 1: expected \[group,\]topic,partition,offset, such as orders,0,23; got"),
         ("orders,0,5\norders,0,x\n", "x, line 2: expected"),
         ("orders,0,-1\n", "line 1: expected"),
         ("orders,-1,5\n", "line 1: expected"),
@@ -54,10 +54,10 @@ def test_a_file_without_a_line_has_no_offsets() -> None:
         ("orders,0,9223372036854775808\n", "line 1: expected"),
         ("orders,0,٣\n", "line 1: expected"),
         ("a,b,orders,0,5\n", "line 1: expected"),
-        ("orders,0\n", "line 1: expected topic,partition,offset or group,topic,partition,offset"),
+        ("orders,0\n", r"line 1: expected \[group,\]topic,partition,offset"),
         ("GROUP TOPIC PARTITION CURRENT-OFFSET\n", "line 1: expected"),
         ("orders,0,5\norders,0,6\n", "line 2: orders-0 is there twice"),
-        ("lake,orders,0,5\norders,0,6\n", "lines with a group and lines without"),
+        ("lake,orders,0,5\norders,0,6\n", "lines with and without a group"),
         ('"orders,0,5\n', "not CSV"),
         ("other,orders,0,5\n", "x has no line of group lake; it has other: choose with --as"),
     ],

@@ -90,5 +90,5 @@ def test_partitions_that_nobody_asked_for_are_no_drift() -> None:
 
 def test_the_first_start_is_where_the_store_stands() -> None:
     publishing.check_first("memory://", "lake", {tp(0): 5, tp(1): 0}, {tp(0): 5})
-    with pytest.raises(BadInputError, match=r"orders-0: 4, starting_offsets: 5\. To continue at"):
+    with pytest.raises(BadInputError, match=r"orders-0: 4, starting_offsets: 5\. Set starting_offsets='committed'"):
         publishing.check_first("memory://", "lake", {tp(0): 5, tp(1): 0}, {tp(0): 4})

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.lab.patience import run_to_end
 from tests.lab.tables import CATALOG
+from tests.lab.waiting import run_to_end
 
 if TYPE_CHECKING:
     from tests.lab.kafka import KafkaBroker
@@ -70,7 +70,7 @@ def test_table_formats_work_without_a_jvm_and_files_say_that_they_need_one(
     assert told["function"][:4] == [True] * 4, "what is written is what was counted, and not a second read"
     once = [[first, 100], [first, 101], [first, 102], [second, 208], [second, 209]]
     assert told["append"] == [True, True, False, False, once]
-    assert all("not possible over Spark Connect" in answer for answer in told["parquet"][:4]), told["parquet"]
+    assert all("Spark Connect can't rename" in answer for answer in told["parquet"][:4]), told["parquet"]
     assert "IncompleteReadError" in told["incomplete"]
     assert told["appended"] == once
 
@@ -97,7 +97,7 @@ def answers(spark_connect: SparkConnect, kafka: KafkaBroker, ranges: Ranges, fol
     }
     arguments = [spark_connect.url, kafka.bootstrap_servers, ranges, codes, f"{lake}/report.json"]
     command = [sys.executable, "-c", CLIENT, json.dumps(arguments)]
-    done = run_to_end(command, cwd=ROOT, timeout=500)
+    done = run_to_end(command, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-5000:]
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return told
