@@ -49,7 +49,8 @@ from airflow_kafka_offsets.wiring.connections import without_secrets
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.run import Run
     from airflow_kafka_offsets.core.window import Window, WindowRecord
-    from airflow_kafka_offsets.service.windows import Planned, WindowService
+    from airflow_kafka_offsets.service.plan import Planned
+    from airflow_kafka_offsets.service.windows import WindowService
     from airflow_kafka_offsets.task.definition import Stop
 
 # After these, Airflow starts no other try.
@@ -208,7 +209,7 @@ class Ending:
         if isinstance(exc, LedgerUnavailableError):  # it had its time to answer
             return left
         try:
-            held = self.service.row(left.window.id).held
+            held = self.service.ledger.window(left.window.id).held
             return replace(left, state=held.window.state, taken_by=self._taken_by(held))
         except LedgerUnavailableError:
             return left
@@ -219,6 +220,6 @@ class Ending:
         claim = self.run.claim
         if not held.holder.lets_commit(claim):
             return str(held.holder)
-        own = [a.try_number for a in self.service.attempts(held.window.id) if a.claim == claim]
+        own = [a.try_number for a in self.service.ledger.attempts(held.window.id) if a.claim == claim]
         later = [number for number in own if number > self.run.this_try.number]
         return f"try {later[-1]} of this task" if later else None

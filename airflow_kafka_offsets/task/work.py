@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.core.ending import NO_JOB, Done, earlier_try, evidence
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, counted, name_some
 from airflow_kafka_offsets.core.lineage import ReadWindow
-from airflow_kafka_offsets.core.tries import unseen_before
+from airflow_kafka_offsets.core.tries import records_read, unseen_before
 from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.launch.job_files import NO_REPORT, Report
+from airflow_kafka_offsets.service.topics import as_last_planned
 from airflow_kafka_offsets.task.ending import Ending
 from airflow_kafka_offsets.task.metrics import TaskMetrics
 from airflow_kafka_offsets.task.plan import patiently
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.run import Run
     from airflow_kafka_offsets.core.window import Window
-    from airflow_kafka_offsets.service.windows import Planned, WindowService
+    from airflow_kafka_offsets.service.plan import Planned
+    from airflow_kafka_offsets.service.windows import WindowService
     from airflow_kafka_offsets.task.definition import Stop
 
 logger = logging.getLogger(__name__)
@@ -175,7 +177,7 @@ class Work:
         if not self._drives_here or self._run.keeps_state:
             return
         try:
-            unseen = unseen_before(self._service.attempts(window.id))
+            unseen = unseen_before(self._service.ledger.attempts(window.id))
         except KafkaOffsetsError as exc:  # only a warning depends on it
             logger.warning("Could not ask the ledger whether the job of an earlier try may still run: %s", exc)
             return
@@ -203,7 +205,11 @@ def evidence_of(window: Window, report: Report) -> str:
 def ready(service: WindowService, group: KafkaGroup, planned: Planned) -> Planned:
     """Return a window with all that its job needs to know."""
     window_id = planned.window.id
-    known = replace(planned, read_before=service.read_before(window_id))
+    known = replace(planned, read_before=records_read(service.ledger.attempts(window_id)))
     if group.registry is None:
         return known
-    return replace(known, frozen=service.frozen(window_id), topics=service.topics_of_group(group))
+    return replace(
+        known,
+        frozen=service.frozen(window_id),
+        topics=tuple(as_last_planned(service.ledger, group, has_planned=True).topics),
+    )
