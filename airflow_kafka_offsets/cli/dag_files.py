@@ -102,9 +102,7 @@ def _dags_of(path: str) -> list[Any]:
 
 def _bag(file: Path) -> DagBag:
     """Let Airflow import a file, which finds its neighbors, and what lies in Airflow's folder of DAGs."""
-    from airflow.configuration import conf
-
-    from airflow_kafka_offsets.airflow_versions import BundleDagBag
+    from airflow_kafka_offsets.airflow_versions import BundleDagBag, conf
 
     dags_folder = Path(conf.get("core", "dags_folder"))
     folder = dags_folder if file.is_relative_to(dags_folder) else file.parent

@@ -242,7 +242,7 @@ def test_a_file_that_can_not_be_imported_is_one_clear_error(cli: Cli, folder: Pa
     [
         ("x = {}['topics']\n", "KeyError: 'topics' (line 3)"),
         ("len(1)\n", "TypeError: object of type 'int' has no len() (line 3)"),
-        ("KafkaGroup('a b', topics=['t'])\n", "A group's name may hold letters"),
+        ("KafkaGroup('a b', topics=['t'])\n", "got 'a b' (line 3)"),
         ("with DAG('d'\n", "SyntaxError"),
         ("raise RuntimeError('it says:\\nmore')\n", "RuntimeError: it says: more (line 3)"),
         ("raise RuntimeError('it says:\\n  - one\\n  - two')\n", "RuntimeError: it says: - one - two (line 3)"),
