@@ -44,11 +44,11 @@ test-unit: setup ## the quick tests: no server, and fewer examples of each law (
 	@# Three processes for two cores, as some tests wait.
 	@$(BIN)/python -m pytest -m "not server and not slow" --hypothesis-profile=quick --numprocesses=3 --dist=worksteal
 
-# More processes than cores, as most tests wait for a server. What needs the same heavy server stays in one (tests/conftest.py).
+# More processes than cores, as most tests wait for a server.
 # One that crashes is the end: pytest-xdist gives the next one the work that is done, and waits for it.
 PROCESSES ?= 5
 test: setup fetch ## all tests, PROCESSES=5 at a time; ORDER=random shuffles them
-	@$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadgroup --max-worker-restart=0 --durations=20 \
+	@$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --max-worker-restart=0 --durations=20 \
 	  $(if $(filter random,$(ORDER)),--no-loadscope-reorder --random-order-bucket=package --random-order-seed=$(or $(SEED),$(shell date +%s)))
 
 test-matrix: setup ## one job on each Spark that docs/compatibility.md names (it fetches them: gigabytes); WRITE=1 writes the page

@@ -85,7 +85,7 @@ def window_document(window: WindowSummary) -> Document:
         "seq": window.seq,
         "lane": window.lane.value,
         "state": window.state.value,
-        "until": window.until,
+        "planned_until": window.planned_until,
         "isolation_level": window.isolation_level.value,
         "partitions": window.partitions,
         "span": window.span,
@@ -104,10 +104,13 @@ def replay_document(group: str, windows: Sequence[Window], drafts: Sequence[Plan
     return {
         "group": group,
         "again": [
-            {"id": w.id, "lane": w.lane.value, "state": w.state.value, "until": w.until, "span": w.span}
+            {"id": w.id, "lane": w.lane.value, "state": w.state.value, "planned_until": w.planned_until, "span": w.span}
             for w in windows
         ],
-        "new": [{"until": d.until, "span": d.ranges.span, "ranges": ranges_document(d.ranges)} for d in drafts],
+        "new": [
+            {"planned_until": d.planned_until, "span": d.ranges.span, "ranges": ranges_document(d.ranges)}
+            for d in drafts
+        ],
     }
 
 

@@ -1,26 +1,30 @@
-"""Servers for the tests: each is started when a test first asks for it. What few files use is stopped after each of them, the rest at the end."""
+"""Servers for the tests, as fixtures. A server starts when a test first uses it, and stops after the file or at the end.
+
+CONTRIBUTING.md says how to add a test.
+"""
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import uuid
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from airflow_kafka_offsets.core.launch.start import SUBMIT_OPTIONS
 from tests.lab import processes
 from tests.lab.cache import PROVIDER_CACHE
+from tests.lab.java import SPARK
 from tests.lab.leftovers import sweep
 from tests.lab.memory import IN_MEMORY
-from tests.lab.start import MUCH_CODE, SHORT_LIFE, start_variables
 
-# What tests have in common asserts, too; only in tests and conftest.py does pytest say by itself what was compared.
+# By itself, pytest shows the compared values only for the asserts of tests and of conftest.py.
 pytest.register_assert_rewrite(
     *("tests.ledger.examples", "tests.service.simulation", "tests.spark.sinks.contract"),
     *("tests.stores.across", "tests.stores.contract"),
@@ -29,19 +33,15 @@ pytest.register_assert_rewrite(
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from xdist.remote import Producer
+
     from tests.lab.databases import MariaDB, Postgres
-    from tests.lab.forks import Forks
-    from tests.lab.hbase import HBaseServer
-    from tests.lab.hdfs import Hdfs
     from tests.lab.kafka import KafkaBroker, TwoDoorBroker
-    from tests.lab.redis import RedisCluster, RedisServer, SecureRedisServer
-    from tests.lab.s3 import S3
     from tests.lab.spark_connect import SparkConnect
     from tests.lab.spark_standalone import SparkStandalone
     from tests.lab.sparks import OtherSpark
     from tests.lab.start import StartArchive
     from tests.lab.yarn import Yarn
-    from tests.lab.zookeeper import ZooKeeperServer
 
 _MARKER_OF_FIXTURE = {
     "kafka": "kafka",
@@ -65,64 +65,58 @@ _MARKER_OF_FIXTURE = {
     "start_archive": "spark",
     "yarn": "yarn",
 }
-# Files that use one of these fixtures share a heavy server: they run in one process, which starts it once.
-_PROCESS_OF_FIXTURE = {
-    "spark_connect": "Spark Connect",
-    "spark_standalone": "standalone Spark",
-    "table_jars": "Spark",
-    "server": "page",
-}
+# The files of such a folder share a server that is slow to start, so they run in one process. The first match counts.
+_FOLDERS_OF_ONE_PROCESS = ("tests/spark/sinks/", "tests/spark/", "tests/page/")
 _MARKERS_OF_SERVERS = frozenset({"server", "airflow", *_MARKER_OF_FIXTURE.values()})
 
-# What collecting makes stays until the end: to look through it again and again took a third of its time.
-gc.disable()
-
-# How many examples a law sees: in the whole run, and with `--hypothesis-profile=quick`. Laws with numbers of their own
-# take the smaller of both. No deadline: the machine may be busy.
+# How many examples a law sees in the whole run, and with `--hypothesis-profile=quick`. A law with a number of its own takes the smaller one.
 settings.register_profile("deep", deadline=None, max_examples=50)
 settings.register_profile("quick", settings.get_profile("deep"), max_examples=8, stateful_step_count=12)
 settings.load_profile("deep")
 
 
 def pytest_configure() -> None:
-    """Tidy up after killed runs; stop the servers at SIGTERM, too, and ask them without a proxy; let Spark start quickly."""
+    """Tidy up after killed runs, and set what all processes of the tests have in common."""
     sweep()
     processes.reach_loopback_directly()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    os.environ.update(start_variables(span=0))
-    os.environ[SUBMIT_OPTIONS] += f" {SHORT_LIFE} {MUCH_CODE}"
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # it ends the fixtures, as Ctrl-C does, so their servers stop
+    os.environ[SUBMIT_OPTIONS] = " ".join(SPARK)
     os.environ["AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER"] = str(PROVIDER_CACHE)
+
+
+class _FoldersAndFiles(LoadFileScheduling):
+    """Gives each process a whole folder of `_FOLDERS_OF_ONE_PROCESS`, or a whole file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return next((folder for folder in _FOLDERS_OF_ONE_PROCESS if file.startswith(folder)), file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _FoldersAndFiles | None:
+    """Let `--dist=loadfile` keep such folders together."""
+    return _FoldersAndFiles(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test that uses a server, before `-m` selects; keep the tests of a file in one process, and files that share a heavy server."""
-    process_of_file: dict[str, str] = {}
+    """Mark each test that uses a server, before `-m` selects."""
     for item in items:
-        fixtures = set(getattr(item, "fixturenames", ()))
-        for fixture in _MARKER_OF_FIXTURE.keys() & fixtures:
+        for fixture in _MARKER_OF_FIXTURE.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(_MARKER_OF_FIXTURE[fixture])
         if not _MARKERS_OF_SERVERS.isdisjoint(marker.name for marker in item.iter_markers()):
             item.add_marker("server")
-        for fixture in _PROCESS_OF_FIXTURE.keys() & fixtures:
-            process_of_file[_file_of(item)] = _PROCESS_OF_FIXTURE[fixture]
-    for item in items:
-        file = _file_of(item)
-        item.add_marker(pytest.mark.xdist_group(process_of_file.get(file, file)))
-
-
-def _file_of(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Refuse servers to a test that is not marked: `make test-unit` would start them, too."""
+    """Refuse servers to a test without a marker, because `make test-unit` would run it."""
     processes.refused_to = None if item.get_closest_marker("server") else item.nodeid
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a CI run in which a test was skipped: what did not run proves nothing."""
+    """Fail a CI run in which a test was skipped."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
     if skipped and os.environ.get("CI") == "true" and session.exitstatus == pytest.ExitCode.OK:
@@ -133,7 +127,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(autouse=True)
 def _servers_are_up(request: pytest.FixtureRequest) -> None:
-    """Start a server again that died under an earlier test: one failure stays one failure."""
+    """Start a server again that died in an earlier test, so that one failure stays one failure."""
     for name in _MARKER_OF_FIXTURE.keys() & set(request.fixturenames):
         revive = getattr(request.getfixturevalue(name), "revive", None)
         if revive is not None:
@@ -169,18 +163,6 @@ def kafka_sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoDoorBrok
 
 
 @pytest.fixture(scope="session")
-def forks() -> Iterator[Forks]:
-    """Give what begins tasks in processes of their own, with loaded what each would import for two seconds."""
-    from tests.lab.forks import Forks
-
-    tasks = "tests.launch.connect_task", "tests.launchers.worker", "airflow.sdk.execution_time.supervisor"
-    ours = "airflow_kafka_offsets.ledger.sql_ledger", "airflow_kafka_offsets.wiring.machine.start"
-    spark = "pyspark.sql.connect.session", "pyarrow.dataset"
-    with Forks(*tasks, *ours, *spark, "confluent_kafka.admin", "requests") as forks:
-        yield forks
-
-
-@pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """Run a PostgreSQL server."""
     from tests.lab.databases import Postgres
@@ -198,67 +180,25 @@ def mariadb() -> Iterator[MariaDB]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """Run an open Redis server."""
-    from tests.lab.redis import RedisServer
+def _runs(module: str, name: str) -> Any:
+    """Return a fixture that runs a server of the lab, in a folder of its own, for the tests of a file."""
 
-    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
-        yield server
+    @pytest.fixture(scope="module")
+    def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+        kind = getattr(import_module(f"tests.lab.{module}"), name)
+        with kind(tmp_path_factory.mktemp(module)) as server:
+            yield server
 
-
-@pytest.fixture(scope="module")
-def redis_secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureRedisServer]:
-    """Run a Redis server with TLS, a password and users."""
-    from tests.lab.redis import SecureRedisServer
-
-    with SecureRedisServer(tmp_path_factory.mktemp("redis-secure")) as server:
-        yield server
+    return run
 
 
-@pytest.fixture(scope="module")
-def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
-    """Run a Redis cluster of three servers."""
-    from tests.lab.redis import RedisCluster
-
-    with RedisCluster(tmp_path_factory.mktemp("redis-cluster")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """Run a ZooKeeper server."""
-    from tests.lab.zookeeper import QUICK, ZooKeeperServer
-
-    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), QUICK) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def hbase(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HBaseServer]:
-    """Run an HBase with a Thrift 1 gateway; a test that stops it starts it again."""
-    from tests.lab.hbase import HBaseServer
-
-    with HBaseServer(tmp_path_factory.mktemp("hbase")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    """Run a server that speaks S3's protocol."""
-    from tests.lab.s3 import S3
-
-    with S3(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
-    """Run a name node and a data node. A test that stops one of them starts it again."""
-    from tests.lab.hdfs import Hdfs
-
-    with Hdfs(tmp_path_factory.mktemp("hdfs")) as server:
-        yield server
+redis = _runs("redis", "RedisServer")
+redis_secure = _runs("redis", "SecureRedisServer")  # with TLS, a password and users
+redis_cluster = _runs("redis", "RedisCluster")
+zookeeper = _runs("zookeeper", "ZooKeeperServer")
+hbase = _runs("hbase", "HBaseServer")
+s3 = _runs("s3", "S3")
+hdfs = _runs("hdfs", "Hdfs")
 
 
 @pytest.fixture(scope="session")
@@ -301,7 +241,7 @@ def spark_3() -> OtherSpark:
     return SPARK_3
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkConnect]:
     """Run a Spark Connect server. Its clients are other processes: here, it would be this process's only Spark."""
     from tests.lab.spark_connect import SparkConnect
@@ -311,11 +251,11 @@ def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCon
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark_standalone(
     tmp_path_factory: pytest.TempPathFactory, spark_connector: list[Path]
 ) -> Iterator[SparkStandalone]:
-    """Run a Spark master with its REST server, and a worker, to the end: three files of one lane use it. It also knows the drivers of other tests."""
+    """Run a Spark master with its REST server, and a worker."""
     from tests.lab.spark_standalone import SparkStandalone
 
     with SparkStandalone(tmp_path_factory.mktemp("spark-standalone")) as cluster:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.running import Answer
@@ -14,7 +15,9 @@ from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
 from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.documents import Document, ranges_document
-from airflow_kafka_offsets.ports import Ledger
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 NOTHING_CHANGED = "Nothing was changed."
 
@@ -84,7 +87,7 @@ def _superseded(windows: Sequence[Window], ledger: Ledger) -> list[Document]:
     first, last = windows[0], windows[-1]
     rows = ledger.windows(first.group, before=last.seq + 1, limit=last.seq - first.seq + 1)
     holders = {row.held.window.seq: row.held.holder for row in rows}
-    return [{"id": w.id, "until": w.until, "span": w.span, "held_by": holders[w.seq]} for w in windows]
+    return [{"id": w.id, "planned_until": w.planned_until, "span": w.span, "held_by": holders[w.seq]} for w in windows]
 
 
 def consequences(document: Document, found: Reset | None, unchecked: Collection[PartitionEpoch]) -> Iterator[str]:
@@ -134,7 +137,7 @@ def _superseded_text(document: Document, found: Reset) -> Iterator[str]:
         f"{counted(len(windows), 'committed window')} {lose} {their} offsets, which are read again under {new}. "
         f"Remove what was written under the old {old}, or records count twice:"
     )
-    yield table(("id", "until", "span", "held_by"), windows, held_by="run")
+    yield table(("id", "planned_until", "span", "held_by"), windows, held_by="run")
     if document["unread"]:
         yield from nobody_reads(found)
         yield ranges_table(document["unread"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.cli.acts import act_answer, already_there, consequences, consequences_document, signed
 from airflow_kafka_offsets.cli.running import Answer
@@ -14,8 +15,10 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.source.offsets import Meaning
 from airflow_kafka_offsets.documents import Document, ranges_document
-from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service.move import Import, Moving
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
 def import_offsets(args: Namespace) -> Answer:

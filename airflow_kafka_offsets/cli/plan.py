@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.cli.dag_files import Definition, Outlook, find_definition, look_ahead
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.sources import open_ledger, open_ledger_of, open_service
+from airflow_kafka_offsets.cli.sources import ledger_url, open_ledger, open_service
 from airflow_kafka_offsets.cli.tables import open_text, partitions_table, ranges_table, table
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, LogError, UnknownGroupError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -19,10 +20,12 @@ from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import REPLAY_KEYS, Replay, parse_replay
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.documents import Document, range_document, ranges_document, replay_document, window_document
-from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service.topics import as_last_planned
 from airflow_kafka_offsets.service.windows import WindowService
-from airflow_kafka_offsets.wiring.absent import AbsentLedger
+from airflow_kafka_offsets.wiring.absent import AbsentLedger, open_ledger_or_absent
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
 def plan(args: Namespace) -> Answer:
@@ -43,7 +46,10 @@ def plan(args: Namespace) -> Answer:
 
 def _planned(args: Namespace, definition: Definition | None) -> Answer:
     request = parse_replay(definition.group.name if definition else args.group, _replay(args))
-    ledger = open_ledger_of(args, definition.group) if definition else open_ledger(args)
+    if definition:
+        ledger = open_ledger_or_absent(ledger_url(args, definition.group.ledger_conn_id))
+    else:
+        ledger = open_ledger(args)
     group = definition.group if definition else _known(ledger, args.group)
     if request is not None:
         return _replayed(open_service(args, ledger, group), group, request)
@@ -129,7 +135,7 @@ def _replayed(service: WindowService, group: KafkaGroup, request: Replay) -> Ans
 def _replay_text(document: Document) -> str:
     parts = []
     if again := document["again"]:
-        windows = table(("id", "lane", "state", "until", "span"), again)
+        windows = table(("id", "lane", "state", "planned_until", "span"), again)
         parts.append(f"A replay would run {counted(len(again), 'window')} again:\n\n{windows}")
     for number, window in enumerate(document["new"], start=1):
         parts.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.cli.acts import act_answer, signed
 from airflow_kafka_offsets.cli.exit_codes import code_of
@@ -14,8 +15,10 @@ from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.documents import Document
-from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service.prune import Prune, Pruning
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
 def prune(args: Namespace) -> Answer:

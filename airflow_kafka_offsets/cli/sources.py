@@ -27,25 +27,20 @@ from airflow_kafka_offsets.core.source.offsets import (
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
 from airflow_kafka_offsets.service.move import Asked
 from airflow_kafka_offsets.service.sources import LedgerSource, StoreSource
-from airflow_kafka_offsets.wiring.absent import open_ledger_or_absent
 from airflow_kafka_offsets.wiring.late import late
 from airflow_kafka_offsets.wiring.stores import opening
 from airflow_kafka_offsets.wiring.stores.kafka import CALLBACKS
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
-    from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetSource, OffsetStore
+    from airflow_kafka_offsets.ledger.ledger import Ledger
+    from airflow_kafka_offsets.ports import LogOffsets, OffsetSource, OffsetStore
     from airflow_kafka_offsets.service.windows import WindowService
 
 
 def open_ledger(args: Namespace) -> Ledger:
-    """Open the ledger that the arguments name; it is never made or changed by opening."""
+    """Open the ledger that the arguments name. Nothing is made."""
     return wiring.open_ledger_at(ledger_url(args))
-
-
-def open_ledger_of(args: Namespace, group: KafkaGroup) -> Ledger:
-    """Open the ledger that the arguments name, or the one of a group as its DAG defines it; it may not be there yet."""
-    return open_ledger_or_absent(ledger_url(args, group.ledger_conn_id))
 
 
 def ledger_url(args: Namespace, conn_id: str | None = None) -> str:

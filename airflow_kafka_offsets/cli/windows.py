@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.sources import open_ledger
@@ -15,7 +16,9 @@ from airflow_kafka_offsets.core.plan.request import parse_windows
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.documents import Document, window_document, window_with_schemas
-from airflow_kafka_offsets.ports import Ledger
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
 def windows(args: Namespace) -> Answer:
@@ -44,7 +47,7 @@ def _list_text(document: Document, limit: int) -> str:
     pruned = "" if before is None else f" (pruned before {name_window(group, before)})"
     if not found:
         return f"Group {group} has no such windows{pruned}."
-    keys = ("id", "state", "lane", "until", "span", "records", "attempts", "held_by")
+    keys = ("id", "state", "lane", "planned_until", "span", "records", "attempts", "held_by")
     is_full = len(found) == limit
     more = f"The newest {limit}; --limit shows more." if is_full else ""
     if pruned:
@@ -81,7 +84,7 @@ def _detail_text(window: Document) -> str:
     facts = [
         ("window", window["id"]),
         ("state", f"{window['state']}, {window['lane']} lane, {window['isolation_level']}"),
-        ("until", time(window["until"])),
+        ("planned_until", time(window["planned_until"])),
         ("planned", time(window["planned_at"])),
         ("committed", time(window["committed_at"]) if window["committed_at"] else "-"),
         ("held by" if State(window["state"]).is_open else "last run", window["held_by"]),

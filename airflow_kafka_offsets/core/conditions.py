@@ -180,7 +180,7 @@ class WindowFree:
 
 @dataclass(frozen=True, slots=True)
 class CommittedUntil:
-    """All that a group could read at a cut time is committed.
+    """All that a group could read at a planned-until time is committed.
 
     The proof is a committed live window that was cut then or later and was not capped, while no older live window is open. A
     capped window leaves some records of that time unread. So this condition is met only after a group that lags has caught up.

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.window import Claim, Held, Outcome
+from airflow_kafka_offsets.core.window import Claim, Outcome, WindowRecord
 from airflow_kafka_offsets.core.window_id import group_of
 
 
@@ -97,7 +97,7 @@ class WindowRow:
         records: how many records the last successful attempt read; None: not reported.
     """
 
-    held: Held
+    held: WindowRecord
     planned_at: datetime
     committed_at: datetime | None
     attempts: int
@@ -115,15 +115,15 @@ class OldWindow:
         last_attempt: when the last one began, in UTC; None: there was none.
     """
 
-    held: Held
+    held: WindowRecord
     planned_at: datetime
     attempts: int
     last_attempt: datetime | None
 
     @property
     def last_used(self) -> datetime:
-        """The last moment at which something is known to have happened to it. A cut time counts, too."""
-        times = (self.held.window.until, self.planned_at, self.held.committed_at, self.last_attempt)
+        """The last moment at which something is known to have happened to it. A planned-until time counts, too."""
+        times = (self.held.window.planned_until, self.planned_at, self.held.committed_at, self.last_attempt)
         return max(time for time in times if time is not None)
 
 
@@ -131,17 +131,17 @@ class OldWindow:
 class Frontier:
     """How far a group has come in time.
 
-    A live window that was not capped, with no older live window open, proves that all before its cut time is committed. A capped one
+    A live window that was not capped, with no older live window open, proves that all before its planned-until time is committed. A capped one
     left something of that time unread.
 
     Attributes:
-        window_id: of the windows that prove this, the one with the latest cut time; None: there is none.
-        until: its cut time.
+        window_id: of the windows that prove this, the one with the latest planned-until time; None: there is none.
+        planned_until: that of this window.
         open: the ids of the live windows that wait for their commit, oldest first.
     """
 
     window_id: str | None = None
-    until: datetime | None = None
+    planned_until: datetime | None = None
     open: tuple[str, ...] = ()
 
 

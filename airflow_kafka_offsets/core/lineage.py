@@ -167,7 +167,7 @@ def _described(one: ReadWindow, topics: Collection[str]) -> dict[str, Any]:
         "windowId": window.id,
         "seq": window.seq,
         "lane": window.lane.value,
-        "until": window.until.isoformat(),
+        "plannedUntil": window.planned_until.isoformat(),
         "isRerun": one.is_rerun,
         "isCommitted": one.is_committed,
         "isolationLevel": window.isolation_level.value,

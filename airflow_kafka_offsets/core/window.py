@@ -66,11 +66,11 @@ class Draft:
     Attributes:
         ranges: what it reads, the empty ranges of quiet partitions included.
         topic_ids: the id of each topic when the window was cut.
-        until: its cut time. The window belongs to the time span that contains this moment.
+        planned_until: its time. The window belongs to the time span that contains this moment.
         isolation_level: which records it reads.
         lost: offsets that retention had removed before this window started, recorded instead of read.
         lane: live or backfill.
-        is_capped: whether ``max_offsets`` cut something off when it was planned: there was more to read up to its cut time.
+        is_capped: whether ``max_offsets`` cut something off when it was planned: there was more to read up to its `planned_until`.
             Never in the backfill lane.
         leader_epochs: the epoch of the leader that reported the end of each partition's log, see `core.leader_epochs`.
         schemas: the ledger's number of the schemas that are frozen with it, see `core.schemas`; None: there are none.
@@ -80,7 +80,7 @@ class Draft:
 
     ranges: OffsetRanges
     topic_ids: Mapping[str, str]
-    until: datetime
+    planned_until: datetime
     isolation_level: IsolationLevel
     lost: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
     lane: Lane = Lane.LIVE
@@ -186,7 +186,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class WindowRecord:
     """A window and the claim that works on it, or worked on it last.
 
     Attributes:
@@ -224,7 +224,7 @@ class Standing:
 
     Attributes:
         group, seq, lane, state, span: those of the window.
-        holder, holds: as in `Held`.
+        holder, holds: as in `WindowRecord`.
     """
 
     group: str

@@ -82,7 +82,7 @@ def session_url(url: str, attempt: Attempt) -> str | None:
 
     >>> from datetime import UTC, datetime
     >>> from airflow_kafka_offsets.core.window import Claim
-    >>> from airflow_kafka_offsets.ports import Attempt
+    >>> from airflow_kafka_offsets.core.history import Attempt
     >>> attempt = Attempt(1, "orders-000001", Claim("d", "r", "t"), 1, Outcome.RUNNING, None, datetime(2026, 1, 1, tzinfo=UTC), None, "0")
     >>> session_url("sc://spark:15002/;user_id=me", attempt)
     'sc://spark:15002/;user_id=me;session_id=967f6701-5fc2-4ccd-9f82-14258b2840fa'

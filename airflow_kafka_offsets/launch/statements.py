@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from airflow_kafka_offsets.spark import KafkaWindow
 
-OURS = ("window_id", "group", "seq", "lane", "until", "is_rerun")
+OURS = ("window_id", "group", "seq", "lane", "planned_until", "is_rerun")
 """The values of the window that each statement can use."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*")

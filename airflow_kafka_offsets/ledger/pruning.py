@@ -65,7 +65,7 @@ def _known(row: Row[Any]) -> Pruned:
         for topic_id, of_topic in json.loads(row.floors).items()
     }
     proof = None if row.proof_seq is None else (row.proof_seq, row.proof_until)
-    return Pruned(row.before_seq, row.until, proof, floors)
+    return Pruned(row.before_seq, row.planned_until, proof, floors)
 
 
 def _note_pruned(connection: Connection, group: str, group_id: int, old: Sequence[OldWindow]) -> None:
@@ -76,7 +76,7 @@ def _note_pruned(connection: Connection, group: str, group_id: int, old: Sequenc
     floors = json.dumps(known.floors, separators=(",", ":"))
     proof_seq, proof_until = known.proof or (None, None)
     proof = {"proof_seq": proof_seq, "proof_until": proof_until}
-    values = {"before_seq": known.before, "until": known.until, **proof, "floors": floors}
+    values = {"before_seq": known.before, "planned_until": known.planned_until, **proof, "floors": floors}
     if row is None:
         connection.execute(insert(pruned).values(group_id=group_id, **values))
     else:

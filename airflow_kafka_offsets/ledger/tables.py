@@ -125,14 +125,14 @@ windows = Table(
     Column("holder", _BIG, ForeignKey(claims.c.id), nullable=False),
     # Counts how often the window was given to a claim, also to the same one. What was read about an earlier hold is outdated.
     Column("holds", Integer, nullable=False),
-    Column("until", UtcDateTime, nullable=False),
+    Column("planned_until", UtcDateTime, nullable=False),
     Column("isolation_level", String(20), nullable=False),
     Column("span", BigInteger, nullable=False),
     Column("ranges", document(), nullable=False),
     # Of a window with many partitions: the ranges, compressed (`packing.pack`).
     Column("packed", LargeBinary().with_variant(LONGBLOB(), "mysql", "mariadb")),
     Column("lost", document()),
-    # Whether max_offsets cut the window, so that records before its cut time may be unplanned.
+    # Whether max_offsets cut the window, so that records before its planned-until time may be unplanned.
     Column("is_capped", Boolean, nullable=False),
     Column("planned_at", UtcDateTime, nullable=False),
     Column("committed_at", UtcDateTime),
@@ -142,7 +142,7 @@ windows = Table(
     Column("unread", BigInteger),
     # The newest windows of a lane in some states, and those that were cut in a time.
     Index(None, "group_id", "lane", "state", "seq"),
-    Index(None, "group_id", "lane", "state", "is_capped", "until"),
+    Index(None, "group_id", "lane", "state", "is_capped", "planned_until"),
     # A claim is deleted when nothing refers to it any more.
     Index(None, "holder"),
 )
@@ -205,7 +205,7 @@ pruned = Table(
     metadata,
     Column("group_id", Integer, ForeignKey(groups.c.id), primary_key=True, autoincrement=False),
     Column("before_seq", BigInteger, nullable=False),
-    Column("until", UtcDateTime),
+    Column("planned_until", UtcDateTime),
     Column("proof_seq", BigInteger),
     Column("proof_until", UtcDateTime),
     Column("floors", document(), nullable=False),

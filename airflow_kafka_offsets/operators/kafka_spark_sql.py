@@ -18,7 +18,7 @@ class KafkaSparkSqlOperator(KafkaSparkOperator):
 
     The statements read the window's records from a view, in the columns of Spark's Kafka source. Kafka is read once, and the
     records are counted and kept (`persist`) before the first statement. A statement gets its window through the named markers
-    ``:window_id``, ``:seq``, ``:group``, ``:lane``, ``:until`` and ``:is_rerun``. Where Spark's grammar takes no marker (a
+    ``:window_id``, ``:seq``, ``:group``, ``:lane``, ``:planned_until`` and ``:is_rerun``. Where Spark's grammar takes no marker (a
     partition, a path, a view), it can use ``${window_id}`` and ``${seq}``. A rerun runs all statements again: each has to replace
     what it wrote before, see docs/howto/taskflow.md.
 

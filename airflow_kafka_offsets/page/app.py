@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from math import ceil
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -18,6 +18,7 @@ from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
+from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import (
     KafkaAnswerError,
     KafkaOffsetsError,
@@ -36,10 +37,11 @@ from airflow_kafka_offsets.page import PREFIX, now, render, replays, views
 from airflow_kafka_offsets.page.access import Reader
 from airflow_kafka_offsets.page.strips import Axis
 from airflow_kafka_offsets.page.zoom import read_zoom
-from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import pictures
 from airflow_kafka_offsets.service.pictures import GroupLine
-from airflow_kafka_offsets.wiring.absent import open_ledger_to_show
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 
@@ -185,12 +187,14 @@ async def _ask_kafka(question: Callable[[Ledger], _T]) -> _T:
     )
 
 
+def _open_configured() -> Ledger:
+    return wiring.open_ledger_at(wiring.ledger_url(), patience=CONNECT_TIMEOUT)
+
+
 async def _open() -> Ledger:
     with anyio.move_on_after(PATIENCE):
         # The thread that still waits is left alone: its driver gives up soon.
-        return await anyio.to_thread.run_sync(
-            open_ledger_to_show, CONNECT_TIMEOUT, abandon_on_cancel=True, limiter=_OPENING
-        )
+        return await anyio.to_thread.run_sync(_open_configured, abandon_on_cancel=True, limiter=_OPENING)
     raise LedgerUnavailableError(
         f"The ledger's database did not answer within {ceil(PATIENCE)} seconds. Reload the page to try again."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -17,9 +17,12 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.page import heat
 from airflow_kafka_offsets.page.looks import Kept
 from airflow_kafka_offsets.page.words import NOTHING, number, sentence, short_number
-from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import freshness
 from airflow_kafka_offsets.service.pictures import GroupLine
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 LONGEST_WAIT = 5.0
 """Seconds until a Kafka that does not answer is given up for a page, whatever the group's own time-out is."""

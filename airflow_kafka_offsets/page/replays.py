@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError, KafkaAnswerError, NotYetError, counted
 from airflow_kafka_offsets.core.history import WindowRow
@@ -18,10 +18,12 @@ from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.documents import Document, replay_document
 from airflow_kafka_offsets.page import now
 from airflow_kafka_offsets.page.access import Reader
-from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service.pictures import RANGES_AT_ONCE, GroupLine
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.wiring.late import late
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)

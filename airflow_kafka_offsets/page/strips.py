@@ -4,7 +4,7 @@ A strip is 100 wide. The first `READ` of it are offsets that windows were cut fo
 partition is behind, beside the one that is furthest behind. So nothing moves when Kafka's answer arrives.
 
 There are two scales for the first part. By offset, a strip is what the partition's shown windows own, from the first to the last offset.
-By time, all strips have one axis: a live window lies between the cut time of the window before it and its own, and what else there is lies
+By time, all strips have one axis: a live window lies between the planned-until time of the window before it and its own, and what else there is lies
 where its offsets are between those of live windows.
 """
 
@@ -263,14 +263,14 @@ def knots_of(
         begins: where the first window begins; None: that is not known, and it has no width.
     """
     found: list[tuple[int, float]] = []
-    cuts = [(before.until, window) for before, window in pairwise(windows)]
+    cuts = [(before.planned_until, window) for before, window in pairwise(windows)]
     for before, window in cuts if begins is None else [(begins, windows[0]), *cuts]:
         r = window.ranges.get(tp)
         if r is None or r.end == r.start:
             continue
         if not found or r.start > found[-1][0]:
             found.append((r.start, max(place(before), found[-1][1] if found else 0.0)))
-        found.append((r.end, max(place(window.until), found[-1][1])))
+        found.append((r.end, max(place(window.planned_until), found[-1][1])))
     return found
 
 
@@ -296,7 +296,7 @@ class Part:
     Attributes:
         has_oldest, has_newest: whether the oldest and the newest live window of the group are among them. If not, what lies below the
             oldest one, or above the newest one, is cut off: its neighbors are not there.
-        start, end: the edges of the axis of time; None: the cut time of the oldest or newest live window among them.
+        start, end: the edges of the axis of time; None: the planned-until time of the oldest or newest live window among them.
         floors: what was pruned.
     """
 
@@ -320,7 +320,7 @@ def figure(
 
     Args:
         windows: the windows to show, in any order.
-        axis: what the width means. Without live windows of different cut times, it is of offsets.
+        axis: what the width means. Without live windows of different planned-until times, it is of offsets.
         part: which part of the history the windows are.
         known: the partitions to show, and where the next window of each starts; None: those that the windows name.
     """
@@ -345,7 +345,7 @@ def _times(live: Sequence[Window], part: Part) -> tuple[datetime, datetime] | No
     """Return the edges of the axis of time; None: there is no such axis."""
     if not live:
         return None
-    first, last = part.start or live[0].until, part.end or live[-1].until
+    first, last = part.start or live[0].planned_until, part.end or live[-1].planned_until
     return (first, last) if first < last else None
 
 

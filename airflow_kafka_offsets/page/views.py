@@ -138,7 +138,7 @@ class TableRow:
     state: str
     tone: str
     lane: Lane
-    until: datetime
+    planned_until: datetime
     span: int
     records: int | None
     tries: int
@@ -169,7 +169,7 @@ def table_row(row: WindowRow, attempts: Sequence[Attempt], readable: Readable, n
         state=window.state.value,
         tone=_TONES.get(window.state, "plain"),
         lane=window.lane,
-        until=window.until,
+        planned_until=window.planned_until,
         span=window.span,
         records=row.records,
         tries=row.attempts,
@@ -241,7 +241,7 @@ class GroupView:
         figure: the strips; None: the group has no window.
         heat: a row of cells for each topic, if there are many partitions.
         hidden: the numbers of windows that are drawn without a name.
-        facts: of the drawn windows that a replay may run, by number: span and cut time.
+        facts: of the drawn windows that a replay may run, by number: span and planned-until time.
         zoom: which windows these are.
         spans: others that are offered, by name.
         pruned: the windows before this one were pruned; empty: none was.
@@ -300,7 +300,7 @@ def group_view(
     return GroupView(
         picture=picture,
         zoom=zoom,
-        spans=zoom.spans(newest.until) if newest else {},
+        spans=zoom.spans(newest.planned_until) if newest else {},
         pruned=name_window(picture.group.name, pruned_before) if pruned_before > 1 else "",
         rows=rows,
         acts=[
@@ -312,7 +312,9 @@ def group_view(
         partitions=len(known),
         hidden=hidden,
         facts={
-            w.seq: (w.span, w.until.isoformat()) for w in windows if may_replay(w) and w.span and w.seq not in hidden
+            w.seq: (w.span, w.planned_until.isoformat())
+            for w in windows
+            if may_replay(w) and w.span and w.seq not in hidden
         },
         owner=person(Claim(owner.dag_id, "", owner.task_id), readable) if owner else None,
         last_commit=ago(last.committed_at if last else None, now),

@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.fields import read_time
 from airflow_kafka_offsets.page.strips import Axis
 
 FIRST, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
-"""No cut time lies outside of these, and every database can hold them."""
+"""No planned-until time lies outside of these, and every database can hold them."""
 
 SPANS = {"1 d": timedelta(days=1), "7 d": timedelta(days=7), "30 d": timedelta(days=30)}
 """The spans that a page offers, up to the newest window."""
@@ -24,7 +24,7 @@ class Zoom:
 
     Attributes:
         axis: what the width of a strip means.
-        start, end: only windows with ``start < cut time <= end``; None: from the oldest on, or up to the newest.
+        start, end: only windows with ``start < planned_until <= end``; None: from the oldest on, or up to the newest.
         before: only windows with smaller numbers, for the next page; None: the newest.
     """
 
@@ -35,7 +35,7 @@ class Zoom:
 
     @property
     def cut_in(self) -> tuple[datetime, datetime] | None:
-        """The span of cut times; None: all."""
+        """The span of planned-until times; None: all."""
         if self.start is None and self.end is None:
             return None
         return self.start or FIRST, self.end or LAST

@@ -22,10 +22,10 @@ _KINDS = {
 
 
 class WindowCommittedSensor(ConditionSensor):
-    """Wait until one window, or all that a group could read at a cut time, is committed. Asks the ledger only.
+    """Wait until one window, or all that a group could read at a planned-until time, is committed. Asks the ledger only.
 
     :param group: the group, or its name.
-    :param until: the cut time, usually ``"{{ data_interval_end }}"``. The sensor waits for a committed live window that was
+    :param until: the planned-until time, usually ``"{{ data_interval_end }}"``. The sensor waits for a committed live window that was
         cut then or later, that ``max_offsets`` did not cap, and that has no older open window before it. If a group is
         capped for hours, the sensor waits until it has caught up. (templated)
     :param window_id: instead of `until`: one window. (templated)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import IllegalStepError, UnknownGroupError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -12,9 +13,11 @@ from airflow_kafka_offsets.core.source.audit import Audit, Auditor
 from airflow_kafka_offsets.core.source.islands import Islands
 from airflow_kafka_offsets.core.window import State, Window
 from airflow_kafka_offsets.core.window_id import name_window
-from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service.replay import rows
 from airflow_kafka_offsets.service.windows import told
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
 def audit_table(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequence[int] = ()) -> Audit:

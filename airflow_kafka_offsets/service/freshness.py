@@ -22,7 +22,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_kafka_offsets.core.errors import (
     KafkaAnswerError,
@@ -58,10 +58,13 @@ from airflow_kafka_offsets.core.plan.ownership import GroupState, watermark
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.plan.waiting import Seen
 from airflow_kafka_offsets.core.window import Window
-from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.times import find
 from airflow_kafka_offsets.service.windows import utc_now
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 

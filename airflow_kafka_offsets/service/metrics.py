@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import LedgerError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.overview import Outline
 from airflow_kafka_offsets.core.state_metrics import Family, GroupNow, OpenWindows, families, group_now
 from airflow_kafka_offsets.core.window import Lane
-from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.freshness import before_kafka, each
 from airflow_kafka_offsets.service.windows import utc_now
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
 class Collector:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import (
@@ -30,14 +31,17 @@ from airflow_kafka_offsets.core.source.importing import ImportedOffsets, Moves
 from airflow_kafka_offsets.core.source.offsets import Meaning, SourceOffsets, next_offsets, only
 from airflow_kafka_offsets.core.source.verifying import Difference
 from airflow_kafka_offsets.core.store.guarantees import must_write
-from airflow_kafka_offsets.core.window import Held
-from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetSource, OffsetStore
+from airflow_kafka_offsets.core.window import WindowRecord
+from airflow_kafka_offsets.ports import LogOffsets, OffsetSource, OffsetStore
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.replay import from_oldest_open
 from airflow_kafka_offsets.service.reset import snapshot_of_all, work_out
 from airflow_kafka_offsets.service.sources import StoreSource
 from airflow_kafka_offsets.service.topics import topics_now, topics_to_take
 from airflow_kafka_offsets.service.windows import second_look, utc_now
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 LOOKS = 5
 """How often ledger and store are compared again when the group moves meanwhile."""
@@ -96,7 +100,7 @@ class Import:
     asked: Asked
     imported: ImportedOffsets
     notes: tuple[str, ...]
-    left_open: tuple[Held, ...]
+    left_open: tuple[WindowRecord, ...]
     log: LogSnapshot
     position: Position
     state: GroupState

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import PrunedWindowError, UnknownGroupError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -15,7 +16,9 @@ from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED, Pruned
 from airflow_kafka_offsets.core.schemas import Frozen
 from airflow_kafka_offsets.core.window import OWNING, Lane, Window
 from airflow_kafka_offsets.core.window_id import parse_window_id
-from airflow_kafka_offsets.ports import Ledger
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 MOST_WINDOWS, FEWEST_WINDOWS = 200, 2
 RANGES_AT_ONCE = 40_000
@@ -230,7 +233,7 @@ def group(
         name: the group.
         visible: which groups this person may see.
         before: only windows with smaller numbers.
-        cut_in: only windows with ``start < until <= end``.
+        cut_in: only windows with ``start < planned_until <= end``.
 
     Raises:
         UnknownGroupError: there is no such group that this person may see.

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -20,8 +21,11 @@ from airflow_kafka_offsets.core.plan.ownership import NOWHERE
 from airflow_kafka_offsets.core.plan.pruning import Limits, why_kept
 from airflow_kafka_offsets.core.window import OWNING, Lane, State
 from airflow_kafka_offsets.core.window_id import name_window
-from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.windows import LONGEST_PAUSE, RACES, utc_now
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
@@ -22,8 +23,11 @@ from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.source.verifying import published
 from airflow_kafka_offsets.core.store import advance
 from airflow_kafka_offsets.core.window import State, Window
-from airflow_kafka_offsets.ports import Ledger, OffsetStore
+from airflow_kafka_offsets.ports import OffsetStore
 from airflow_kafka_offsets.service.replay import from_oldest_open
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 

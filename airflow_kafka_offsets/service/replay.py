@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import chain, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import NotYetError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
@@ -22,9 +22,12 @@ from airflow_kafka_offsets.core.plan.request import Ranges, Replay, TimeSpan, Wi
 from airflow_kafka_offsets.core.plan.search import first_above
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH
-from airflow_kafka_offsets.core.window import OWNING, Excerpt, Held, Lane, State
-from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.core.window import OWNING, Excerpt, Lane, State, WindowRecord
+from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.topics import topics_now
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 
@@ -57,12 +60,12 @@ def _page_of(partitions: int) -> int:
     return 1 + PARTITIONS_PER_PAGE // (1 + partitions)
 
 
-def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[Held]:
+def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[WindowRecord]:
     """Return windows, newest first, however many there are."""
     return (row.held for row in rows(ledger, group, **wanted))
 
 
-def from_oldest_open(ledger: Ledger, group: str, state: GroupState) -> tuple[Held, ...]:
+def from_oldest_open(ledger: Ledger, group: str, state: GroupState) -> tuple[WindowRecord, ...]:
     """Return the live windows from the oldest open one on, oldest first: some may have been committed behind it."""
     if not state.open:
         return ()
@@ -70,7 +73,9 @@ def from_oldest_open(ledger: Ledger, group: str, state: GroupState) -> tuple[Hel
     return tuple(newest_first)[::-1]
 
 
-def live_windows(ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Mapping[str, str]) -> Iterator[Held]:
+def live_windows(
+    ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Mapping[str, str]
+) -> Iterator[WindowRecord]:
     """Return committed live windows, among them all that own any of what is asked.
 
     How much is read depends on how far the owners lie from one another, and not on how long the history is: see `core.plan.search`.
@@ -126,7 +131,7 @@ class Allocation:
         seen: what Kafka holds, at the group's isolation level; None: no one had to look.
     """
 
-    held_windows: Sequence[Held] = ()
+    held_windows: Sequence[WindowRecord] = ()
     drafts: Sequence[Plan] = ()
     seen: LogSnapshot | None = None
 
@@ -167,7 +172,7 @@ class ReplayPlanner:
             case Ranges(ranges):
                 return self._of_ranges(group, ranges, state)
 
-    def _named(self, group: str, seqs: Sequence[int]) -> list[Held]:
+    def _named(self, group: str, seqs: Sequence[int]) -> list[WindowRecord]:
         rows = {row.held.window.seq: row.held for row in self._ledger.windows(group, seqs=seqs, limit=len(seqs))}
         if missing := [seq for seq in seqs if seq not in rows]:
             raise pruning.absent(group, missing, self._ledger.pruned(group))
@@ -177,7 +182,9 @@ class ReplayPlanner:
             return held_windows
         raise replay.nothing_to_replay(f"{name_some([rows[seq].window.id for seq in seqs], ', ')}: no records")
 
-    def of_span(self, group: KafkaGroup, span: TimeSpan, state: GroupState, own: Sequence[Held] = ()) -> Allocation:
+    def of_span(
+        self, group: KafkaGroup, span: TimeSpan, state: GroupState, own: Sequence[WindowRecord] = ()
+    ) -> Allocation:
         """Return what belongs to a span, without the windows that the run has. A run that has some gets nothing that the live lane will read.
 
         Raises:
@@ -221,7 +228,7 @@ class ReplayPlanner:
         # After the search for owners: a window that left in between has raised the floors before.
         pruning.check_not_pruned(group, gaps, self._ledger.pruned(group), state.position.topic_ids)
 
-    def _cut_in(self, group: str, span: TimeSpan) -> list[Held]:
+    def _cut_in(self, group: str, span: TimeSpan) -> list[WindowRecord]:
         """Return the windows that belong to a span, oldest first."""
         found = pages(self._ledger, group, states=tuple(OWNING), cut_in=(span.start, span.end))
         return sorted(
@@ -236,8 +243,8 @@ class ReplayPlanner:
         return replay.between_times(starts, ends, seen)
 
     def _owners(
-        self, group: str, asked: OffsetRanges, state: GroupState, own: Sequence[Held] = ()
-    ) -> tuple[list[Held], replay.Gaps]:
+        self, group: str, asked: OffsetRanges, state: GroupState, own: Sequence[WindowRecord] = ()
+    ) -> tuple[list[WindowRecord], replay.Gaps]:
         """Return the windows that own any of these offsets and can be replayed, oldest first, and what no window owns."""
         assert state.position
         topic_ids = state.position.topic_ids
@@ -245,7 +252,7 @@ class ReplayPlanner:
             pages(self._ledger, group, states=tuple(OWNING), lane=Lane.BACKFILL),
             live_windows(self._ledger, group, asked.without_empty(), topic_ids),
         )
-        found: Sequence[Held] = ()
+        found: Sequence[WindowRecord] = ()
         if asked.span:
             with self._ledger.one_connection():
                 found = replay.overlapping(asked, all_of_them, topic_ids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import MissingPartitionError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -14,8 +15,11 @@ from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import check_reset
 from airflow_kafka_offsets.core.plan.reset import Reset, check_never_left, founded_at, plan_reset
 from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
-from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.replay import pages
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
 def work_out(

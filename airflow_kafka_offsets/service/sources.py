@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.core.source import verifying
 from airflow_kafka_offsets.core.source.offsets import SourceOffsets
-from airflow_kafka_offsets.ports import Ledger, OffsetStore
+from airflow_kafka_offsets.ports import OffsetStore
 from airflow_kafka_offsets.service.replay import from_oldest_open
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
 class LedgerSource:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.matching import left_warning, topics_to_ask_for
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.planning import Plan
-from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.ports import LogOffsets
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
 def topics_now(kafka: LogOffsets, group: KafkaGroup, position: Position | None) -> tuple[str, ...]:

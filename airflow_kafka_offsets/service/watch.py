@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, cached_property, partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_kafka_offsets.core.conditions import (
     CommittedUntil,
@@ -47,8 +47,11 @@ from airflow_kafka_offsets.core.plan.waiting import (
 )
 from airflow_kafka_offsets.core.window import Standing
 from airflow_kafka_offsets.core.window_id import parse_window_id
-from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.windows import IsOver, utc_now
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 

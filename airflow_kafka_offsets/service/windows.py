@@ -14,7 +14,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_kafka_offsets.core import leader_epochs, schemas
 from airflow_kafka_offsets.core.errors import (
@@ -56,15 +56,18 @@ from airflow_kafka_offsets.core.spark_json import dump_offsets, load_offsets
 from airflow_kafka_offsets.core.starting import AtCommitted, first_offsets, lookup_time, parse_reset_target
 from airflow_kafka_offsets.core.store import advance
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import OWNING, Claim, Held, Lane, Outcome, State, Window
+from airflow_kafka_offsets.core.window import OWNING, Claim, Lane, Outcome, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
-from airflow_kafka_offsets.ports import Ledger, LogOffsets, OffsetStore, SchemaRegistry
+from airflow_kafka_offsets.ports import LogOffsets, OffsetStore, SchemaRegistry
 from airflow_kafka_offsets.service.guard import Guard
 from airflow_kafka_offsets.service.memory import Memory, NotKnownError
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.replay import Allocation, ReplayPlanner
 from airflow_kafka_offsets.service.reset import committed_windows, read_before, snapshot_of_all, work_out
 from airflow_kafka_offsets.service.topics import as_last_planned, topics_now, with_left
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +145,7 @@ class _Asking:
     def as_last_planned(self, ledger: Ledger, state: GroupState) -> _Asking:
         return replace(self, group=as_last_planned(ledger, self.group, has_planned=state.version > 0))
 
-    def check_replays(self, state: GroupState, held_windows: Sequence[Held]) -> None:
+    def check_replays(self, state: GroupState, held_windows: Sequence[WindowRecord]) -> None:
         ownership.check_replays(self.group.name, self.group.reads, state, self.claim, held_windows)
 
 
@@ -353,7 +356,7 @@ class WindowService:
         # After Kafka: what a producer has written by now, it has registered before.
         to_freeze = self._to_freeze(asking.group, drafts, again)
         take = ownership.to_hold(held_windows, asking.claim)
-        added: Sequence[Held] = ()
+        added: Sequence[WindowRecord] = ()
         if drafts:
             group, version = as_planned(asking.group, drafts), state.version
             added = self._ledger.add_windows(group, version, drafts, asking.claim, asking.now, take, to_freeze)
@@ -509,7 +512,7 @@ class WindowService:
         return windows, found.drafts
 
     def _again(
-        self, asking: _Asking, request: Request | Refused | None, state: GroupState, own: Sequence[Held]
+        self, asking: _Asking, request: Request | Refused | None, state: GroupState, own: Sequence[WindowRecord]
     ) -> Allocation:
         """Return the windows that the task had. If a backfill reprocesses the run, add what else belongs to its interval."""
         if not isinstance(request, TimeSpan) or not request.is_interval or request.start == request.end:
@@ -868,7 +871,7 @@ def told(attempts: Sequence[Attempt]) -> int | None:
     return counts[-1] if counts else None
 
 
-def _planned(held: Held, how: How, done: Attempt | None) -> Planned:
+def _planned(held: WindowRecord, how: How, done: Attempt | None) -> Planned:
     # A task that committed and then failed still counts as a first run: it has not returned its result yet.
     is_own_commit = done is not None and held.committed_at is not None and held.committed_at >= done.started_at
     is_rerun = held.window.state is State.COMMITTED and not is_own_commit

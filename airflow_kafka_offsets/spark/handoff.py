@@ -73,7 +73,7 @@ class Handoff:
 
     Attributes:
         window_id, group, seq, lane: which window it is.
-        until: its cut time, ISO 8601 with a zone.
+        planned_until: the time that the window belongs to, ISO 8601 with a zone.
         is_rerun: whether the window was committed already, so that this run replaces an output.
         isolation_level: ``read_committed`` or ``read_uncommitted``.
         expect_gaps: whether offsets without a record are normal.
@@ -93,7 +93,7 @@ class Handoff:
     group: str
     seq: int
     lane: str
-    until: str
+    planned_until: str
     is_rerun: bool
     isolation_level: str
     expect_gaps: bool
@@ -217,7 +217,7 @@ _TAKES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "group": ("a text", _is_text),
     "seq": ("a whole number", _is_whole),
     "lane": ("live or backfill", lambda value: value in ("live", "backfill")),
-    "until": ("a time with a zone", _is_time),
+    "planned_until": ("a time with a zone", _is_time),
     "is_rerun": ("true or false", lambda value: isinstance(value, bool)),
     "isolation_level": ("a text", _is_text),
     "expect_gaps": ("true or false", lambda value: isinstance(value, bool)),

@@ -30,7 +30,7 @@ class Label:
 
     Attributes:
         window_id, group, seq: which window it is.
-        digest: differs if ranges, cut time or topic ids differ.
+        digest: differs if ranges, planned-until time or topic ids differ.
         ranges: as JSON; None: too many.
         is_rerun: whether the window was committed before, according to the ledger.
     """
@@ -92,17 +92,17 @@ def label_of(handoff: Handoff) -> Label:
         window_id=handoff.window_id,
         group=handoff.group,
         seq=handoff.seq,
-        digest=digest(text, datetime.fromisoformat(handoff.until), topic_ids),
+        digest=digest(text, datetime.fromisoformat(handoff.planned_until), topic_ids),
         ranges=text if few else None,
         is_rerun=handoff.is_rerun,
     )
 
 
 def digest(ranges: str, until: datetime, topic_ids: Mapping[str, str] | None) -> str:
-    """Return what tells windows of one id apart, in two parts: of ranges and cut time, and of the topic ids, if they are known.
+    """Return what tells windows of one id apart, in two parts: of ranges and planned-until time, and of the topic ids, if they are known.
 
-    The ids tell two clusters apart: their topics may have the same names, and their first windows the same ranges and cut time.
-    Without ids, the cut time shows that a ledger was created again.
+    The ids tell two clusters apart: their topics may have the same names, and their first windows the same ranges and planned-until time.
+    Without ids, the planned-until time shows that a ledger was created again.
     """
     first = _short(f"{ranges} {until.timestamp()}", 16)
     return first if topic_ids is None else f"{first}-{_short(json.dumps(sorted(topic_ids.items())), 8)}"

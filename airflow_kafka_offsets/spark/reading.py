@@ -78,10 +78,10 @@ class WindowReading:
         group: the group that owns it.
         seq: its number within the group.
         lane: ``live`` or ``backfill``.
-        until: its cut time.
+        planned_until: the time that decides to which time span it belongs.
         is_rerun: whether it was committed already, so that this run replaces an output.
         ranges: topic -> partition -> (start, end), ``start <= offset < end``; empty ranges are left out.
-        digest: differs if `ranges`, `until` or the topics' ids differ: a window of another ledger can have this id. A function of
+        digest: differs if `ranges`, `planned_until` or the topics' ids differ: a window of another ledger can have this id. A function of
             yours that replaces by `id` may keep the digest beside the output, and refuse to replace output with another digest.
     """
 
@@ -90,7 +90,7 @@ class WindowReading:
         self.group = handoff.group
         self.seq = handoff.seq
         self.lane = handoff.lane
-        self.until = datetime.fromisoformat(handoff.until)
+        self.planned_until = datetime.fromisoformat(handoff.planned_until)
         self.is_rerun = handoff.is_rerun
         self.ranges = handoff.ranges
         self._label = label_of(handoff)

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 MAX_RANGES_IN_XCOM = 1000
 """If a result has more ranges than this, over all its windows, they stay in the ledger."""
 
-_IN_EVENT = ("window_id", "seq", "lane", "until", "is_rerun", "span", "records", "ranges")
+_IN_EVENT = ("window_id", "seq", "lane", "planned_until", "is_rerun", "span", "records", "ranges")
 
 _JSON_OF_SPARK = ("assign", "starting_offsets", "ending_offsets")
 
@@ -35,7 +35,7 @@ def window_result(group: KafkaGroup, planned: Planned, report: Report = NO_REPOR
         "group": window.group,
         "seq": window.seq,
         "lane": window.lane.value,
-        "until": window.until.isoformat(),
+        "planned_until": window.planned_until.isoformat(),
         "is_rerun": planned.is_rerun,
         "partitions": len(ranges),
         "span": window.span,

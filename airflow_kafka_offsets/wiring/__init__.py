@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.store_address import parse_store_address
-from airflow_kafka_offsets.ports import Ledger, OffsetStore, SchemaRegistry
+from airflow_kafka_offsets.ports import OffsetStore, SchemaRegistry
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.wiring.connections import find_connection, kafka_config, sqlalchemy_url
 from airflow_kafka_offsets.wiring.late import late
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
 SECTION = "kafka_offsets"
 """This package's section of Airflow's configuration."""
@@ -72,26 +73,34 @@ def open_ledger(conn_id: str | None = None) -> Ledger:
         BadInputError: the connection is missing or not that of a database which can hold the ledger.
         LedgerError: the database does not answer, or its tables are not current.
     """
-    from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+    from airflow_kafka_offsets.ledger.ledger import Ledger
 
     url = ledger_url(conn_id)
-    return SqlLedger(url, create=url == default_ledger_url())
+    return Ledger(url, create=url == default_ledger_url())
 
 
-def open_ledger_at(url: str, *, is_asked_often: bool = False) -> Ledger:
+def open_ledger_at(url: str, *, patience: int | None = None) -> Ledger:
     """Open a ledger by SQLAlchemy's URL. Nothing is made.
 
     Args:
         url: the URL.
-        is_asked_often: whether this process opens it again and again.
+        patience: for pages that people wait for, opened again and again: seconds until a server that does not answer is an
+            error, 2 at least. It replaces the time-out in the URL.
 
     Raises:
         LedgerSchemaError: the tables do not exist, or are not current.
         LedgerUnavailableError: the database does not answer.
     """
-    from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+    from sqlalchemy import make_url
 
-    return SqlLedger(url, is_asked_often=is_asked_often)
+    from airflow_kafka_offsets.ledger.ledger import Ledger
+
+    if patience is None:
+        return Ledger(url)
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        parsed = parsed.update_query_dict({"connect_timeout": str(patience)})
+    return Ledger(parsed.render_as_string(hide_password=False), is_asked_often=True)
 
 
 def ledger_revisions(url: str) -> tuple[str | None, str]:

@@ -21,7 +21,7 @@ from confluent_kafka import Producer
 
 from airflow_kafka_offsets.core.history import Attempt, WindowRow
 from airflow_kafka_offsets.core.window import Window
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.acceptance.server import Servers, shared_servers
 from tests.conftest import folder_of_the_run
 from tests.lab.airflow import Airflow
@@ -39,7 +39,7 @@ class Lab:
     """The servers, and what the tests ask of them. A DAG's group, topic and lake have the DAG's name."""
 
     servers: Servers
-    ledger: SqlLedger
+    ledger: Ledger
 
     @property
     def folder(self) -> Path:
@@ -115,10 +115,8 @@ class Lab:
         """Wait until the process of the task that was marked is gone: until then its job may go on, and commit."""
         wait_until(
             lambda: self.airflow.task_process(dag_id, run_id, "load") is None,
-            timeout=120,
             what=f"the process of {dag_id} ends",
             interval=0.5,
-            progress=self.api.last_end,
         )
 
 
@@ -140,9 +138,9 @@ class Hold:
         self._path.touch()
         return self
 
-    def wait(self, timeout: float = 120) -> None:
+    def wait(self) -> None:
         """Wait until a job is there."""
-        self._wait(self._reached.exists, timeout=timeout, what=f"a job reaches {self._path.name}")
+        self._wait(self._reached.exists, what=f"a job reaches {self._path.name}")
 
     def release(self) -> None:
         """Let the job go on."""
@@ -221,7 +219,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Give the servers of this test run, one Airflow, one Kafka, one ledger for all its processes, until no file needs them."""
     folder = folder_of_the_run(tmp_path_factory)
     with shared_servers(folder / "acceptance", folder / "kafka") as servers:
-        yield Lab(servers, SqlLedger(servers.ledger.url))
+        yield Lab(servers, Ledger(servers.ledger.url))
 
 
 @pytest.fixture(autouse=True)

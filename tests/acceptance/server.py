@@ -23,12 +23,13 @@ from airflow_kafka_offsets.ledger.engine import open_engine
 from tests.lab.airflow import Airflow
 from tests.lab.databases import Postgres
 from tests.lab.jars import spark_connector_jars
+from tests.lab.java import LIGHT, pyspark_home
 from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
 from tests.lab.processes import LOOPBACK, free_port
 from tests.lab.shared_kafka import shared_kafka
 from tests.lab.sharing import ROOT, serve, shared
 from tests.lab.spark_connect import SparkConnect
-from tests.lab.start import SHORT_LIFE, home_of_drivers, quick_jvms
+from tests.lab.start import spark_on_clusters
 from tests.lab.tables import FEW_RECORDS
 
 HERE = Path(__file__).parent
@@ -40,7 +41,7 @@ PRELOADED = (
     *("pyspark.sql.connect.session", "airflow.sdk.definitions.asset.metadata"),
     *("airflow.sdk.definitions.decorators", "airflow.sdk.execution_time.cache"),
     *("airflow.providers.standard.decorators.python", "airflow.providers.standard.operators.empty"),
-    *("airflow_kafka_offsets.adapters.kafka.log", "airflow_kafka_offsets.ledger.sql_ledger"),
+    *("airflow_kafka_offsets.adapters.kafka.log", "airflow_kafka_offsets.ledger.ledger"),
     *("airflow_kafka_offsets.adapters.machine.archives", "airflow_kafka_offsets.core.spark_log"),
     *("airflow_kafka_offsets.decorators.kafka_spark", "airflow_kafka_offsets.operators.kafka_spark_sql"),
     *("airflow_kafka_offsets.launch.connect", "airflow_kafka_offsets.wiring.machine.connector"),
@@ -167,11 +168,11 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
             "LAB": str(folder),
             "CONNECTOR_JARS": ",".join(str(path) for path in spark_connector_jars()),
             # Without it, tasks ask pip's scripts: see tests/launchers and tests/adapters/machine/test_spark_home.py.
-            "SPARK_HOME": str(home_of_drivers()),
-            "QUICK_JVMS": json.dumps(quick_jvms()),
+            "SPARK_HOME": str(pyspark_home()),
+            "SPARK_ON_CLUSTERS": json.dumps(spark_on_clusters()),
             "PYTHONPATH": str(ROOT),
             # Not in a spark-defaults.conf: with a file of settings, Spark starts without an archive.
-            SUBMIT_OPTIONS: " ".join([SHORT_LIFE, *(f"-D{name}={value}" for name, value in _OF_DRIVERS.items())]),
+            SUBMIT_OPTIONS: " ".join([*LIGHT, *(f"-D{name}={value}" for name, value in _OF_DRIVERS.items())]),
             **{f"AIRFLOW_VAR_{name.upper()}_LAKE": f"{folder}/lake/example.{name}" for name in EXAMPLES},
         },
         settings={

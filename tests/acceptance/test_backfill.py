@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from functools import partial
 
 from airflow_kafka_offsets.core.window import Lane, State, Window
 from tests.acceptance.conftest import PARTITIONS, Hold, Lab, expect_once, expect_tiling
@@ -57,7 +56,7 @@ def wait_for_scheduled_window(lab: Lab, dag_id: str) -> tuple[str, str]:
         found.update(windows_of_runs(lab, dag_id, "scheduled"))
         return bool(found)
 
-    waiting.wait_until(is_there, timeout=180, what="a scheduled run has a window with records", interval=1)
+    waiting.wait_until(is_there, what="a scheduled run has a window with records", interval=1)
     run, [window_id] = next(iter(found.items()))
     lab.api.wait_for_run(dag_id, run, "success")
     return run, window_id
@@ -90,16 +89,14 @@ def test_a_backfill_divides_what_nobody_owned_among_its_runs_whatever_is_reproce
         wait_for_first_window(lab, dag_id)
     created = {dag_id: lab.api.backfill(dag_id, DAY, DAY + 2 * HOUR) for dag_id in dags}
     for backfill_id in created.values():
-        lab.api.wait_for_backfill(backfill_id, timeout=300)
+        lab.api.wait_for_backfill(backfill_id)
     first = {dag_id: expect_divided(lab, dag_id) for dag_id in dags}
 
     second_run = f"backfill__{(DAY + 2 * HOUR).isoformat()}"
     lab.api.mark_run("backfilled_failed", second_run, "failed")
     again = {dag_id: lab.api.backfill(dag_id, DAY, DAY + 2 * HOUR, reprocess=how) for dag_id, how in dags.items()}
     for dag_id in ("backfilled_failed", "backfilled_completed"):
-        lab.api.wait_for_backfill(
-            again[dag_id], timeout=300
-        )  # one that leaves all as it is takes Airflow minutes to end
+        lab.api.wait_for_backfill(again[dag_id])  # one that leaves all as it is takes Airflow minutes to end
     for dag_id, rerun in {"backfilled_none": 0, "backfilled_failed": 1, "backfilled_completed": 3}.items():
         assert expect_divided(lab, dag_id) == first[dag_id], "a window was cut again"
         runs = windows_of_runs(lab, dag_id, "backfill")
@@ -115,17 +112,17 @@ def test_a_backfill_goes_backwards_beside_the_live_schedule_and_reprocesses_its_
     live = lab.api.trigger(dag_id)
     backfill_id = lab.api.backfill(dag_id, DAY, DAY + 2 * MINUTE, backwards=True, max_active_runs=1)
     lab.api.wait_for_run(dag_id, live, "success")
-    lab.api.wait_for_backfill(backfill_id, timeout=300)
+    lab.api.wait_for_backfill(backfill_id)
     filled = expect_divided(lab, dag_id)
     assert [ends(w)[0] for w in filled] == [25, 15, 5], "the latest interval first"
-    assert [w.until for w in filled] == [DAY + n * MINUTE for n in (3, 2, 1)]
+    assert [w.planned_until for w in filled] == [DAY + n * MINUTE for n in (3, 2, 1)]
 
     # A scheduled run, and one by hand, whose windows belong to intervals that are now reprocessed.
     lab.produce(dag_id, 20)
     scheduled, had = wait_for_scheduled_window(lab, dag_id)
     run = lab.api.run(dag_id, scheduled)
     start = datetime.fromisoformat(run["data_interval_start"])
-    lab.api.wait_for_backfill(lab.api.backfill(dag_id, start, start, reprocess="completed"), timeout=300)
+    lab.api.wait_for_backfill(lab.api.backfill(dag_id, start, start, reprocess="completed"))
     assert lab.api.run(dag_id, scheduled)["run_type"] == "backfill"
     assert lab.api.xcom(dag_id, scheduled, "plan")["window_id"] == had
     assert lab.api.xcom(dag_id, scheduled, "commit") == {
@@ -137,10 +134,8 @@ def test_a_backfill_goes_backwards_beside_the_live_schedule_and_reprocesses_its_
     # A paused DAG starts no further task: what was produced last, a run of the schedule may be at work on.
     wait_until(
         lambda: is_all_committed(lab, dag_id),
-        timeout=180,
         what="all records are committed",
         interval=1,
-        progress=lab.api.last_end,
     )
     lab.api.pause(dag_id)
     windows = [row.held.window for row in lab.windows(dag_id)]
@@ -152,7 +147,7 @@ def test_a_backfill_goes_backwards_beside_the_live_schedule_and_reprocesses_its_
 def test_an_interval_without_width_is_refused_with_the_way_out(lab: Lab) -> None:
     lab.topic("zero_width")
     wait_for_first_window(lab, "zero_width")
-    lab.api.wait_for_backfill(lab.api.backfill("zero_width", DAY, DAY), timeout=300)
+    lab.api.wait_for_backfill(lab.api.backfill("zero_width", DAY, DAY))
     (run,) = [r for r in lab.api.runs("zero_width") if r["run_type"] == "backfill"]
     assert run["state"] == "failed"
     assert "use CronDataIntervalTimetable" in lab.api.log("zero_width", run["dag_run_id"], "plan")
@@ -165,9 +160,9 @@ def test_catchup_gives_one_window_per_interval_and_late_records_to_the_next(lab:
     times = [0.1, 0.9, 1.2, 0.8, 1.9, 2.5, 1.5]  # hours: two records come after the end of their interval
     write(lab, dag_id, [DAY + HOUR * t for t in times])
     lab.api.unpause(dag_id)
-    lab.api.wait_for_runs(dag_id, 4, timeout=240)
+    lab.api.wait_for_runs(dag_id, 4)
     windows = [row.held.window for row in lab.windows(dag_id)]
-    assert [(w.until - DAY) / HOUR for w in windows] == [1, 2, 3, 4]
+    assert [(w.planned_until - DAY) / HOUR for w in windows] == [1, 2, 3, 4]
     assert [ends(w)[0] for w in windows] == [10, 25, 35, 35]
     expect_tiling(windows)
     expect_once(lab, dag_id, windows)
@@ -177,12 +172,12 @@ def test_a_topic_that_appears_under_a_pattern_is_read_by_the_next_scheduled_run(
     first, second = "by_pattern", "by_pattern-eu"
     create_topic(lab.kafka, first, PARTITIONS)
     lab.produce(first, 10)
-    with Hold(lab.folder / "hold" / first, partial(wait_until, progress=lab.api.last_end)) as hold:
+    with Hold(lab.folder / "hold" / first) as hold:
         lab.api.unpause(first)
         hold.wait()
         create_topic(lab.kafka, second, PARTITIONS)
         lab.produce(second, 5)
-    runs = lab.api.wait_for_runs(first, 2, timeout=240)
+    runs = lab.api.wait_for_runs(first, 2)
     assert {run["run_type"] for run in runs} == {"scheduled"}
     windows = [row.held.window for row in lab.windows(first)]
     assert [w.state for w in windows] == [State.COMMITTED] * 2
@@ -196,12 +191,12 @@ def test_a_run_waits_for_the_grace_before_it_plans(lab: Lab) -> None:
     lab.topic("graceful")
     # A run comes when its interval has just ended. But the first one is due since the DAG was read, and a busy scheduler is late.
     for number in range(2, 6):
-        run = lab.api.wait_for_some_runs("graceful", number, timeout=240)[number - 1]
-        lab.api.wait_for_run("graceful", run["dag_run_id"], "success", timeout=240)
+        run = lab.api.wait_for_some_runs("graceful", number)[number - 1]
+        lab.api.wait_for_run("graceful", run["dag_run_id"], "success")
         if has_waited := "Waiting until" in lab.api.log("graceful", run["dag_run_id"], "plan"):
             break
     lab.api.pause("graceful")
     assert has_waited
     end = datetime.fromisoformat(run["data_interval_end"])
-    (row,) = [row for row in lab.windows("graceful") if row.held.window.until == end]
+    (row,) = [row for row in lab.windows("graceful") if row.held.window.planned_until == end]
     assert row.planned_at >= end + timedelta(seconds=75)

@@ -39,28 +39,30 @@ def reconnects(lab: Lab, cluster: SparkStandalone) -> None:
     with lab.hold(dag) as hold:
         hold.wait()
         (driver,) = drivers.all()
-        wait_until(
-            lambda: "Polling driver" in said(lab, dag), timeout=120, what="the driver is noted, and watched", interval=1
-        )
-        task = lab.airflow.task_process(dag, run, "load")
-        assert task is not None
-        task.kill()
+        wait_until(lambda: "Polling driver" in said(lab, dag), what="the driver is noted, and watched", interval=1)
+        _kill_task(lab, dag, run)
         wait_until(
             lambda: "Reconnecting" in said(lab, dag),
-            timeout=180,
             what="the retry reconnects",
             interval=1,
-            progress=lab.api.last_end,
         )
         worker = lab.airflow.worker_process(dag, run, "load")
         assert worker is not None
         worker.terminate()
-        wait_until(
-            lambda: "the driver continues" in said(lab, dag), timeout=60, what="the worker is told to stop", interval=1
-        )
+        wait_until(lambda: "the driver continues" in said(lab, dag), what="the worker is told to stop", interval=1)
         assert drivers.alive() == [driver]
-    lab.api.wait_for_run(dag, run, "success", timeout=240)
+    _expect_one_run(lab, dag, run)
     assert set(drivers.all()) == {driver}
+
+
+def _kill_task(lab: Lab, dag: str, run: str) -> None:
+    task = lab.airflow.task_process(dag, run, "load")
+    assert task is not None
+    task.kill()
+
+
+def _expect_one_run(lab: Lab, dag: str, run: str) -> None:
+    lab.api.wait_for_run(dag, run, "success")
     (row,) = lab.windows(dag)
     assert row.held.window.state is State.COMMITTED
     assert ran(lab, dag) == [row.held.window.id]
@@ -74,29 +76,23 @@ def starts_again(lab: Lab, cluster: SparkStandalone) -> None:
     run = lab.api.trigger(dag)
     with lab.hold(dag) as hold:
         hold.wait()
-        wait_until(lambda: "Polling driver" in said(lab, dag), timeout=120, what="the driver is watched", interval=1)
+        wait_until(lambda: "Polling driver" in said(lab, dag), what="the driver is watched", interval=1)
         assert f"{NO_TASK_STATE}: a retry stops the driver" in said(lab, dag)
-        task = lab.airflow.task_process(dag, run, "load")
-        assert task is not None
-        task.kill()
-        wait_until(lambda: len(drivers.all()) == 2, timeout=240, what="the retry launches another", interval=0.5)
+        _kill_task(lab, dag, run)
+        wait_until(lambda: len(drivers.all()) == 2, what="the retry launches another", interval=0.5)
         first, second = drivers.all()
         assert drivers.all()[first] == "KILLED"
         wait_until(
             lambda: drivers.alive() == [second],
-            timeout=120,
             what="the other one is at work",
             interval=0.5,
         )
         worker = lab.airflow.worker_process(dag, run, "load")
         assert worker is not None
         worker.kill()  # the LocalExecutor's ignores SIGTERM; those of other executors would end of it at once
-        wait_until(lambda: len(drivers.all()) == 3, timeout=300, what="the retry launches a third one", interval=0.5)
+        wait_until(lambda: len(drivers.all()) == 3, what="the retry launches a third one", interval=0.5)
         assert drivers.all()[second] == "KILLED"
-    lab.api.wait_for_run(dag, run, "success", timeout=240)
-    (row,) = lab.windows(dag)
-    assert row.held.window.state is State.COMMITTED
-    assert ran(lab, dag) == [row.held.window.id]
+    _expect_one_run(lab, dag, run)
 
 
 RETRY = reconnects if KEEPS_TASK_STATE else starts_again
@@ -121,10 +117,8 @@ def test_a_clear_while_it_runs_stops_the_driver_first_and_a_mark_stops_it_for_go
         lab.api.clear(dag, run, ["load"])
         wait_until(
             lambda: len(drivers.all()) == 2,
-            timeout=120,
             what="the cleared task launches",
             interval=0.5,
-            progress=lab.api.last_end,
         )
         old, new = drivers.all()
         assert drivers.all()[old] == "KILLED"
@@ -132,10 +126,8 @@ def test_a_clear_while_it_runs_stops_the_driver_first_and_a_mark_stops_it_for_go
         lab.api.mark_task(dag, run, "load", "failed")
         wait_until(
             lambda: drivers.all()[new] == "KILLED",
-            timeout=60,
             what="the mark stops the driver",
             interval=0.5,
-            progress=lab.api.last_end,
         )
     (row,) = lab.windows(dag)
     assert row.held.window.state is State.PLANNED
@@ -151,10 +143,8 @@ def test_a_time_out_stops_the_driver_and_the_retry_launches_another(lab: Lab, cl
         hold.wait()
         # On a busy machine, time was over for the tries before, too.
         slow = max(drivers.all())
-        wait_until(
-            lambda: cluster.drivers()[slow] == "KILLED", timeout=400, what="the time-out stops the driver", interval=0.5
-        )
-    lab.api.wait_for_run(dag, run, "success", timeout=600)
+        wait_until(lambda: cluster.drivers()[slow] == "KILLED", what="the time-out stops the driver", interval=0.5)
+    lab.api.wait_for_run(dag, run, "success")
     (row,) = lab.windows(dag)
     assert row.held.window.state is State.COMMITTED
     assert ran(lab, dag) == [row.held.window.id]

@@ -15,7 +15,6 @@ from tests.lab.processes import wait_until
 from tests.lab.topics import create_topic, delete_records, end_offset, offsets_left, produce
 
 FIRST_HOUR = datetime(2026, 11, 1, tzinfo=UTC)
-PATIENCE = 600
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,7 +34,7 @@ def there(lab: Lab) -> int:
 def run_by_hand(lab: Lab, dag_id: str) -> None:
     """Start a run and wait for it; at a full hour, one of the schedule may have been faster."""
     lab.api.unpause(dag_id)
-    lab.api.run_to(dag_id, timeout=PATIENCE)
+    lab.api.run_to(dag_id)
 
 
 def load_all(lab: Lab, dag_id: str, group: str) -> None:
@@ -53,7 +52,7 @@ def wait_for_load(lab: Lab, group: str) -> Window:
         rows = lab.windows(group)
         return [row.held.window for row in rows if row.held.window.span and row.committed_at]
 
-    wait_until(loaded, timeout=PATIENCE, what=f"{group} has loaded a window", interval=1)
+    wait_until(loaded, what=f"{group} has loaded a window", interval=1)
     return loaded()[0]
 
 
@@ -89,7 +88,7 @@ def test_the_replay_by_the_form(lab: Lab) -> None:
     first = wait_for_load(lab, "example.orders_replayable")
     # As the form sends it.
     form = {"windows": str(first.seq), **dict.fromkeys(("from", "to", "starting_offsets", "ending_offsets"))}
-    replay = lab.api.run_to("example_orders_replayable", form, timeout=PATIENCE)
+    replay = lab.api.run_to("example_orders_replayable", form)
     lab.api.pause("example_orders_replayable")
     told = lab.api.xcom("example_orders_replayable", replay, "load")
     assert (told["window_id"], told["is_rerun"]) == (first.id, True)
@@ -100,13 +99,12 @@ def test_the_load_by_hour_catches_up(lab: Lab) -> None:
     lab.api.unpause("example_orders_by_hour")
     wait_until(
         lambda: len(lab.windows("example.orders_by_hour")) >= 2,
-        timeout=PATIENCE,
         what="two hours are planned",
         interval=1,
     )
     lab.api.pause("example_orders_by_hour")
     windows = [row.held.window for row in lab.windows("example.orders_by_hour")]
-    assert [w.until for w in windows[:2]] == [FIRST_HOUR + timedelta(hours=h) for h in (1, 2)]
+    assert [w.planned_until for w in windows[:2]] == [FIRST_HOUR + timedelta(hours=h) for h in (1, 2)]
     # All of partition 0's first hour is gone if anything of it is.
     full = PARTITIONS - (offsets_left(lab.kafka, "orders") < 20)
     assert [w.span for w in windows[:2]] == [10 * full, 0]
@@ -119,8 +117,8 @@ def test_the_chain_without_a_clock(lab: Lab) -> None:
         lab.api.unpause(dag_id)
     lab.api.reparse("example_orders_on_arrival")
     first = wait_for_load(lab, "example.orders_on_arrival")
-    report = lab.api.wait_for_first_run("example_orders_on_arrival_report", timeout=PATIENCE)
-    lab.api.wait_for_run("example_orders_on_arrival_report", report["dag_run_id"], timeout=PATIENCE)
+    report = lab.api.wait_for_first_run("example_orders_on_arrival_report")
+    lab.api.wait_for_run("example_orders_on_arrival_report", report["dag_run_id"])
     assert lab.api.xcom("example_orders_on_arrival_report", report["dag_run_id"], "tell") == [first.id]
     for dag_id in ("example_orders_on_arrival", "example_orders_on_arrival_report"):
         lab.api.pause(dag_id)
@@ -133,8 +131,8 @@ def test_whoever_must_act_is_told_by_a_run_that_fails(lab: Lab) -> None:
     lab.api.reparse("example_orders_verdict")
     produce(lab.kafka, "orders", 10)
     delete_records(lab.kafka, "orders", end_offset(lab.kafka, "orders") - 4)
-    run = lab.api.wait_for_first_run("example_orders_verdict", timeout=PATIENCE)
-    lab.api.wait_for_run("example_orders_verdict", run["dag_run_id"], timeout=PATIENCE, state="failed")
+    run = lab.api.wait_for_first_run("example_orders_verdict")
+    lab.api.wait_for_run("example_orders_verdict", run["dag_run_id"], state="failed")
     lab.api.pause("example_orders_verdict")
     path = f"/dags/example_orders_verdict/dagRuns/{run['dag_run_id']}/upstreamAssetEvents"
     [event] = lab.api.request("GET", path)["asset_events"]

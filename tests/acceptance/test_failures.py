@@ -10,7 +10,7 @@ import pytest
 from airflow_kafka_offsets.core.window import Outcome, State
 from airflow_kafka_offsets.ledger import schema
 from airflow_kafka_offsets.ledger.engine import open_engine
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.acceptance.conftest import Lab, expect_once
 from tests.acceptance.server import connection_of
 from tests.lab.databases import Postgres
@@ -68,8 +68,8 @@ def test_a_killed_worker_is_retried_on_the_same_window_and_leaves_no_twin(lab: L
         assert worker
         worker.kill()
         task.kill()
-        wait_until(lambda: not driver.is_running(), timeout=120, what="the driver dies with its worker")
-    lab.api.wait_for_run("worker_killed", run, "success", timeout=240)
+        wait_until(lambda: not driver.is_running(), what="the driver dies with its worker")
+    lab.api.wait_for_run("worker_killed", run, "success")
     row = only_window(lab, "worker_killed")
     assert row.held.window.ranges == planned.ranges
     # The worker could not say how it ended; the retry knew that it was over.
@@ -87,7 +87,7 @@ def own_ledger(lab: Lab) -> Iterator[Postgres]:
 
 
 def test_a_ledger_that_stops_between_job_and_commit_costs_a_retry_not_a_record(lab: Lab, own_ledger: Postgres) -> None:
-    lab = replace(lab, ledger=SqlLedger(own_ledger.url))
+    lab = replace(lab, ledger=Ledger(own_ledger.url))
     lab.topic("ledger_stopped")
     run = lab.api.trigger("ledger_stopped")
     with lab.hold("ledger_stopped") as hold:
@@ -126,7 +126,7 @@ def test_marking_the_running_task_green_commits_nothing_and_the_next_run_adopts(
         planned = only_window(lab, "marked").held.window
         driver = lab.airflow.driver_process("marked", run, "load")
         lab.api.mark_task("marked", run, "load", "success")
-        wait_until(lambda: not driver.is_running(), timeout=120, what="the job is killed")
+        wait_until(lambda: not driver.is_running(), what="the job is killed")
         lab.wait_for_end_of_process("marked", run)
     assert lab.api.task("marked", run, "load")["state"] == "success"
     row = only_window(lab, "marked")
@@ -183,7 +183,7 @@ def takes_its_job_along(lab: Lab) -> None:
         planned = only_window(lab, "worker_stopped").held.window
         driver = lab.airflow.driver_process("worker_stopped", run, "load")
         lab.airflow.worker_process("worker_stopped", run, "load").terminate()
-        wait_until(lambda: not driver.is_running(), timeout=120, what="the job is killed")
+        wait_until(lambda: not driver.is_running(), what="the job is killed")
         lab.api.wait_for_retry("worker_stopped", run, "load")
         assert only_window(lab, "worker_stopped").held.window == planned
     lab.api.wait_for_run("worker_stopped", run, "success")
@@ -217,8 +217,8 @@ def leaves_its_job(lab: Lab) -> None:
         assert lab.windows("worker_stopped")[-1].held.window == planned
         # What docs/compatibility.md asks for, and a container does.
         task.kill()
-        wait_until(lambda: not driver.is_running(), timeout=120, what="the driver dies with its task")
-    lab.api.wait_for_run("worker_stopped", run, "success", timeout=240)
+        wait_until(lambda: not driver.is_running(), what="the driver dies with its task")
+    lab.api.wait_for_run("worker_stopped", run, "success")
     assert f"no end of try 1 of {run} was reported" in lab.api.log("worker_stopped", run, "load", 2)
     assert [a.outcome for a in lab.attempts(lab.windows("worker_stopped")[-1])] == [Outcome.LOST, Outcome.SUCCEEDED]
 

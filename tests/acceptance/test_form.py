@@ -57,7 +57,7 @@ def submit(lab: Lab, dialog: TriggerDialog) -> dict[str, Any]:
     def new() -> list[str]:
         return [run["dag_run_id"] for run in lab.api.runs("form") if run["dag_run_id"] not in before]
 
-    wait_until(new, timeout=30, what="the run is there", interval=0.5)
+    wait_until(new, what="the run is there", interval=0.5)
     (run,) = new()
     lab.api.wait_for_run("form", run)
     conf = lab.api.run("form", run)["conf"]
@@ -151,9 +151,9 @@ def test_the_page_starts_a_replay_in_an_airflow_whose_address_has_no_path(browse
     assert conf == {"kafka_offsets": {"group": name, "windows": "1"}}
     browser.switch_to.default_content()
     deep = f"{lab.airflow.url}/plugin/kafka-windows/kafka-offsets/groups/{name}"
-    wait_until(lambda: browser.current_url == deep, timeout=30, what="the address bar follows")
+    wait_until(lambda: browser.current_url == deep, what="the address bar follows")
     browser.switch_to.frame(first(browser, "iframe"))
     first(browser, "#dialog .alert.good a").click()
     browser.switch_to.default_content()
     there = f"{lab.airflow.url}/dags/form/runs/"
-    wait_until(lambda: browser.current_url.startswith(there), timeout=30, what="the run is shown")
+    wait_until(lambda: browser.current_url.startswith(there), what="the run is shown")

@@ -24,10 +24,6 @@ class Failing(AirflowApi):
         now, self.failed = self.failed, self.failed | {("today", "load", -1, 3)}
         return now
 
-    def last_end(self) -> Any:
-        """Return the same all the time."""
-        return None
-
     def story(self, dag_id: str, run_id: str) -> str:
         """Return what became of a run."""
         return f"the log of {run_id}"
@@ -54,4 +50,4 @@ def test_no_one_waits_for_a_job_whose_task_has_failed_for_good(tmp_path: Path) -
         Hold(tmp_path / "orders", wait) as hold,
         pytest.raises(UnexpectedStateError, match=r"load of today has failed.*a job reaches orders\nthe log of today"),
     ):
-        hold.wait(3600)
+        hold.wait()

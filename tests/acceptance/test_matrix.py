@@ -47,7 +47,7 @@ def take_course(lab: Lab, cell: Cell) -> str:
         run = start(lab, cell)
         bring_to_stage(lab, cell, run)
         act(lab, cell, run)
-        lab.api.wait_for_task(cell.dag_id, run, "load", "success", try_number=2, timeout=600)
+        lab.api.wait_for_task(cell.dag_id, run, "load", "success", try_number=2)
         lab.api.wait_for_run(cell.dag_id, run, "success")
         return run
     except BaseException:
@@ -85,12 +85,10 @@ def bring_to_stage(lab: Lab, cell: Cell, run: str) -> None:
         return
     if cell.is_held:
         reached = lab.folder / "matrix" / f"{cell.dag_id}.reached"
-        lab.api.watch(cell.dag_id).wait_until(
-            reached.exists, timeout=300, what=f"{cell.dag_id} is in the middle of its job"
-        )
+        lab.api.watch(cell.dag_id).wait_until(reached.exists, what=f"{cell.dag_id} is in the middle of its job")
     else:
         # What is cleared in the moment in which the scheduler ends its run is not run again.
-        lab.api.wait_for_run(cell.dag_id, run, "success", timeout=600)
+        lab.api.wait_for_run(cell.dag_id, run, "success")
         lab.api.wait_for_task(cell.dag_id, run, "load", "failed" if cell.fails_first else "success")
     if cell.stage == "committing":
         assert state_of(lab, cell) is State.COMMITTED

@@ -42,7 +42,10 @@ def test_windows_are_replayed_by_name_and_by_time_and_a_half_done_replay_resumes
 
     # By spark-submit; it fails in its second window: the retry does not run the first one again.
     (lab.folder / "hold" / "replayed.fail-replayed-000002").touch()
-    span = {"from": (before[0].until - timedelta(seconds=1)).isoformat(), "to": before[1].until.isoformat()}
+    span = {
+        "from": (before[0].planned_until - timedelta(seconds=1)).isoformat(),
+        "to": before[1].planned_until.isoformat(),
+    }
     lab.api.unpause("replayed_submitted")
     half = lab.api.run_to("replayed_submitted", span)
     assert attempts_of(lab, "replayed", half) == {1: 1, 2: 2}
@@ -102,7 +105,7 @@ def test_of_two_groups_of_a_dag_a_replay_runs_the_one_that_it_names(lab: Lab) ->
 def test_a_backlog_is_drained_by_mapped_tasks_and_one_that_fails_holds_only_the_watermark(lab: Lab) -> None:
     lab.topic("drained")
     (lab.folder / "hold" / "drained.fail-drained-000002").touch()
-    run = lab.api.run_to("drained", state="failed", timeout=240)
+    run = lab.api.run_to("drained", state="failed")
     windows = windows_of(lab, "drained")
     expect_tiling(windows)
     assert [w.state.value for w in windows] == ["committed", "planned", "committed"]

@@ -42,7 +42,7 @@ def wait_for(lab: Lab, dag_id: str, kinds: list[str], task_id: str = "load") -> 
         found = events(lab, dag_id, task_id)
         return found if [event["eventType"] for event in found] == kinds else None
 
-    return wait_until(sent, timeout=60, what=f"{dag_id}.{task_id} sends {', '.join(kinds)}")
+    return wait_until(sent, what=f"{dag_id}.{task_id} sends {', '.join(kinds)}")
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_statsd_gets_what_happened_to_the_window(lab: Lab, submitted: Submitted)
         names.RECORDS: 200,
         names.OFFSETS_LOST: 0,
     }
-    wait_until(lambda: counted() == expected, timeout=30, what=f"{expected} is counted; it is {counted()}")
+    wait_until(lambda: counted() == expected, what=f"{expected} is counted; it is {counted()}")
     tags = [s.tags for s in statsd.samples(f"airflow.{names.ATTEMPT_DURATION}") if s.tags["group"] == "seen_submit"]
     assert [tag["outcome"] for tag in tags] == ["failed", "succeeded", "succeeded"]
 
@@ -118,9 +118,7 @@ def test_a_function_tells_the_same_as_a_job(lab: Lab, statsd: StatsdServer) -> N
     assert sorted(ranges_in(event)) == [(p, 0, 5, "seen_taskflow-000001") for p in range(4)]
     assert [output["name"] for output in event["outputs"]] == [f"{lab.folder}/lake/seen_taskflow"]
     assert check_facet(window_of(event))["windows"][0]["records"] == 20
-    wait_until(
-        lambda: statsd.total(f"airflow.{names.RECORDS}", group="seen_taskflow") == 20, timeout=30, what="20 records"
-    )
+    wait_until(lambda: statsd.total(f"airflow.{names.RECORDS}", group="seen_taskflow") == 20, what="20 records")
 
 
 def test_around_another_launcher_the_commit_tells_what_was_read(lab: Lab, statsd: StatsdServer) -> None:
@@ -134,6 +132,5 @@ def test_around_another_launcher_the_commit_tells_what_was_read(lab: Lab, statsd
     assert FACET not in planned["run"]["facets"]
     wait_until(
         lambda: statsd.total(f"airflow.{names.WINDOWS_COMMITTED}", group="seen_around", task_id="commit") == 1,
-        timeout=30,
         what="the commit is counted",
     )

@@ -141,7 +141,7 @@ def test_marking_the_task_failed_stops_the_work_and_commits_nothing(lab: Lab, da
         lab.api.mark_task(dag_id, run, "load", "failed")
         lab.wait_for_end_of_process(dag_id, run)
         # Untold, the server goes on for half a minute after the death of its client.
-        wait_until(lambda: not is_at_work(lab, dag_id), timeout=15, what="Spark stops its work")
+        wait_until(lambda: not is_at_work(lab, dag_id), what="Spark stops its work")
     assert states(lab, dag_id) == [State.PLANNED]
     assert outcomes(lab, dag_id) in ([Outcome.KILLED], [Outcome.RUNNING])
     assert not lab.lake(dag_id)

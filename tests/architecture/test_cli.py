@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.architecture.test_parsing import GROUP, PACKAGE
 
 HELP = {
@@ -58,7 +58,7 @@ ALLOWED: dict[str, tuple[set[str], set[str]]] = {
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger without groups."""
     path = tmp_path_factory.mktemp("cli") / "ledger.db"
-    SqlLedger(f"sqlite:///{path}", create=True)
+    Ledger(f"sqlite:///{path}", create=True)
     return path
 
 

@@ -27,7 +27,7 @@ from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import Claim, Outcome
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.bench.long_history import opened
 from tests.lab.kafka import KafkaBroker
@@ -58,7 +58,7 @@ def run(service: WindowService, group: KafkaGroup, by: Claim, since: float) -> A
 
 def drain(url: str, kafka: dict[str, Any], me: int, start: Barrier, until: float) -> list[Answer]:
     """Take part in the first part."""
-    service = WindowService(SqlLedger(url), KafkaLog(kafka, 60))
+    service = WindowService(Ledger(url), KafkaLog(kafka, 60))
     start.wait()
     give_up, answers = time.time() + until, []
     while (began := time.time()) < give_up:
@@ -68,7 +68,7 @@ def drain(url: str, kafka: dict[str, Any], me: int, start: Barrier, until: float
 
 def many(url: str, kafka: dict[str, Any], me: int, start: Barrier, within: float) -> list[Answer]:
     """Take part in the second part: every 64th group is ours."""
-    service = WindowService(SqlLedger(url), KafkaLog(kafka, 60))
+    service = WindowService(Ledger(url), KafkaLog(kafka, 60))
     start.wait()
     began, answers = time.time(), []
     for number in range(me, GROUPS, PROCESSES):

@@ -29,7 +29,7 @@ from airflow_kafka_offsets.core.lag.measure import to_ms
 from airflow_kafka_offsets.core.lag.search import MOST_LOOKUPS, Search
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.freshness import look
 from airflow_kafka_offsets.service.times import find
 from tests.bench.plan_and_commit import PER_BROKER, PER_TOPIC, make_topics
@@ -79,7 +79,7 @@ def main(sizes: list[int]) -> None:
             topics = make_topics(kafka, size)
             now = datetime.now(UTC)
             fill(kafka, topics, size, now)
-            ledger = SqlLedger(f"sqlite:///{folder / f'ledger-{size}.db'}", create=True)
+            ledger = Ledger(f"sqlite:///{folder / f'ledger-{size}.db'}", create=True)
             rows.append([f"{size:,}", *measure(Counted(kafka.client_config(), 60), ledger, topics, now)])
     print(tabulate(rows, HEADERS, tablefmt="github", colalign=("right",) * len(HEADERS)))
     print(f"ms; median (quartiles) of {ROUNDS} interleaved rounds, ratios of each round")
@@ -106,7 +106,7 @@ def fill(kafka: KafkaBroker, topics: list[str], size: int, now: datetime) -> Non
     assert not producer.flush(120)
 
 
-def measure(log: Counted, ledger: SqlLedger, topics: list[str], now: datetime) -> list[str]:
+def measure(log: Counted, ledger: Ledger, topics: list[str], now: datetime) -> list[str]:
     """Return the times, their ratios, and how much was asked."""
     snapshot = log.snapshot(topics, LEVEL)
     bounds = snapshot.bounds

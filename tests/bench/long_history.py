@@ -34,7 +34,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.request import Ranges, TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Claim, Outcome
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.windows import Planned, WindowService
 from tests.lab.databases import MariaDB, Postgres
@@ -112,7 +112,7 @@ class Side:
     """One history, and what is needed to work with it."""
 
     history: History
-    ledger: SqlLedger
+    ledger: Ledger
     service: WindowService
 
     @property
@@ -121,7 +121,7 @@ class Side:
         return self.history.group
 
 
-def side(history: History, ledger: SqlLedger) -> Side:
+def side(history: History, ledger: Ledger) -> Side:
     """Write a history, and return it with a service on it."""
     write(ledger._engine, [history])
     return Side(history, ledger, WindowService(ledger, EvenLog(history)))
@@ -168,7 +168,7 @@ def back(it: Side) -> None:
 
 
 def poll(it: Side) -> None:
-    """Ask what a sensor asks that waits for a cut time."""
+    """Ask what a sensor asks that waits for a planned-until time."""
     [answer] = watch.ask([CommittedUntil(it.group.name, it.history.cut(3))], lambda: it.ledger)
     assert isinstance(answer, watch.Decision), answer
     assert answer.is_met
@@ -208,7 +208,7 @@ def seconds(act: Callable[[], object]) -> float:
 # Many groups, and many partitions
 
 
-def many_groups(ledger: SqlLedger, rounds: int) -> list[list[Any]]:
+def many_groups(ledger: Ledger, rounds: int) -> list[list[Any]]:
     """Return rows about questions to a thousand groups."""
     made = [
         History(KafkaGroup(f"many-{n:04}", topics=[f"many-{n}"]), {f"many-{n}": 3}, {f"many-{n}": f"id-{n}"}, 20)
@@ -230,7 +230,7 @@ def many_groups(ledger: SqlLedger, rounds: int) -> list[list[Any]]:
     return rows
 
 
-def counted(ledger: SqlLedger, ask: Callable[[], object]) -> tuple[int, int]:
+def counted(ledger: Ledger, ask: Callable[[], object]) -> tuple[int, int]:
     """Return how many connections and statements a question takes."""
     found = {"connect": 0, "before_cursor_execute": 0}
     listeners = {name: lambda *_, name=name: found.update({name: found[name] + 1}) for name in found}
@@ -244,7 +244,7 @@ def counted(ledger: SqlLedger, ask: Callable[[], object]) -> tuple[int, int]:
     return found["connect"], found["before_cursor_execute"]
 
 
-def many_partitions(ledger: SqlLedger, rounds: int) -> list[list[Any]]:
+def many_partitions(ledger: Ledger, rounds: int) -> list[list[Any]]:
     """Return rows about a group of 20,000 partitions."""
     group = KafkaGroup("wide", topics=["wide"], max_offsets=WIDE * 7)
     it = side(History(group, {"wide": WIDE}, {"wide": "id-of-wide"}, DEEP, span=7), ledger)
@@ -268,22 +268,22 @@ def many_partitions(ledger: SqlLedger, rounds: int) -> list[list[Any]]:
 
 
 @contextmanager
-def opened(name: str, folder: Path) -> Iterator[SqlLedger]:
+def opened(name: str, folder: Path) -> Iterator[Ledger]:
     """Start a database, and open a ledger in it."""
     match name:
         case "sqlite":
-            yield SqlLedger(f"sqlite:///{folder}/ledger.db", create=True)
+            yield Ledger(f"sqlite:///{folder}/ledger.db", create=True)
         case "postgresql":
             with Postgres() as postgres:
-                yield SqlLedger(postgres.url, create=True)
+                yield Ledger(postgres.url, create=True)
         case "mariadb":
             with MariaDB() as mariadb:
-                yield SqlLedger(mariadb.url, create=True)
+                yield Ledger(mariadb.url, create=True)
         case _:
             raise SystemExit(f"no database {name}: sqlite, postgresql or mariadb")
 
 
-def size_of(ledger: SqlLedger) -> int:
+def size_of(ledger: Ledger) -> int:
     """Return how many bytes the ledger's tables and indexes have."""
     match ledger._engine.dialect.name:
         case "sqlite":
@@ -298,7 +298,7 @@ def size_of(ledger: SqlLedger) -> int:
         return int(connection.execute(text(query)).scalar_one())
 
 
-def settle(ledger: SqlLedger) -> None:
+def settle(ledger: Ledger) -> None:
     """Let the database do what it does by itself some minutes after a large load."""
     match ledger._engine.dialect.name:
         case "sqlite":

@@ -25,7 +25,7 @@ from tabulate import tabulate
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.ledger.engine import writing
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.ledger.tables import groups, windows
 from tests.acceptance.server import connection_of
 from tests.bench.long_history import DEEP, GROUPS, SHORT, WIDE, settle
@@ -45,7 +45,7 @@ def history(name: str, windows: int, partitions: int = 4) -> History:
     return History(group, {name: partitions}, {name: f"id-of-{name}"}, windows)
 
 
-def write_many(ledger: SqlLedger, long: History) -> None:
+def write_many(ledger: Ledger, long: History) -> None:
     """Write the groups with few partitions. Those of the list belong to a DAG each, as they do where there are so many."""
     many = [history(f"many-{number:04}", 20, 3) for number in range(GROUPS)]
     write(ledger._engine, [history("short", SHORT), long, *many])
@@ -54,7 +54,7 @@ def write_many(ledger: SqlLedger, long: History) -> None:
     settle(ledger)
 
 
-def write_wide(ledger: SqlLedger) -> None:
+def write_wide(ledger: Ledger) -> None:
     """Write the groups with many partitions."""
     write(ledger._engine, [history("wide", DEEP, WIDE), history("open", DEEP, WIDE)])
     with writing(ledger._engine) as connection:
@@ -126,7 +126,7 @@ class Asker:
 
 
 @contextmanager
-def opened(name: str, folder: Path) -> Iterator[tuple[PageServer, SqlLedger]]:
+def opened(name: str, folder: Path) -> Iterator[tuple[PageServer, Ledger]]:
     """Prepare a server, and a ledger in a database for it."""
     server = PageServer(folder, {})
     match name:
@@ -135,7 +135,7 @@ def opened(name: str, folder: Path) -> Iterator[tuple[PageServer, SqlLedger]]:
         case "postgresql":
             with Postgres() as postgres:
                 server.replace_connections({"ledger": connection_of(postgres)})
-                yield server, SqlLedger(postgres.url, create=True)
+                yield server, Ledger(postgres.url, create=True)
         case _:
             raise SystemExit(f"no database {name}: sqlite or postgresql")
 

@@ -33,7 +33,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.ledger.documents import dump_ranges
 from airflow_kafka_offsets.ledger.engine import open_engine, writing
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.databases import Postgres
 from tests.lab.kafka import KafkaBroker
@@ -100,7 +100,7 @@ def spread(values: list[float], form: str) -> str:
 def measure(kafka: KafkaBroker, url: str, topics: list[str], size: int) -> Times:
     """Return what each step took in each round, in milliseconds."""
     group = KafkaGroup(f"bench-{size}", topics=topics)
-    service = WindowService(SqlLedger(url, create=True), KafkaLog(kafka.client_config(), group.kafka_timeout))
+    service = WindowService(Ledger(url, create=True), KafkaLog(kafka.client_config(), group.kafka_timeout))
     engine, admin = open_engine(url), AdminClient({**kafka.client_config(), "log_level": 0})
     per_topic = min(PER_TOPIC, size)
     partitions = [KafkaPartition(t, p) for t in topics for p in range(per_topic)]

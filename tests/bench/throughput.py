@@ -31,15 +31,25 @@ import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tabulate import tabulate
 
+from airflow_kafka_offsets.adapters.machine.archives import start_options
+from airflow_kafka_offsets.adapters.machine.spark_home import spark_at
+from airflow_kafka_offsets.core.launch.start import (
+    LAUNCHER_OPTIONS,
+    QUICK,
+    SUBMIT_OPTIONS,
+    compiler_options,
+    with_options,
+)
 from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, Handoff
 from airflow_kafka_offsets.spark.options import DEFAULTS
 from airflow_kafka_offsets.spark.shipping import write_zip
+from tests.lab.cache import PROVIDER_CACHE
 from tests.lab.jars import spark_connector_jars
 from tests.lab.java import pyspark_home
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import LOOPBACK
-from tests.lab.start import connector_files, folder_for_launches, start_variables
+from tests.lab.start import connector_files, folder_for_launches, ours
 from tests.lab.topics import create_topic
 
 JOBS = Path(__file__).parent / "jobs"
@@ -68,7 +78,7 @@ class Cost:
 
     @property
     def all_cpu(self) -> float:
-        """Of its processes and the broker's."""
+        """CPU seconds of its processes and the broker's."""
         return self.cpu + self.broker
 
 
@@ -112,7 +122,7 @@ def handoff(kafka: KafkaBroker, topic: str, ranges: Mapping[int, tuple[int, int]
         group="bench",
         seq=seq,
         lane="live",
-        until="2026-01-01T00:00:00+00:00",
+        planned_until="2026-01-01T00:00:00+00:00",
         is_rerun=False,
         isolation_level="read_committed",
         expect_gaps=False,
@@ -139,8 +149,16 @@ def run_window(
     expected = sum(end - start for ranges in handed.topics.values() for start, end in ranges.values())
     connector = ["--packages", connector_package()] if is_plain else ["--jars", connector_files()]
     flags = [*connector, "--py-files", str(write_zip(folder))]
-    started = {} if is_plain else start_variables(expected)
+    started = {} if is_plain else _start_variables(expected)
     return submit(kafka, folder, JOBS / "window.py", [to], expected, conf, flags, environment=started)
+
+
+def _start_variables(span: int) -> dict[str, str]:
+    """Return the environment variables by which the operators start the driver of a window of so many offsets."""
+    spark = spark_at(pyspark_home(), ours())
+    assert spark is not None
+    options = [*start_options(spark, PROVIDER_CACHE), *compiler_options(span)]
+    return {SUBMIT_OPTIONS: with_options(options, None), LAUNCHER_OPTIONS: QUICK}
 
 
 def run_available_now(

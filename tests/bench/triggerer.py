@@ -42,7 +42,7 @@ from airflow_kafka_offsets.core.conditions import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import Claim, Scope
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.triggers.conditions import ConditionTrigger
@@ -118,7 +118,7 @@ def main(seconds: float = 30) -> None:
 def waiting_groups(kafka: KafkaBroker, folder: Path, topics: int = TOPICS) -> Iterator[list[Condition]]:
     """Make topics and groups behind Airflow connections; return conditions of all kinds that are never met."""
     url = f"sqlite:///{folder}/ledger.db"
-    service = WindowService(SqlLedger(url, create=True), KafkaLog(kafka.client_config(), 30))
+    service = WindowService(Ledger(url, create=True), KafkaLog(kafka.client_config(), 30))
     names = [f"bench-triggerer-{number}" for number in range(topics)]
     for name in names:
         create_topic(kafka, name, PARTITIONS)
@@ -232,7 +232,7 @@ def counting(seen: Seen) -> Iterator[None]:
         counted(watch, "ask"),
         counted(KafkaLog, "snapshot"),
         counted(KafkaLog, "offsets_at"),
-        counted(SqlLedger, "load"),
+        counted(Ledger, "load"),
     ):
         yield
 

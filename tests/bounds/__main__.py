@@ -38,7 +38,7 @@ PASS = "pass"
 _WHICH = ("-m", "not server and not slow", "--ignore=tests/bounds")
 _QUICK = (*_WHICH, "--hypothesis-profile=quick", "--numprocesses=2", "--dist=worksteal", "-q")
 # As in `make test`.
-_WITH_SERVERS = ("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder", "--max-worker-restart=0", "-q")
+_WITH_SERVERS = ("--numprocesses=2", "--dist=loadfile", "--max-worker-restart=0", "-q")
 
 _STORES = ("kafka", "redis", "zookeeper", "hbase", "s3", "hdfs", "sql")
 _ORDINARY = "tests/acceptance/test_ordinary.py"

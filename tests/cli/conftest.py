@@ -34,12 +34,12 @@ from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.store_address import StoreAddress
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.ledger.schema import VERSION_TABLE
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.wiring.stores import opening as wiring_of_stores
-from tests.lab.patience import run_to_end
+from tests.lab.waiting import run_to_end
 from tests.service.memory_log import MemoryLog
 from tests.stores.memory import MemoryStore
 
@@ -70,10 +70,10 @@ class Lake:
     path: Path
     log: Any
     minutes: int = 0
-    ledger: SqlLedger = field(init=False)
+    ledger: Ledger = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ledger = SqlLedger(self.url, create=True)
+        self.ledger = Ledger(self.url, create=True)
 
     @property
     def url(self) -> str:
@@ -282,4 +282,4 @@ def in_a_process(*arguments: str, environment: dict[str, str] | None = None) -> 
 
 def run_program(command: Sequence[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run a program with our environment and a few more variables."""
-    return run_to_end(command, env={**os.environ, **(environment or {})}, timeout=300)
+    return run_to_end(command, env={**os.environ, **(environment or {})})

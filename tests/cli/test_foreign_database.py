@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import make_url
 
 from airflow_kafka_offsets.ledger import schema
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.cli.conftest import Cli, Lake
 from tests.ledger.examples import add
 
@@ -138,7 +138,7 @@ def test_a_ledger_that_was_copied_with_its_log_shows_what_only_the_log_holds(
     holds_the_log = sqlite3.connect(tmp_path / "new.db")  # the last connection to be closed would empty it
     holds_the_log.execute("PRAGMA journal_mode=WAL")
     holds_the_log.execute("SELECT * FROM sqlite_master").fetchall()
-    add(SqlLedger(f"sqlite:///{tmp_path / 'new.db'}", create=True), "lake", 0, 10)
+    add(Ledger(f"sqlite:///{tmp_path / 'new.db'}", create=True), "lake", 0, 10)
     copied = copy_of(tmp_path, "new.db", "new.db-wal")
     holds_the_log.close()
     done = cli(*question, "--ledger", f"sqlite:///{copied / 'new.db'}")

@@ -262,7 +262,7 @@ def _columns() -> list[tuple[str, str]]:
 
     documents = {groups: ["definition", "origin", "created_at"], claims: ["scope"], acts: ["details", "at"]}
     documents |= {
-        windows: ["ranges", "lost", "lane", "state", "until", "isolation_level", "planned_at", "committed_at"],
+        windows: ["ranges", "lost", "lane", "state", "planned_until", "isolation_level", "planned_at", "committed_at"],
         attempts: ["outcome", "started_at"],
     }
     return [(table.name, column) for table, columns in documents.items() for column in columns]
@@ -297,7 +297,7 @@ LOOKS = [
 )
 @example(("kafka_offsets_windows", "ranges"), "{}", ("plan", "lake.orders", "--windows=1"))
 @example(("kafka_offsets_windows", "state"), "x", ("windows", "lake.orders"))
-@example(("kafka_offsets_windows", "until"), "x", ("windows", "lake.orders"))
+@example(("kafka_offsets_windows", "planned_until"), "x", ("windows", "lake.orders"))
 @example(("kafka_offsets_groups", "definition"), "{", ("status",))
 @example(("kafka_offsets_acts", "details"), "{", ("status", "lake.clicks"))
 @settings(max_examples=2 * settings.default.max_examples)

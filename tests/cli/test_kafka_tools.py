@@ -14,8 +14,8 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan import ownership
 from tests.cli.conftest import Done, Lake, in_a_process
 from tests.lab.kafka_tools import kafka_consumer_groups
-from tests.lab.patience import run_to_end
 from tests.lab.topics import create_topic, produce
+from tests.lab.waiting import run_to_end
 
 if TYPE_CHECKING:
     from tests.lab.kafka import KafkaBroker
@@ -80,7 +80,7 @@ def test_their_export_through_a_pipe_of_several_groups(
     program = Path(sys.executable).parent / "kafka-offsets"
     command = [program, "import", "lake.real", "--from", "csv:-", "--as", consumers, "--why", "w", "--yes"]
     where = ["--ledger", lake.url, "--bootstrap-servers", kafka.bootstrap_servers]
-    run_to_end([*command, *where], text_in=text, timeout=120).check_returncode()
+    run_to_end([*command, *where], text_in=text).check_returncode()
     assert watermark(lake, "lake.real") == {0: 7, 1: 0, 2: 50}
 
 

@@ -10,7 +10,7 @@ import pytest
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.errors import BadInputError, LedgerUnavailableError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.ports import LogOffsets
 from tests.cli.conftest import CLICKS_0, ORDERS_0, ORDERS_1, Cli, Lake
 
@@ -127,14 +127,14 @@ def test_all_groups_and_one_of_them_can_not_ask_its_kafka(cli: Cli, old: Lake, m
 
 
 def test_what_a_group_lost_before_it_failed_is_told(cli: Cli, old: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    old_windows = SqlLedger.old_windows
+    old_windows = Ledger.old_windows
 
-    def breaks_off(self: SqlLedger, group: str, *, since: int, limit: int) -> Any:
+    def breaks_off(self: Ledger, group: str, *, since: int, limit: int) -> Any:
         if group == "lake.orders" and since > 1:
             raise LedgerUnavailableError("The ledger did not answer")
         return old_windows(self, group, since=since, limit=1 if group == "lake.orders" else limit)
 
-    monkeypatch.setattr(SqlLedger, "old_windows", breaks_off)
+    monkeypatch.setattr(Ledger, "old_windows", breaks_off)
     done = cli("prune", "--all", "--older-than", "1d", "--yes", "-o", "json")
     told = {one["group"]: (one["windows"], one["last"], one["error"]) for one in done.json["groups"]}
     assert told["lake.orders"] == (1, "lake.orders-000001", "The ledger did not answer")

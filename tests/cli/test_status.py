@@ -29,7 +29,7 @@ from tests.cli.conftest import (
     ctrl_c_is,
     read_past_an_open_transaction,
 )
-from tests.lab.patience import ANSWER
+from tests.lab.waiting import ANSWER
 from tests.service.memory_log import NoTimes
 
 

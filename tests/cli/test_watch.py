@@ -18,9 +18,9 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import LedgerError, LedgerUnavailableError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.cli.conftest import ORDERS_1, Cli, Lake, at_each_pause, ctrl_c_is
-from tests.lab.patience import wait_until
+from tests.lab.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 TWICE = ("--count", "2", "--interval", "0.1")
@@ -62,14 +62,14 @@ def test_while_kafka_is_away_the_rest_is_shown(cli: Cli, lake: Lake) -> None:
 def test_a_ledger_that_goes_away_is_waited_for_but_not_one_that_never_was_there(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups, looks = SqlLedger.groups, iter([None, LedgerUnavailableError("the ledger did not answer"), None])
+    groups, looks = Ledger.groups, iter([None, LedgerUnavailableError("the ledger did not answer"), None])
 
-    def flaky(ledger: SqlLedger) -> Sequence[KafkaGroup]:
+    def flaky(ledger: Ledger) -> Sequence[KafkaGroup]:
         if error := next(looks):
             raise error
         return groups(ledger)
 
-    monkeypatch.setattr(SqlLedger, "groups", flaky)
+    monkeypatch.setattr(Ledger, "groups", flaky)
     done = cli("watch", "--count", "3", "--interval", "0.1")
     assert done.code == 0
     assert done.out.count("the ledger did not answer") == 1
@@ -82,12 +82,12 @@ def test_a_ledger_that_goes_away_is_waited_for_but_not_one_that_never_was_there(
 def test_an_error_that_does_not_pass_ends_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: Iterator[int] = iter(range(2))
 
-    def damaged(ledger: SqlLedger) -> Sequence[KafkaGroup]:
+    def damaged(ledger: Ledger) -> Sequence[KafkaGroup]:
         if next(looks):
             raise LedgerError("a row is damaged")
         return []
 
-    monkeypatch.setattr(SqlLedger, "groups", damaged)
+    monkeypatch.setattr(Ledger, "groups", damaged)
     done = cli("watch", *TWICE)
     assert (done.code, done.err) == (3, "a row is damaged\n")
 
@@ -96,9 +96,9 @@ def test_an_error_that_does_not_pass_ends_it(cli: Cli, monkeypatch: pytest.Monke
 def test_ctrl_c_ends_it_also_if_a_library_swallows_it_in_its_clean_up(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, becomes: Exception | None
 ) -> None:
-    groups = SqlLedger.groups
+    groups = Ledger.groups
 
-    def cleaning_up(ledger: SqlLedger) -> Sequence[KafkaGroup]:
+    def cleaning_up(ledger: Ledger) -> Sequence[KafkaGroup]:
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:
@@ -106,7 +106,7 @@ def test_ctrl_c_ends_it_also_if_a_library_swallows_it_in_its_clean_up(
                 raise becomes from None
         return groups(ledger)
 
-    monkeypatch.setattr(SqlLedger, "groups", cleaning_up)
+    monkeypatch.setattr(Ledger, "groups", cleaning_up)
     with ctrl_c_is(signal.default_int_handler):
         done = cli("watch", "--count", "5", "--interval", "0.1")
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -174,13 +174,13 @@ def read_until(terminal: int, text: str, times: int = 1) -> str:
 
 def test_in_a_terminal_a_look_overwrites_the_one_before_and_ctrl_c_ends_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'empty.db'}"
-    SqlLedger(url, create=True)
+    Ledger(url, create=True)
     with in_a_terminal([str(Path(sys.executable).parent / "kafka-offsets")], url) as (process, terminal):
         seen = read_until(terminal, "\x1b[H", 3)
         assert seen.startswith("\x1b[?25l\x1b[2J\x1b[H")
         process.send_signal(2)
         rest = read_until(terminal, "\x1b[?25h")
-        wait_until(lambda: process.poll() is not None, timeout=30, what="it ends")
+        wait_until(lambda: process.poll() is not None, what="it ends")
         assert process.returncode == 0
     assert "Traceback" not in seen + rest
     frame = seen.split("\x1b[H")[1]

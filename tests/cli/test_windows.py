@@ -15,7 +15,7 @@ def test_windows_are_listed_newest_first(cli: Cli) -> None:
     done = cli("windows", "lake.orders")
     assert done.code == 0
     header, _, *rows = map(cells, done.out.splitlines())
-    assert header == ["id", "state", "lane", "until", "span", "records", "attempts", "last run"]
+    assert header == ["id", "state", "lane", "planned until", "span", "records", "attempts", "last run"]
     third, second, first = rows
     assert third[:3] == ["lake.orders-000003", "planned", "live"]
     assert third[3:] == ["2026-01-31 00:09:00Z", "1000", "-", "2", "orders/scheduled__3/load"]

@@ -34,7 +34,12 @@ def test_only_the_steps_of_its_life_are_possible(before: State, after: State) ->
 def test_a_step_changes_nothing_but_the_state() -> None:
     one = window({tp(): (0, 5)}, state=State.PLANNED)
     done = one.to(State.COMMITTING, State.COMMITTED)
-    assert (done.id, done.ranges, done.until, done.topic_ids) == (one.id, one.ranges, one.until, one.topic_ids)
+    assert (done.id, done.ranges, done.planned_until, done.topic_ids) == (
+        one.id,
+        one.ranges,
+        one.planned_until,
+        one.topic_ids,
+    )
 
 
 def test_what_owns_its_offsets() -> None:

@@ -17,8 +17,8 @@ import pytest
 from tests.docs.test_docs import ROOT, blocks
 from tests.lab.airflow import empty_metadata, plain_environment
 from tests.lab.kafka import KafkaBroker
-from tests.lab.patience import wait_until
 from tests.lab.processes import LOOPBACK
+from tests.lab.waiting import wait_until
 from tests.release.contents import DISTRIBUTION, typed_requirements
 from tests.release.inside import OF_TUTORIAL
 from tests.release.test_contents import PYPROJECT
@@ -57,7 +57,7 @@ def said_by(script: str, folder: Path, timeout: float, environment: dict[str, st
         )
         try:
             with contextlib.suppress(TimeoutError):
-                wait_until(lambda: shell.poll() is not None, timeout=timeout, what="the script ends")
+                wait_until(lambda: shell.poll() is not None, what="the script ends")
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(shell.pid, signal.SIGKILL)
@@ -86,7 +86,7 @@ def test_a_script_that_does_not_end_is_stopped_with_all_that_it_started(tmp_path
     with pytest.raises(AssertionError, match="-9: began"):
         said_by(script, tmp_path, timeout=2, environment=dict(os.environ))
     child = int((tmp_path / "child").read_text())
-    wait_until(lambda: not is_at_work(child), timeout=20, what="its child is gone")
+    wait_until(lambda: not is_at_work(child), what="its child is gone")
 
 
 @pytest.mark.server

@@ -122,7 +122,6 @@ def _told(kafka: KafkaBroker, retention: int) -> Story | None:
     small = TopicPartition("small", 0)
     wait_until(
         lambda: log.bounds([small], UNCOMMITTED)[small].beginning > 0,
-        timeout=30,
         what="retention by size has removed something",
     )
     ends = {topic: end_offset(kafka, topic) for topic in topics}
@@ -144,7 +143,7 @@ def _told(kafka: KafkaBroker, retention: int) -> Story | None:
                 removed_at.setdefault((topic, mark), now)
         return all(of in removed_at for of in marks if of[0] in EXPIRE)
 
-    wait_until(all_is_gone, timeout=60 + retention // 1000, what="retention has removed what was written")
+    wait_until(all_is_gone, what="retention has removed what was written")
     hanging.abort_transaction(10)
     by_size = {size: _push(kafka, log, since, size) for size in (RECORD, 2 * RECORD)}
     return Story(retention, at, written, predicted, removed_at, by_size)
@@ -158,19 +157,18 @@ def _push(kafka: KafkaBroker, log: KafkaLog, since: datetime, size: int) -> Push
         bounds = log.bounds([small], UNCOMMITTED)[small]
         return (bounds.end - bounds.beginning) * RECORD <= BYTES + 1_048_576
 
-    wait_until(has_settled, timeout=30, what="retention by size has removed what it can")
+    wait_until(has_settled, what="retention by size has removed what it can")
     last, at = end_offset(kafka, "small") - 1, datetime.now(UTC)
     predicted = _predict(log, [("small", last)], at)["small", last]
     offsets = predicted.headroom_offsets or 0
     kept_after, gone_after = ((offsets + by) * RECORD // size for by in (-SEGMENT, SEGMENT))
     produce(kafka, "small", kept_after, padding=size)
     if size == RECORD:  # or the bytes of the log are not known from its offsets
-        wait_until(has_settled, timeout=30, what="retention by size has removed what it can")
+        wait_until(has_settled, what="retention by size has removed what it can")
     was_kept = log.bounds([small], UNCOMMITTED)[small].beginning <= last
     produce(kafka, "small", gone_after - kept_after, padding=size)
     wait_until(
         lambda: log.bounds([small], UNCOMMITTED)[small].beginning > last,
-        timeout=30,
         what=f"offset {last} is gone after {gone_after} newer ones of {size} bytes, as the {offsets} predicted ones tell",
     )
     return Pushed(predicted, (at - since).total_seconds(), kept_after, was_kept, gone_after)

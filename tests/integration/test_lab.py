@@ -16,7 +16,6 @@ from sqlalchemy import create_engine, text
 
 from tests.lab.databases import MariaDB, Postgres
 from tests.lab.kafka import KafkaBroker
-from tests.lab.patience import ANSWER
 from tests.lab.processes import Server, ServerError, wait_until
 from tests.lab.topics import (
     abort_transaction,
@@ -27,6 +26,7 @@ from tests.lab.topics import (
     produce,
     topic_id,
 )
+from tests.lab.waiting import ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ def test_stopping_a_server_reaches_a_child_that_made_a_session_of_its_own(tmp_pa
     log = tmp_path / "log"
     with Server("parent", [sys.executable, "-c", starts_a_child], log=log, ready=lambda: bool(log.read_text())):
         child = psutil.Process(int(log.read_text()))
-    wait_until(lambda: is_dead(child), timeout=5, what="the child is dead")
+    wait_until(lambda: is_dead(child), what="the child is dead")
 
 
 @pytest.mark.server
@@ -110,7 +110,7 @@ def test_a_server_does_not_outlive_a_test_run_that_is_killed(tmp_path: Path) -> 
         assert run.stdout is not None
         sleeper = psutil.Process(int(run.stdout.readline()))
         run.kill()
-    wait_until(lambda: is_dead(sleeper), timeout=20, what="the server is dead")
+    wait_until(lambda: is_dead(sleeper), what="the server is dead")
 
 
 def test_a_server_is_refused_to_a_test_without_its_marker(tmp_path: Path) -> None:

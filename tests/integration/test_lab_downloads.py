@@ -19,8 +19,8 @@ from tests.lab.airflow import empty_metadata
 from tests.lab.cache import CACHE, cache_folder
 from tests.lab.jars import DELTA, ICEBERG, JDBC, SETS, SETS_OF_MATRIX, ZOOKEEPER, JarError, JarSet, fetch, listed
 from tests.lab.lock_jars import entry
-from tests.lab.patience import output_of
 from tests.lab.processes import wait_until
+from tests.lab.waiting import LONGEST
 
 REPOSITORY = Path(__file__).parents[2]
 NO_NETWORK = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1"
@@ -60,9 +60,6 @@ ivy.download = download
 jars.fetch(jars.AVRO)
 print("the same" if place.stat().st_ino == came else "another")
 """
-
-
-ARCHIVE_OF_BROKERS = "from tests.lab import archives, jars; print(archives._archive_of(jars.class_path(jars.KAFKA)))"
 
 
 def start(cache: Path, *arguments: str, java_options: str = "") -> subprocess.Popen[str]:
@@ -135,7 +132,7 @@ def test_of_two_processes_that_fetch_at_one_moment_one_downloads_and_both_have_i
         for process in both:
             assert process.stdout is not None
             assert process.stdout.readline() == "begins\n"
-    said = [output_of(process, timeout=120)[0].splitlines() for process in both]
+    said = [process.communicate(timeout=LONGEST)[0].splitlines() for process in both]
     assert sorted(len(lines) - len(listed(JDBC)) for lines in said) == [0, 1]
     assert sum(lines.count("downloads") for lines in said) == 1
     assert contents(tmp_path, JDBC) == contents(CACHE, JDBC)
@@ -144,14 +141,14 @@ def test_of_two_processes_that_fetch_at_one_moment_one_downloads_and_both_have_i
 @pytest.mark.server
 def test_a_jar_that_came_meanwhile_with_another_set_stays_the_file_that_it_is(tmp_path: Path) -> None:
     """A JVM takes an archive of classes only with the very files that it was made from."""
-    assert output_of(start(tmp_path, "-c", FETCH_BESIDE_ANOTHER_SET), timeout=120)[0] == "the same\n"
+    assert start(tmp_path, "-c", FETCH_BESIDE_ANOTHER_SET).communicate(timeout=LONGEST)[0] == "the same\n"
 
 
 @pytest.mark.parametrize("is_child_killed", [True, False], ids=["with its Ivy", "alone"])
 @pytest.mark.server
 def test_a_fetch_that_is_killed_leaves_nothing_that_is_used(tmp_path: Path, is_child_killed: bool) -> None:
     killed = start(tmp_path, "-c", FETCH, "ICEBERG")
-    part = wait_until(lambda: list(tmp_path.glob("work/*/*/*.part")), timeout=120, what="a jar is there in part")
+    part = wait_until(lambda: list(tmp_path.glob("work/*/*/*.part")), what="a jar is there in part")
     if is_child_killed:
         os.killpg(killed.pid, signal.SIGKILL)
     else:
@@ -159,7 +156,7 @@ def test_a_fetch_that_is_killed_leaves_nothing_that_is_used(tmp_path: Path, is_c
     assert killed.wait() == -signal.SIGKILL
     assert list(tmp_path.glob("jars/*/*.jar")) == []
     again = start(tmp_path, "-c", FETCH, "ICEBERG")
-    assert "downloads" in output_of(again, timeout=300)[0]
+    assert "downloads" in again.communicate(timeout=LONGEST)[0]
     assert again.returncode == 0
     assert contents(tmp_path, ICEBERG) == contents(CACHE, ICEBERG)
     assert [path for path in part if path.parent.exists()] == []
@@ -168,7 +165,7 @@ def test_a_fetch_that_is_killed_leaves_nothing_that_is_used(tmp_path: Path, is_c
 @pytest.mark.server
 def test_a_fetch_without_a_network_says_what_is_missing_and_why(tmp_path: Path) -> None:
     process = start(tmp_path, "-c", FETCH, "JDBC", java_options=NO_NETWORK)
-    said = output_of(process, timeout=120)[1]
+    said = process.communicate(timeout=LONGEST)[1]
     assert process.returncode == 1
     assert "could not fetch 3 of the 3 jars that jdbc lacked: " in said
     assert ", org.postgresql:postgresql:42.7.5" in said
@@ -190,7 +187,8 @@ jars.odd = jars.JarSet("odd", ("org.example:nothing:1",))
 {FETCH}"""
     process = start(tmp_path / "cache", "-c", code, "odd")
     assert (
-        "could not fetch 1 of the 2 jars that odd lacked: org.example:nothing:1\n" in output_of(process, timeout=120)[1]
+        "could not fetch 1 of the 2 jars that odd lacked: org.example:nothing:1\n"
+        in process.communicate(timeout=LONGEST)[1]
     )
     assert process.returncode == 1
     assert (tmp_path / "cache" / jar.relative_to(CACHE)).read_bytes() == jar.read_bytes()
@@ -207,15 +205,9 @@ def test_the_lab_fetches_the_rest_and_fails_with_what_failed(
     for group in (CACHE / "jars").iterdir():
         if group.name != "org.postgresql":
             (tmp_path / "jars" / group.name).symlink_to(group)
-    # The archive of the brokers counts as there: to make it takes ten seconds of a processor, and no one downloads it.
-    named = output_of(start(tmp_path, "-c", ARCHIVE_OF_BROKERS, java_options=NO_NETWORK), timeout=120)[0]
-    archive = Path(named.strip())
-    archive.parent.mkdir()
-    archive.touch()
     process = start(tmp_path, "-m", "tests.lab", java_options=NO_NETWORK)
-    out, err = output_of(process, timeout=120)
+    out, err = process.communicate(timeout=LONGEST)
     assert process.returncode == 1
-    assert f"==> Start archive for Kafka's brokers: {archive}\n" in out
     assert f"==> yarn: {len(listed(jars.YARN))} jars\n" in out
     assert f"==> Spark's Kafka source: {len(spark_connector)} jars\n" in out
     assert "could not fetch 1 of the 1 jars that jdbc lacked: org.postgresql:postgresql:42.7.5\n" in err
@@ -226,7 +218,7 @@ def test_the_lab_fetches_the_rest_and_fails_with_what_failed(
 def test_the_lab_needs_java_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     process = start(tmp_path, "-m", "tests.lab")
-    assert output_of(process, timeout=60) == (
+    assert process.communicate(timeout=LONGEST) == (
         "",
         f"no java in JAVA_HOME={tmp_path}: install Java 17 (Debian: openjdk-17-jre-headless)\n",
     )

@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.errors import PrunedWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.window import Claim, Outcome
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.prune import Prune, Pruning
 from airflow_kafka_offsets.service.windows import WindowService, utc_now
 from tests.lab.kafka import KafkaBroker
@@ -25,7 +25,7 @@ class Lake:
     """A group on one topic with two partitions, and a clock that is a month ahead when it is pruned."""
 
     def __init__(self, kafka: KafkaBroker, topic: str, folder: Path) -> None:
-        self.ledger = SqlLedger(f"sqlite:///{folder}/ledger.db", create=True)
+        self.ledger = Ledger(f"sqlite:///{folder}/ledger.db", create=True)
         self.log = KafkaLog(kafka.client_config(), 15)
         self.service = WindowService(self.ledger, self.log)
         self.group = KafkaGroup("g", topics=[topic])

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.lab.patience import wait_until
 from tests.lab.processes import PART_OF_PORTS, ServerError, free_port
 from tests.lab.sharing import ROOT, shared
+from tests.lab.waiting import wait_until
 
 # Stands for servers: notes that it was started, and that it has stopped.
 SERVERS = """
@@ -80,7 +80,7 @@ def test_three_who_ask_at_once_share_one_which_stops_after_the_last(tmp_path: Pa
         user.communicate()
     assert psutil.pid_exists(pid)
     users[2].communicate()
-    wait_until(lambda: story(tmp_path) == ["started", "stopped"], timeout=30, what="it stops")
+    wait_until(lambda: story(tmp_path) == ["started", "stopped"], what="it stops")
 
 
 def test_who_comes_soon_after_the_last_finds_one_that_lingers(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_one_that_lingers_stops_when_the_process_that_started_it_has_ended(tmp_p
     user = start_user(tmp_path, linger=3600)
     server_of(user)
     user.communicate()
-    wait_until(lambda: story(tmp_path) == ["started", "stopped"], timeout=30, what="it stops")
+    wait_until(lambda: story(tmp_path) == ["started", "stopped"], what="it stops")
 
 
 @pytest.mark.slow
@@ -107,18 +107,18 @@ def test_it_stops_also_when_its_last_user_was_killed(tmp_path: Path) -> None:
     server_of(user)
     user.send_signal(signal.SIGKILL)
     user.communicate()
-    wait_until(lambda: story(tmp_path) == ["started", "stopped"], timeout=30, what="it stops")
+    wait_until(lambda: story(tmp_path) == ["started", "stopped"], what="it stops")
 
 
 @pytest.mark.slow
 def test_a_server_of_theirs_that_dies_is_started_again_while_they_are_used(tmp_path: Path) -> None:
     with shared(tmp_path, [sys.executable, "-c", REVIVED, str(tmp_path)], what="they") as pid:
         psutil.Process(pid).kill()
-        wait_until(lambda: len(story(tmp_path)) == 2, timeout=60, what="it is started again")
+        wait_until(lambda: len(story(tmp_path)) == 2, what="it is started again")
         first, second = map(int, story(tmp_path))
         assert first == pid != second
         assert psutil.Process(second).name() == "sleep"
-    wait_until(lambda: not psutil.pid_exists(second), timeout=60, what="it stops with them")
+    wait_until(lambda: not psutil.pid_exists(second), what="it stops with them")
 
 
 @pytest.mark.slow
@@ -126,7 +126,7 @@ def test_who_comes_after_one_that_died_gets_another(tmp_path: Path) -> None:
     first = start_user(tmp_path)
     died = psutil.Process(server_of(first))
     died.kill()
-    wait_until(lambda: not died.is_running() or died.status() == psutil.STATUS_ZOMBIE, timeout=30, what="it is dead")
+    wait_until(lambda: not died.is_running() or died.status() == psutil.STATUS_ZOMBIE, what="it is dead")
     first.communicate()
     with shared(tmp_path, command_of(tmp_path), what="they") as facts:
         assert facts["pid"] != died.pid

@@ -13,7 +13,7 @@ from airflow_kafka_offsets.core.errors import KafkaRefusedError, MissingPartitio
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.move import Asked, Moving
 from airflow_kafka_offsets.service.sources import LedgerSource, StoreSource
 from airflow_kafka_offsets.service.windows import WindowService
@@ -44,7 +44,7 @@ def spans(window: Window) -> dict[str, tuple[int, int]]:
 def test_topics_appear_and_vanish_under_a_pattern(kafka: KafkaBroker, topic: str, tmp_path: Path) -> None:
     eu, us, asia = (f"{topic}-{place}" for place in ("eu", "us", "asia"))
     service = WindowService(
-        SqlLedger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True), KafkaLog(kafka.client_config(), 20)
+        Ledger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True), KafkaLog(kafka.client_config(), 20)
     )
     group = KafkaGroup("g", topics_pattern=f"{topic}-.*")
     for name in (topic, eu, us):
@@ -66,7 +66,7 @@ def test_a_copy_and_an_export_of_a_pattern_have_the_topics_of_the_moment(
     kafka: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:
     eu, asia = f"{topic}-eu", f"{topic}-asia"
-    ledger, log = SqlLedger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True), KafkaLog(kafka.client_config(), 20)
+    ledger, log = Ledger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True), KafkaLog(kafka.client_config(), 20)
     service, group = WindowService(ledger, log), KafkaGroup(topic, topics_pattern=f"{topic}-.*")
     create_topic(kafka, eu)
     produce(kafka, eu, 4)

@@ -22,7 +22,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import free_port
@@ -63,12 +63,12 @@ class Runs:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> SqlLedger:
-    return SqlLedger(f"sqlite:///{tmp_path}/ledger.db", create=True)
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(f"sqlite:///{tmp_path}/ledger.db", create=True)
 
 
 @pytest.fixture
-def runs(kafka: KafkaBroker, topic: str, ledger: SqlLedger) -> Runs:
+def runs(kafka: KafkaBroker, topic: str, ledger: Ledger) -> Runs:
     return Runs(WindowService(ledger, KafkaLog(kafka.client_config(), 15)), topics=[topic])
 
 
@@ -85,7 +85,7 @@ def test_a_window_ends_where_the_next_one_starts(kafka: KafkaBroker, topic: str,
 
 
 def test_records_that_are_about_to_expire_are_warned_about_or_not_planned(
-    kafka: KafkaBroker, topic: str, runs: Runs, ledger: SqlLedger, caplog: pytest.LogCaptureFixture
+    kafka: KafkaBroker, topic: str, runs: Runs, ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
     create_topic(kafka, topic, config={"retention.ms": "3600000"})
     now = time.time()
@@ -209,7 +209,7 @@ def broker(own_broker: KafkaBroker) -> KafkaBroker:
 
 
 def test_a_log_that_ends_before_the_watermark_is_an_error_whatever_the_policy(
-    broker: KafkaBroker, topic: str, ledger: SqlLedger
+    broker: KafkaBroker, topic: str, ledger: Ledger
 ) -> None:
     create_topic(broker, topic)
     produce(broker, topic, 100)
@@ -227,7 +227,7 @@ def test_a_log_that_ends_before_the_watermark_is_an_error_whatever_the_policy(
 
 
 def test_a_log_that_was_cut_back_and_has_grown_past_the_watermark_is_an_error(
-    broker: KafkaBroker, topic: str, ledger: SqlLedger
+    broker: KafkaBroker, topic: str, ledger: Ledger
 ) -> None:
     create_topic(broker, topic)
     produce(broker, topic, 60)
@@ -245,7 +245,7 @@ def test_a_log_that_was_cut_back_and_has_grown_past_the_watermark_is_an_error(
     assert ranges(runs.read()) == {0: (100, 130)}
 
 
-def test_a_restart_that_loses_nothing_changes_nothing(broker: KafkaBroker, topic: str, ledger: SqlLedger) -> None:
+def test_a_restart_that_loses_nothing_changes_nothing(broker: KafkaBroker, topic: str, ledger: Ledger) -> None:
     create_topic(broker, topic)
     produce(broker, topic, 100)
     kafka = KafkaLog(broker.client_config(), 30)
@@ -336,7 +336,7 @@ def test_a_compacted_topic_is_planned_by_its_offsets(kafka: KafkaBroker, topic: 
     ],
 )
 def test_input_that_does_not_fit_the_log_changes_nothing(
-    kafka: KafkaBroker, topic: str, runs: Runs, ledger: SqlLedger, group: dict[str, object], says: str
+    kafka: KafkaBroker, topic: str, runs: Runs, ledger: Ledger, group: dict[str, object], says: str
 ) -> None:
     create_topic(kafka, topic)
     produce(kafka, topic, 10)
@@ -347,7 +347,7 @@ def test_input_that_does_not_fit_the_log_changes_nothing(
     assert not ledger.groups()
 
 
-def test_an_unreachable_broker_changes_nothing(topic: str, ledger: SqlLedger) -> None:
+def test_an_unreachable_broker_changes_nothing(topic: str, ledger: Ledger) -> None:
     nobody = KafkaLog({"bootstrap.servers": f"127.0.0.1:{free_port()}"}, 2)
     with pytest.raises(KafkaUnavailableError):
         Runs(WindowService(ledger, nobody), topics=[topic]).plan()

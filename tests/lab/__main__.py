@@ -33,7 +33,6 @@ from tests.lab.jars import (
     spark_connector_jars,
 )
 from tests.lab.java import JavaError, java
-from tests.lab.kafka import make_kafka_archive
 from tests.lab.prometheus import prometheus_program
 from tests.lab.redis import redis_program
 from tests.lab.sparks import SPARK_3
@@ -97,11 +96,6 @@ def prepare_spark_3() -> None:
     )
 
 
-def prepare_brokers() -> None:
-    """Get what makes the start of a broker cheap."""
-    _say(f"==> Start archive for Kafka's brokers: {make_kafka_archive() or 'none, they start without'}")
-
-
 def main() -> None:
     """Find or install Java and the servers, and fetch the jars."""
     try:
@@ -112,7 +106,6 @@ def main() -> None:
         install_programs,
         fetch_spark_connector,
         prepare_launches,
-        prepare_brokers,
         fetch_registry,
         prepare_spark_3,
         *(partial(fetch_jars, *jar_sets) for jar_sets in _JARS),

@@ -38,7 +38,6 @@ _COMPONENTS = {
 }
 # They would serve logs on 0.0.0.0; the API server reads the files.
 _NO_LOG_SERVER = ("scheduler", "triggerer")
-_START_SECONDS = 180
 # The scheduler would wait for the end of its tasks.
 _STOP_SECONDS = 10
 
@@ -61,11 +60,7 @@ _QUICK = {
 }
 
 
-# An API server has six hundred thousand objects that stay: to look for those that do not took a fifth of its start.
-_SETTINGS_MODULE = (
-    *("import gc", "import sys", "", "__all__ = []", "", "gc.set_threshold(50_000)", ""),
-    *('if "scheduler" in sys.argv:', "    pass"),
-)
+_SETTINGS_MODULE = ("import sys", "", "__all__ = []", "", 'if "scheduler" in sys.argv:', "    pass")
 # The API server answers up to forty requests at once, and with fifteen connections some of them in vain.
 # No test stops this database: to ask it before each use whether it is there took a fifteenth of the API server's time.
 _CONNECTIONS = {"sql_alchemy_pool_size": "40", "sql_alchemy_pool_pre_ping": "False"}
@@ -107,7 +102,7 @@ class Airflow:
         self.dags = dags.resolve()
         self.port = free_port()
         self.url = f"http://{LOOPBACK}:{self.port}"
-        self.api = AirflowApi(self.url, self.user, self.password, database_url)
+        self.api = AirflowApi(self.url, self.user, self.password)
         self._database_url = database_url
         self._settings = settings or {}
         self._preload = preload
@@ -194,7 +189,6 @@ class Airflow:
             [_airflow(), command, *options],
             log=self.home / "components" / f"{command}.log",
             ready=lambda: self._is_healthy(command),
-            timeout=_START_SECONDS,
             stop_timeout=_STOP_SECONDS,
             environment=self.environment | _OF_COMPONENTS.get(command, {}),
             directory=self.home,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
+import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import requests
 
-from tests.lab.airflow_signs import BACKFILL, FAILED, LAST_END, RUN, RUNS, TASK, Signs
-from tests.lab.patience import ANSWER, Patience, wait_until
+from tests.lab.waiting import ANSWER, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 _RUN_ENDS = ("success", "failed")
 _TASK_ENDS = ("success", "failed", "skipped", "upstream_failed", "removed")
 _LOG_LINES = 60
-# How long the server may answer what is only asked with "too busy".
-_ANSWER_SECONDS = 60
+_INTERVAL = 1.0
+"""Seconds between two questions of whoever waits."""
 _ABOUT_THE_TASK = ("dag_id", "run_id", "task_id", "map_index", "try_number", "ti_id")
 _ABOUT_THE_CODE = ("level", "logger", "filename", "lineno")
 _NOT_IN_LINES = {"event", "timestamp", "error_detail", *_ABOUT_THE_TASK, *_ABOUT_THE_CODE}
@@ -39,16 +38,13 @@ class AirflowApi:
     """A user of one Airflow; logs in with the first request. Every error of the API is a `requests.HTTPError`.
 
     Args:
-        url: Of the API server.
+        url: The API server's.
         user: Who logs in.
         password: Theirs.
-        database_url: SQLAlchemy URL of Airflow's database. Who waits looks there whether it is time to ask again, which costs a
-            tenth of a request; None: they ask every few seconds.
     """
 
-    def __init__(self, url: str, user: str, password: str, database_url: str | None = None) -> None:
+    def __init__(self, url: str, user: str, password: str) -> None:
         self.url = url
-        self._signs = Signs(database_url) if database_url else None
         self._user = user
         self._password = password
         self._session = requests.Session()
@@ -58,19 +54,19 @@ class AirflowApi:
     def request(self, method: str, path: str, body: Json | None = None, **query: Any) -> Any:
         """Send a request to a path below /api/v2 and return the decoded answer; None when it is empty.
 
-        What only asks is asked again when the server is too busy to answer.
+        A GET is sent again while the server is too busy to answer.
         """
         if "Authorization" not in self._session.headers:
             self._log_in()
-        patience = Patience(_ANSWER_SECONDS)
+        deadline = time.monotonic() + ANSWER
         while True:
             try:
                 return self._once(method, path, body, query)
             except (requests.Timeout, requests.HTTPError) as error:
                 is_busy = error.response is None or error.response.status_code >= 500
-                if method != "GET" or not is_busy or patience.is_over():
+                if method != "GET" or not is_busy or time.monotonic() > deadline:
                     raise
-            patience.pause()
+            time.sleep(_INTERVAL)
 
     def _once(self, method: str, path: str, body: Json | None, query: Json) -> Any:
         url = f"{self.url}/api/v2{path}"
@@ -93,21 +89,18 @@ class AirflowApi:
 
     # Dags
 
-    def wait_for_dag(self, dag_id: str, *, timeout: float = 90) -> Json:
+    def wait_for_dag(self, dag_id: str) -> Json:
         """Return the Dag as soon as it is parsed; raise `DagImportError` when a file does not import."""
-        patience = self._patience(timeout)
-        while True:
-            found = self._find(f"/dags/{dag_id}")
-            if found is not None:
+
+        def dag() -> Any:
+            if (found := self._find(f"/dags/{dag_id}")) is not None:
                 return found
             errors = self.request("GET", "/importErrors")["import_errors"]
             if errors:
                 raise DagImportError("\n".join(f"{error['filename']}\n{error['stack_trace']}" for error in errors))
-            if patience.is_over():
-                raise UnexpectedStateError(
-                    f"Dag {dag_id} is not there after {timeout:g} s, and nothing failed to import"
-                )
-            patience.pause()
+            return None
+
+        return dict(wait_until(dag, what=f"Dag {dag_id} is parsed", interval=_INTERVAL))
 
     def unpause(self, dag_id: str) -> None:
         """Let the scheduler run this Dag, as soon as it is parsed."""
@@ -139,21 +132,23 @@ class AirflowApi:
         """Return the runs of a Dag, the first that was due first."""
         return list(self.request("GET", f"/dags/{dag_id}/dagRuns", order_by="run_after", limit=100)["dag_runs"])
 
-    def wait_for_run(self, dag_id: str, run_id: str, state: str = "success", *, timeout: float = 180) -> Json:
+    def wait_for_run(self, dag_id: str, run_id: str, state: str = "success") -> Json:
         """Return the run as soon as it has this state; raise `UnexpectedStateError` when it ends in another one."""
-        patience = self._patience(timeout, RUN, dag_id=dag_id, run_id=run_id)
-        while (run := self.run(dag_id, run_id))["state"] != state:
-            if run["state"] in _RUN_ENDS or patience.is_over():
-                raise UnexpectedStateError(
-                    f"run {run_id} of {dag_id} is {run['state']}, not {state}\n{self.story(dag_id, run_id)}"
-                )
-            patience.pause()
-        return run
 
-    def run_to(self, dag_id: str, conf: Json | None = None, state: str = "success", *, timeout: float = 180) -> str:
+        def run() -> Json | None:
+            run = self.run(dag_id, run_id)
+            if run["state"] == state:
+                return run
+            if run["state"] in _RUN_ENDS:
+                raise UnexpectedStateError(f"run {run_id} of {dag_id} is {run['state']}, not {state}")
+            return None
+
+        return self._wait(run, f"run {run_id} of {dag_id} is {state}", dag_id, run_id)
+
+    def run_to(self, dag_id: str, conf: Json | None = None, state: str = "success") -> str:
         """Make a manual run, wait until it has this state, and return its id."""
         run_id = self.trigger(dag_id, conf)
-        self.wait_for_run(dag_id, run_id, state, timeout=timeout)
+        self.wait_for_run(dag_id, run_id, state)
         return run_id
 
     def clear_run(self, dag_id: str, run_id: str) -> None:
@@ -164,31 +159,29 @@ class AirflowApi:
         """Make a run `success` or `failed` (its running tasks are killed), or `queued`."""
         self.request("PATCH", _run_path(dag_id, run_id), {"state": state})
 
-    def wait_for_first_run(self, dag_id: str, *, timeout: float = 120) -> Json:
+    def wait_for_first_run(self, dag_id: str) -> Json:
         """Return the first run of a Dag as soon as there is one."""
-        return self.wait_for_some_runs(dag_id, 1, timeout=timeout)[0]
+        return self.wait_for_some_runs(dag_id, 1)[0]
 
-    def wait_for_some_runs(self, dag_id: str, number: int, *, timeout: float = 120) -> list[Json]:
+    def wait_for_some_runs(self, dag_id: str, number: int) -> list[Json]:
         """Return the runs of a Dag as soon as there are this many."""
-        patience = self._patience(timeout, RUNS, dag_id=dag_id)
-        while len(runs := self.runs(dag_id)) < number:
-            if patience.is_over():
-                raise UnexpectedStateError(f"Dag {dag_id} has {len(runs)} runs, not {number}, after {timeout:g} s")
-            patience.pause()
-        return runs
 
-    def wait_for_runs(self, dag_id: str, number: int, *, timeout: float = 180) -> list[Json]:
+        def runs() -> list[Json]:
+            return runs if len(runs := self.runs(dag_id)) >= number else []
+
+        return wait_until(runs, what=f"Dag {dag_id} has {number} runs", interval=_INTERVAL)
+
+    def wait_for_runs(self, dag_id: str, number: int) -> list[Json]:
         """Return the runs of a Dag as soon as there are this many and all have succeeded."""
-        runs = self.wait_for_some_runs(dag_id, number, timeout=timeout)
-        return [self.wait_for_run(dag_id, run["dag_run_id"], timeout=timeout) for run in runs]
+        return [self.wait_for_run(dag_id, run["dag_run_id"]) for run in self.wait_for_some_runs(dag_id, number)]
 
-    def wait_for_quiet(self, dag_id: str, *, timeout: float = 180) -> None:
+    def wait_for_quiet(self, dag_id: str) -> None:
         """Wait until all runs of a Dag are over."""
-        patience = self._patience(timeout, RUNS, dag_id=dag_id)
-        while alive := [run["dag_run_id"] for run in self.runs(dag_id) if run["state"] not in _RUN_ENDS]:
-            if patience.is_over():
-                raise UnexpectedStateError(f"runs {alive} of {dag_id} are not over after {timeout:g} s")
-            patience.pause()
+        wait_until(
+            lambda: all(run["state"] in _RUN_ENDS for run in self.runs(dag_id)),
+            what=f"all runs of {dag_id} are over",
+            interval=_INTERVAL,
+        )
 
     def backfill(
         self,
@@ -218,20 +211,21 @@ class AirflowApi:
             "run_backwards": backwards,
             "max_active_runs": max_active_runs,
         }
-        patience = self._patience(60)
+        deadline = time.monotonic() + ANSWER
         while True:
             try:
                 return int(self.request("POST", "/backfills", body)["id"])
             except requests.HTTPError as error:
                 # SQLite, while the scheduler writes.
-                if error.response is None or error.response.status_code != 503 or patience.is_over():
+                is_busy = error.response is not None and error.response.status_code == 503
+                if not is_busy or time.monotonic() > deadline:
                     raise
-                patience.pause()
+                time.sleep(_INTERVAL)
 
-    def wait_for_no_backfill(self, dag_id: str, *, timeout: float = 180) -> None:
+    def wait_for_no_backfill(self, dag_id: str) -> None:
         """Wait until a Dag has no backfill that is not complete: there can be only one at a time."""
         for backfill in self.request("GET", "/backfills", dag_id=dag_id)["backfills"]:
-            self.wait_for_backfill(backfill["id"], timeout=timeout)
+            self.wait_for_backfill(backfill["id"])
 
     def create_asset_event(self, name: str, extra: Json | None = None) -> None:
         """Tell Airflow by hand that an asset was updated."""
@@ -246,13 +240,13 @@ class AirflowApi:
         found = self.request("GET", "/assets", name_pattern=name, limit=100)["assets"]
         return next(int(asset["id"]) for asset in found if asset["name"] == name)
 
-    def wait_for_backfill(self, backfill_id: int, *, timeout: float = 180) -> None:
+    def wait_for_backfill(self, backfill_id: int) -> None:
         """Wait until all runs of a backfill are over and Airflow has noticed, which takes it up to half a minute."""
-        patience = self._patience(timeout, BACKFILL, backfill_id=backfill_id)
-        while self.request("GET", f"/backfills/{backfill_id}")["completed_at"] is None:
-            if patience.is_over():
-                raise UnexpectedStateError(f"backfill {backfill_id} is not complete after {timeout:g} s")
-            patience.pause()
+        wait_until(
+            lambda: self.request("GET", f"/backfills/{backfill_id}")["completed_at"] is not None,
+            what=f"backfill {backfill_id} is complete",
+            interval=_INTERVAL,
+        )
 
     # Tasks
 
@@ -273,36 +267,42 @@ class AirflowApi:
         *,
         map_index: int = -1,
         try_number: int | None = None,
-        timeout: float = 180,
     ) -> Json:
         """Return the task as soon as it has this state (in this try, or a later one).
 
-        Raises `UnexpectedStateError` when the task ends in another state, or on timeout.
+        Raises `UnexpectedStateError` when the task ends in another state, or does not get there.
         """
-        names = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": map_index}
-        patience = self._patience(timeout, TASK, **names)
-        while True:
-            task = self.task(**names)
-            is_this_try = try_number is None or task["try_number"] >= try_number
-            if is_this_try and task["state"] == state:
-                return task
-            if patience.is_over() or (is_this_try and task["state"] in _TASK_ENDS):
-                raise UnexpectedStateError(
-                    f"{task_id} of {run_id} is {task['state']} in try {task['try_number']}, not {state}\n"
-                    f"{self.story(dag_id, run_id)}"
-                )
-            patience.pause()
 
-    def wait_for_retry(self, dag_id: str, run_id: str, task_id: str, *, timeout: float = 180) -> None:
+        def task() -> Json | None:
+            task = self.task(dag_id, run_id, task_id, map_index)
+            if try_number is not None and task["try_number"] < try_number:
+                return None
+            if task["state"] == state:
+                return task
+            if task["state"] in _TASK_ENDS:
+                number = task["try_number"]
+                raise UnexpectedStateError(f"{task_id} of {run_id} is {task['state']} in try {number}, not {state}")
+            return None
+
+        return self._wait(task, f"{task_id} of {run_id} is {state}", dag_id, run_id)
+
+    def wait_for_retry(self, dag_id: str, run_id: str, task_id: str) -> None:
         """Wait until the first try of a task has failed, and it waits for the next one, or is in it."""
-        names = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": -1}
-        patience = self._patience(timeout, TASK, **names)
-        while (task := self.task(**names))["state"] != "up_for_retry" and task["try_number"] < 2:
-            if patience.is_over() or task["state"] in _TASK_ENDS:
-                raise UnexpectedStateError(
-                    f"{task_id} of {run_id} is {task['state']}, and is not tried again\n{self.story(dag_id, run_id)}"
-                )
-            patience.pause()
+
+        def is_retried() -> bool:
+            task = self.task(dag_id, run_id, task_id)
+            if task["state"] in _TASK_ENDS and task["try_number"] < 2:
+                raise UnexpectedStateError(f"{task_id} of {run_id} is {task['state']}, and is not tried again")
+            return bool(task["state"] == "up_for_retry" or task["try_number"] >= 2)
+
+        self._wait(is_retried, f"{task_id} of {run_id} is tried again", dag_id, run_id)
+
+    def _wait(self, condition: Callable[[], Any], what: str, dag_id: str, run_id: str) -> Any:
+        """Wait until the condition holds, and return its value; an error ends with what the tasks of the run did."""
+        try:
+            return wait_until(condition, what=what, interval=_INTERVAL)
+        except (TimeoutError, UnexpectedStateError) as error:
+            raise UnexpectedStateError(f"{error}\n{self.story(dag_id, run_id)}") from None
 
     def clear(
         self, dag_id: str, run_id: str, task_ids: Sequence[str | tuple[str, int]], *, downstream: bool = False
@@ -342,11 +342,8 @@ class AirflowApi:
         number = try_number or self.task(dag_id, run_id, task_id, map_index)["try_number"]
         path = f"{_task_path(dag_id, run_id, task_id)}/logs/{number}"
         query = {"full_content": True, "map_index": map_index}
-        patience = Patience(_ANSWER_SECONDS)
         # On a busy machine, Airflow was seen not to know a try for a moment that had just become the one before the retry.
-        while (answer := self._find(path, **query)) is None and not patience.is_over():
-            patience.pause()
-        answer = answer or self.request("GET", path, **query)
+        answer = wait_until(lambda: self._find(path, **query), what=f"Airflow knows try {number}", interval=_INTERVAL)
         return "\n".join(_line(entry) for entry in answer["content"])
 
     def unfolded_log(self, dag_id: str, run_id: str, task_id: str, try_number: int | None = None) -> str:
@@ -363,25 +360,13 @@ class AirflowApi:
 
     def failures(self, dag_id: str) -> set[tuple[Any, ...]]:
         """Return the tasks of a Dag that have failed for good, each as (run id, task id, map index, try)."""
-        assert self._signs is not None, "this takes the address of Airflow's database"
-        return set(self._signs.read(FAILED, dag_id=dag_id))
+        path = f"/dags/{dag_id}/dagRuns/~/taskInstances"
+        failed = self.request("GET", path, state="failed", limit=100)["task_instances"]
+        return {(task["dag_run_id"], task["task_id"], task["map_index"], task["try_number"]) for task in failed}
 
     def watch(self, dag_id: str) -> Watch:
         """Return what waits, from now on, for what tasks of this Dag do outside of Airflow."""
         return Watch(self, dag_id)
-
-    def _patience(self, seconds: float, query: Any = None, **values: Any) -> Patience:
-        signs = self._signs
-        sign = None if query is None or signs is None else partial(signs.read, query, **values)
-        return Patience(seconds, self.last_end, sign=sign)
-
-    def last_end(self) -> Any:
-        """Return which task ended last, whoever's it is: while tasks end, the one that is waited for has its turn to come."""
-        if self._signs is not None:
-            return self._signs.read(LAST_END)
-        query = {"end_date_gte": "2000-01-01T00:00:00Z", "order_by": "-end_date", "limit": 1}
-        ended = self.request("GET", "/dags/~/dagRuns/~/taskInstances", **query)["task_instances"]
-        return [(task["id"], task["end_date"]) for task in ended]
 
     def _find(self, path: str, **query: Any) -> Any:
         try:
@@ -405,10 +390,10 @@ class AirflowApi:
 
 
 class Watch:
-    """Waits for what the tasks of a Dag do outside of Airflow, as long as tasks end, and no task of the Dag fails for good.
+    """Waits for what the tasks of a Dag do outside of Airflow, as long as no task of the Dag fails for good.
 
     Args:
-        api: Of the Airflow.
+        api: Airflow's API.
         dag_id: The Dag; what has failed before does not count.
     """
 
@@ -417,7 +402,7 @@ class Watch:
         self._dag_id = dag_id
         self._before = api.failures(dag_id)
 
-    def wait_until(self, condition: Callable[[], object], *, timeout: float, what: str, interval: float = 0.5) -> None:
+    def wait_until(self, condition: Callable[[], object], *, what: str, interval: float = 0.5) -> None:
         """Poll until the condition holds; raise `UnexpectedStateError` when a task has failed, `TimeoutError` when it is late."""
 
         def is_over() -> bool:
@@ -426,7 +411,7 @@ class Watch:
             self._expect_no_failure(what)
             return False
 
-        wait_until(is_over, timeout=timeout, what=what, interval=interval, progress=self._api.last_end)
+        wait_until(is_over, what=what, interval=interval)
 
     def _expect_no_failure(self, what: str) -> None:
         for run_id, task_id, *_ in self._api.failures(self._dag_id) - self._before:

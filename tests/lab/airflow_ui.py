@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from tests.lab.airflow import Airflow
 
-_SECONDS = 30
 # What a field is made of, by the name that tests call it.
 _WIDGETS = {
     "date and time": "[data-testid=datetime-input]",
@@ -37,7 +36,7 @@ def log_in(browser: WebDriver, airflow: Airflow) -> None:
     _first(browser, "[name=username]").send_keys(airflow.user)
     _first(browser, "[name=password]").send_keys(airflow.password)
     _first(browser, "button[type=submit]").click()
-    wait_until(lambda: "/auth/login" not in browser.current_url, timeout=_SECONDS, what="the login is accepted")
+    wait_until(lambda: "/auth/login" not in browser.current_url, what="the login is accepted")
 
 
 def show(browser: WebDriver, ui: str, path: str) -> None:
@@ -60,7 +59,7 @@ def show(browser: WebDriver, ui: str, path: str) -> None:
 def leave(browser: WebDriver, ui: str) -> None:
     """Leave what the UI shows, and asks for news of all the time, for a place of it that asks for none."""
     _go(browser, f"{ui}/plugins")
-    wait_until(lambda: not browser.find_elements(By.CSS_SELECTOR, _LEFT), timeout=_SECONDS, what="the UI is elsewhere")
+    wait_until(lambda: not browser.find_elements(By.CSS_SELECTOR, _LEFT), what="the UI is elsewhere")
 
 
 def _go(browser: WebDriver, address: str) -> None:
@@ -97,7 +96,7 @@ class TriggerDialog:
     def open_section(self, title: str) -> None:
         """Unfold a section, and wait until its last editor is there."""
         next(found for found in self._section_titles() if found.text == title).click()
-        wait_until(self._is_unfolded, timeout=_SECONDS, what=f"section {title} is unfolded")
+        wait_until(self._is_unfolded, what=f"section {title} is unfolded")
 
     def fields(self) -> dict[str, str]:
         """Return the fields that are to be seen: label and kind, `text`, `date and time` or `JSON`."""
@@ -119,7 +118,7 @@ class TriggerDialog:
         self._replace(date_input, date)
         self._replace(_first(self._browser, popover.format("HH:mm")), time)
         date_input.send_keys(Keys.ESCAPE)
-        wait_until(lambda: not _is_shown(date_input), timeout=_SECONDS, what="the popover is closed")
+        wait_until(lambda: not _is_shown(date_input), what="the popover is closed")
 
     def fill_json(self, label: str, value: str) -> None:
         """Paste into a JSON editor, in the place of what is there; an empty text empties it."""
@@ -137,9 +136,9 @@ class TriggerDialog:
 
     def submit(self) -> None:
         """Trigger the run, and wait until the dialog is closed."""
-        wait_until(self._submit.is_enabled, timeout=_SECONDS, what="the dialog takes what is filled in")
+        wait_until(self._submit.is_enabled, what="the dialog takes what is filled in")
         self._submit.click()
-        wait_until(lambda: not _is_shown(self.element), timeout=_SECONDS, what="the dialog is closed")
+        wait_until(lambda: not _is_shown(self.element), what="the dialog is closed")
 
     def leave(self) -> None:
         """Leave the DAG, whose page asks for news all the time that it is shown."""
@@ -191,5 +190,5 @@ def _shown(where: WebDriver | WebElement, selector: str) -> list[WebElement]:
 
 def _first(where: WebDriver | WebElement, selector: str) -> WebElement:
     """Return the first such element as soon as it is shown."""
-    wait_until(lambda: _shown(where, selector), timeout=_SECONDS, what=f"{selector} is shown")
+    wait_until(lambda: _shown(where, selector), what=f"{selector} is shown")
     return _shown(where, selector)[0]

@@ -30,7 +30,7 @@ class Apicurio(OneServer):
     def __init__(self, folder: Path) -> None:
         self._port = free_port()
         self.url = f"http://{LOOPBACK}:{self._port}/apis/ccompat/v7"
-        self._server = Server("Apicurio", [], log=folder / "log", ready=self._is_ready, directory=folder, timeout=120)
+        self._server = Server("Apicurio", [], log=folder / "log", ready=self._is_ready, directory=folder)
 
     def start(self) -> Self:
         """Start the server and wait until it answers."""

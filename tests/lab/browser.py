@@ -48,8 +48,8 @@ def open_browser(folder: Path, *, width: int = 1200, height: int = 900) -> Itera
 
     Args:
         folder: Where it keeps its profile and log.
-        width: Of the window, in pixels.
-        height: Of the window, in pixels.
+        width: The window's, in pixels.
+        height: The window's, in pixels.
     """
     from selenium.webdriver import ChromeOptions, Remote
     from selenium.webdriver.chrome.remote_connection import ChromeRemoteConnection

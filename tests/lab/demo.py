@@ -23,7 +23,7 @@ from tabulate import tabulate
 
 from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.window import State, Window
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.task.links import in_airflow
 from tests.lab.airflow import Airflow
 from tests.lab.jars import JarError, jars_for_launches
@@ -37,8 +37,6 @@ DAG, TASK, TOPIC, GROUP = "demo_orders", "load", "orders", "demo.orders"
 PARTITIONS = 4
 WINDOWS = 3
 ORDERS_PER_SECOND = 2000
-PATIENCE = 900
-"""Seconds for one scene; a DAG that doesn't get on ends the demo instead of hanging it."""
 _START = time.monotonic()
 
 
@@ -106,7 +104,7 @@ class Demo:
 
     kafka: KafkaBroker
     airflow: Airflow
-    ledger: SqlLedger
+    ledger: Ledger
     lake: Path
     replayed: list[str] = field(default_factory=list)
 
@@ -130,7 +128,7 @@ class Demo:
                     say(f"  window {row.held.window.id}: {line}, span {row.held.window.span:,}")
             return self.committed() >= committed
 
-        wait_until(is_done, timeout=PATIENCE, what=f"{committed} windows are committed", interval=0.5)
+        wait_until(is_done, what=f"{committed} windows are committed", interval=0.5)
 
     def wait_for_retry(self, window_id: str) -> None:
         """Wait until the window is worked on for a second time."""
@@ -138,7 +136,7 @@ class Demo:
         def is_retried() -> bool:
             return any(row.held.window.id == window_id and row.attempts > 1 for row in self.windows())
 
-        wait_until(is_retried, timeout=PATIENCE, what=f"a second attempt at {window_id}", interval=0.5)
+        wait_until(is_retried, what=f"a second attempt at {window_id}", interval=0.5)
 
     def kill_a_job_midway(self) -> str:
         """SIGKILL the Spark driver of a window while it writes, and return the window's id."""
@@ -152,7 +150,7 @@ class Demo:
                     killed.append(row.held.window.id)
             return bool(killed)
 
-        wait_until(is_killed, timeout=PATIENCE, what="a Spark job was killed while it wrote", interval=0.01)
+        wait_until(is_killed, what="a Spark job was killed while it wrote", interval=0.01)
         return killed[0]
 
     def has_read(self, orders: int) -> bool:
@@ -193,7 +191,7 @@ def run(stack: ExitStack, folder: Path) -> tuple[Demo, int]:
     say(f"the producer stops after {orders.produced:,} orders")
     demo.wait_for(WINDOWS)
     with step("letting the schedule read the rest"):
-        wait_until(lambda: demo.has_read(orders.produced), timeout=PATIENCE, what="all orders are read", interval=0.5)
+        wait_until(lambda: demo.has_read(orders.produced), what="all orders are read", interval=0.5)
     clear_the_first_run(demo)
     replay_by_time(demo)
     return demo, orders.produced
@@ -225,7 +223,7 @@ def start_servers(stack: ExitStack, folder: Path) -> Demo:
             ]
         for start in starts:
             start.result()
-    return Demo(kafka, airflow, SqlLedger(f"sqlite:///{airflow.home}/kafka_offsets.db", create=True), lake)
+    return Demo(kafka, airflow, Ledger(f"sqlite:///{airflow.home}/kafka_offsets.db", create=True), lake)
 
 
 def start_kafka(stack: ExitStack, kafka: KafkaBroker) -> None:
@@ -250,17 +248,17 @@ def clear_the_first_run(demo: Demo) -> None:
     run_id = first.held.holder.run_id
     with step(f"clearing the run of {first.held.window.id} ({run_id}): the same window is run again"):
         demo.airflow.api.clear(DAG, run_id, [TASK])
-        demo.airflow.api.wait_for_run(DAG, run_id, "success", timeout=PATIENCE)
+        demo.airflow.api.wait_for_run(DAG, run_id, "success")
 
 
 def replay_by_time(demo: Demo) -> None:
     """Ask for the time of the second and third window, as a person would in the Trigger form, and wait for it."""
     first, second, third = (row.held.window for row in demo.windows()[:3])
-    span = {"from": first.until.isoformat(), "to": third.until.isoformat()}
+    span = {"from": first.planned_until.isoformat(), "to": third.planned_until.isoformat()}
     with step(
         f"replaying by time, after {span['from']} and up to {span['to']}: {second.id}, {third.id} and their like"
     ):
-        run_id = demo.airflow.api.run_to(DAG, span, timeout=PATIENCE)
+        run_id = demo.airflow.api.run_to(DAG, span)
         result = demo.airflow.api.xcom(DAG, run_id, TASK)
         for window in result.get("windows", [result]):
             demo.replayed.append(window["window_id"])
@@ -277,7 +275,7 @@ def wait_for_running(demo: Demo) -> None:
         states = {task["state"] for run in runs for task in demo.airflow.api.tasks(DAG, run["dag_run_id"])}
         return not {"running", "queued"} & states
 
-    wait_until(is_quiet, timeout=PATIENCE, what="no task is at work", interval=0.5)
+    wait_until(is_quiet, what="no task is at work", interval=0.5)
 
 
 def describe(window: Window) -> str:

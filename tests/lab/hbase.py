@@ -120,7 +120,7 @@ class HBaseServer:
         """Run one more gateway and give its port.
 
         Args:
-            options: Of the Thrift server: `-f` for the framed transport, `-c` for the compact protocol.
+            options: The Thrift server's: `-f` for the framed transport, `-c` for the compact protocol.
             user: As whom it acts; None is the one that started HBase, others have only the rights that `allow` gives.
         """
         port = free_port()

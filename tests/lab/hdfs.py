@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 
 from tests.lab.jars import HDFS, as_xml, class_path, log_settings
 from tests.lab.java import LIGHT, java
-from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, Server, ServerError, ServerPair, free_port
+from tests.lab.waiting import ANSWER
 
 if TYPE_CHECKING:
     from pathlib import Path

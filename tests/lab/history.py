@@ -51,11 +51,11 @@ class History:
 
     @property
     def until(self) -> datetime:
-        """The cut time of the newest window."""
+        """The planned-until time of the newest window."""
         return self.cut(self.windows)
 
     def cut(self, seq: int) -> datetime:
-        """Return the cut time of a window."""
+        """Return the planned-until time of a window."""
         return FIRST_CUT + seq * self.every
 
     def ranges(self, seq: int) -> OffsetRanges:
@@ -158,7 +158,7 @@ def _rows(history: History, group_id: int, first: int) -> dict[Table, Iterator[d
                 "state": State.COMMITTED,
                 "holder": first + seq,
                 "holds": 1,
-                "until": history.cut(seq),
+                "planned_until": history.cut(seq),
                 "isolation_level": IsolationLevel.READ_COMMITTED,
                 "span": history.span * number,
                 **history.document(seq),

@@ -16,7 +16,7 @@ class IdentityProvider(SmallServer):
 
     Args:
         client: `id:secret` of the client that gets tokens.
-        life: how many seconds a token lives; None: it does not say.
+        life: how many seconds a token lives; None leaves it out of the answer.
     """
 
     def __init__(self, client: str, life: object = 3600) -> None:
@@ -25,7 +25,7 @@ class IdentityProvider(SmallServer):
         self.answer: tuple[int, Any] | None = None
         """What it answers instead of a token."""
         self.retry_after: int | None = None
-        """How many seconds it wants to be left alone after each answer; None: it does not say."""
+        """The seconds of `Retry-After` in each answer; None sends no such header."""
         self.asked: list[dict[str, str]] = []
         """The forms of all requests."""
         self.tokens: set[str] = set()

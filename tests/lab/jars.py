@@ -32,7 +32,7 @@ class JarSet:
     """Jars, and all that they need at run time.
 
     Args:
-        name: Of the set.
+        name: The set's name.
         roots: The jars, as `group:name:version`.
         without: What to leave out though one of them needs it, as `group:name`; the name may be `*`.
     """
@@ -53,7 +53,7 @@ ZOOKEEPER = JarSet(
         "org.xerial.snappy:snappy-java:1.1.10.5",
     ),
 )
-# Of the servlet API they need another version than the one that Hadoop brings along; the driver is a large one for nothing.
+# They need another version of the servlet API than Hadoop's. The driver is large, and not needed.
 HBASE = JarSet(
     "hbase",
     ("org.apache.hbase:hbase-server:2.5.8", "org.apache.hbase:hbase-thrift:2.5.8"),
@@ -82,7 +82,7 @@ JDBC = JarSet("jdbc", ("org.postgresql:postgresql:42.7.5", "org.mariadb.jdbc:mar
 # Both are built for one minor version of Spark, which has what is left out; a second Scala library is one too many.
 DELTA = JarSet("delta", ("io.delta:delta-spark_2.13:4.0.0",), without=("org.scala-lang:*", "org.antlr:*"))
 ICEBERG = JarSet("iceberg", ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",))
-# Of Spark's own version, which has all that it needs.
+# In Spark's own version, which has all that it needs.
 AVRO = JarSet(
     "avro",
     ("org.apache.spark:spark-avro_2.13:4.0.0",),
@@ -156,7 +156,7 @@ def fetch_for_launches(home: Path, *more: str) -> Path:
     """Let `kafka-offsets jars` fetch what launches of a Spark need, and return the cache folder of the operators.
 
     Args:
-        home: Of the Spark.
+        home: The Spark's home.
         more: Options; without any, it is the Kafka connector.
     """
     folder = PROVIDER_CACHE

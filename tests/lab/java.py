@@ -10,16 +10,10 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-LIGHT = (
-    *("-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),
-    "-XX:ArchiveRelocationMode=0",
-)
-"""Options of a JVM of the lab, which lives for minutes beside others. One thread collects its garbage. It writes no file for tools that watch
-it, for which it would wake up twenty times a second. It does not check the code of jars, which is a tenth of a Spark's start. And it has
-an archive of classes at the address that the archive was made for. By default Java takes another one, against attackers, and changes each address
-in it."""
-CHECKED = "-XX:+BytecodeVerificationRemote"
-"""What has to follow them where a JVM writes an archive: what is in one was checked."""
+LIGHT = ("-XX:+UseSerialGC", "-XX:-UsePerfData")
+"""Options of a JVM that lives for minutes beside others: one thread collects its garbage, and no file tells other tools about it."""
+SPARK = (*LIGHT, "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+"""Options of a Spark, which runs up to a hundred small jobs: one compiler is enough, and all that it compiles finds room."""
 
 
 class JavaError(Exception):

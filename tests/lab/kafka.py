@@ -19,13 +19,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.lab.archives import archive_options, make_archive
 from tests.lab.certificates import CURVE, make_certificates
 from tests.lab.jars import KAFKA, class_path, log_settings
-from tests.lab.java import CHECKED, LIGHT, java
-from tests.lab.patience import ANSWER, wait_until
+from tests.lab.java import LIGHT, java
 from tests.lab.processes import LOOPBACK, OneServer, Server, ServerError, accepts_connections, free_port
-from tests.lab.topics import create_topic, produce
+from tests.lab.waiting import ANSWER, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,7 +67,7 @@ class KafkaBroker(OneServer):
         joins: A running broker that is the controller for this one too. Partitions that are placed here only (see
             `create_topic`) have no leader while this broker is stopped.
         jvm_options: Options of the JVM; the default starts quickly and is slow in the long run.
-        node_id: Its id; None: one more than that of the broker that it joins, so that only one can join without.
+        node_id: Its id. By default, it is one more than that of the broker that it joins, so only one can join without an id.
     """
 
     def __init__(
@@ -163,11 +161,8 @@ class KafkaBroker(OneServer):
         draft.rename(self._settings)
 
     def _java(self, main_class: str, *arguments: str) -> list[str]:
-        classes = class_path(KAFKA)
-        # No folder is on the class path, as an archive forbids it.
         log = f"-Dlog4j.configuration={(log_settings() / 'log4j.properties').as_uri()}"
-        options = [*archive_options(classes), *self._jvm_options, log]
-        return [java(), *options, "-cp", classes, main_class, *arguments]
+        return [java(), *self._jvm_options, log, "-cp", class_path(KAFKA), main_class, *arguments]
 
     def _is_serving(self) -> bool:
         if not accepts_connections(self.port):
@@ -236,7 +231,6 @@ class SecureKafkaBroker(KafkaBroker):
         # The controller has answered, and the broker hears of it a moment later.
         wait_until(
             lambda: self.admin.describe_acls(wanted, request_timeout=ANSWER).result(ANSWER),
-            timeout=60,
             what=f"{user} may {operation.name} {name}",
         )
 
@@ -309,17 +303,6 @@ class _OpenDoor(KafkaBroker):
     def __init__(self, broker: TwoDoorBroker) -> None:
         super().__init__(broker.folder, node_id=broker.node_id)
         self._server = broker._server
-
-
-def make_kafka_archive() -> Path | None:
-    """Make the archive that brokers start from, if there is none, and return it; None: it could not be made."""
-
-    def run(options: Sequence[str], folder: Path) -> None:
-        with KafkaBroker(folder / "kafka", jvm_options=(*_JVM, CHECKED, *options)) as broker:
-            create_topic(broker, "any")
-            produce(broker, "any", 1)
-
-    return make_archive(class_path(KAFKA), run)
 
 
 def _new_cluster_id() -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import psutil
 
 from tests.lab import guard
-from tests.lab.patience import wait_until
+from tests.lab.waiting import LONGEST, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -65,7 +65,7 @@ def _own_ports(process: str | None) -> range:
     """Return the part of a process: what another one has drawn and not used yet, no one can see.
 
     Args:
-        process: `gw0` and so on; `shared`; None: there is only one, which has all.
+        process: `gw0` and so on, or `shared`. None is a process that has all ports.
     """
     if process is None:
         return _PORTS
@@ -118,8 +118,8 @@ class Server:
         *,
         log: Path,
         ready: Callable[[], bool],
-        timeout: float = 60,
-        stop_timeout: float = 20,
+        timeout: float = LONGEST,
+        stop_timeout: float = 60,
         environment: Mapping[str, str] | None = None,
         directory: Path | None = None,
         user: str | None = None,
@@ -128,7 +128,7 @@ class Server:
         self.name = name
         self.command = command
         self.log = log
-        self.timeout = timeout
+        self._timeout = timeout
         self._stop_timeout = stop_timeout
         self._ready = ready
         self._refusal = ""
@@ -200,9 +200,8 @@ class Server:
         try:
             wait_until(
                 lambda: self._has_ended() or self._answers(),
-                timeout=self.timeout,
+                seconds=self._timeout,
                 what=f"{self.name} is ready",
-                progress=self._work_done,
             )
             if self._has_ended():
                 raise ServerError(
@@ -210,8 +209,9 @@ class Server:
                 )
         except TimeoutError as overdue:
             self.kill()
-            told = f"{self.name} did not answer within {self.timeout:g} s{self._refusal}"
-            raise ServerError(f"{told}\n{self.log_tail()}") from overdue
+            raise ServerError(
+                f"{self.name} did not answer within {self._timeout:g} s{self._refusal}\n{self.log_tail()}"
+            ) from overdue
         except BaseException:
             self.kill()
             raise
@@ -238,7 +238,7 @@ class Server:
             return
         try:
             self.ask_to_stop()
-            wait_until(self._has_ended, timeout=self._stop_timeout, what=f"{self.name} stops")
+            wait_until(self._has_ended, seconds=self._stop_timeout, what=f"{self.name} stops")
         except TimeoutError:
             pass
         finally:
@@ -278,7 +278,7 @@ class Server:
         self._signal_group(signal.SIGSTOP)
         # On a busy machine its threads go on for a while, until the one that takes the signal is given a processor.
         leader = psutil.Process(self.pid)
-        wait_until(lambda: leader.status() == psutil.STATUS_STOPPED, timeout=60, what=f"{self.name} halts")
+        wait_until(lambda: leader.status() == psutil.STATUS_STOPPED, what=f"{self.name} halts")
 
     def resume(self) -> None:
         """Let a suspended process go on."""
@@ -298,15 +298,6 @@ class Server:
 
     def _has_ended(self) -> bool:
         return self._exit() is not None
-
-    def _work_done(self) -> tuple[int, int]:
-        """Return what grows while the server gets on with its start: whole seconds of CPU, and the size of its log."""
-        used = 0.0
-        for process in [self.pid, *(child.pid for child in self._offspring())]:
-            with contextlib.suppress(psutil.Error):
-                times = psutil.Process(process).cpu_times()
-                used += times.user + times.system
-        return int(used), self.log.stat().st_size
 
     def _status(self) -> int | None:
         ended = self._exit()

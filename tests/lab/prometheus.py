@@ -11,8 +11,8 @@ from typing import Any, Self
 import requests
 
 from tests.lab.debian import ensure_program
-from tests.lab.patience import ANSWER, run_to_end
 from tests.lab.processes import LOOPBACK, OneServer, Server, free_port
+from tests.lab.waiting import ANSWER, run_to_end
 
 
 class Prometheus(OneServer):
@@ -79,6 +79,6 @@ def promtool(*arguments: str | Path, given: str | None = None) -> str:
     """Run `promtool`, with a text on its stdin, and return what it said; what it refuses is an AssertionError."""
     program = ensure_program(lambda: shutil.which("promtool"), package="prometheus")
     command = [program, *map(str, arguments)]
-    done = run_to_end(command, text_in=given, timeout=120)
+    done = run_to_end(command, text_in=given)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -170,7 +170,7 @@ class RedisCluster:
             for other in self.servers[1:]:
                 bus = other.settings()["cluster-port"]
                 client.execute_command("CLUSTER", "MEET", LOOPBACK, other.port, bus)
-        wait_until(lambda: all(map(_serves_all, self.servers)), timeout=60, what="the Redis cluster is complete")
+        wait_until(lambda: all(map(_serves_all, self.servers)), what="the Redis cluster is complete")
 
     def __enter__(self) -> Self:
         return self.start()

@@ -20,20 +20,20 @@ class Registry(SmallServer):
     """The registry; an id is that of a text, whatever subjects have it.
 
     Args:
-        login: `user:password` that each request must have; None: anyone may ask.
-        certificates: those of `make_certificates`: it speaks TLS, and each client must have a certificate; None: it speaks plainly.
+        login: `user:password` that each request must have; None lets anyone ask.
+        certificates: those of `make_certificates`: it speaks TLS, and each client must have a certificate; None is plain HTTP.
     """
 
     def __init__(self, login: str | None = None, certificates: Path | None = None) -> None:
         self.login = login
         self.tokens: set[str] | None = None
-        """The tokens of which each request must have one; None: none is needed."""
+        """The tokens of which each request must have one; None lets requests without one pass."""
         self.headers: list[dict[str, str]] = []
         """The headers of all requests, with names in lower case."""
         self.answer: tuple[int, str] | None = None
         """What it answers instead of the truth."""
         self.retry_after: int | None = None
-        """How many seconds it wants to be left alone after each answer; None: it does not say."""
+        """The seconds of `Retry-After` in each answer; None sends no such header."""
         self.asked: list[str] = []
         """The paths of all requests."""
         self._ids: dict[str, int] = {}

@@ -9,8 +9,8 @@ import threading
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
-from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, OneServer, Server, free_port
+from tests.lab.waiting import ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

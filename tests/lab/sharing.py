@@ -6,7 +6,6 @@ holder says who uses them, so that they stop also when all were killed.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import pickle
@@ -19,8 +18,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import psutil
 
-from tests.lab.patience import wait_until
 from tests.lab.processes import PART_OF_PORTS, ServerError
+from tests.lab.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,21 +29,20 @@ _LOOK_SECONDS = 0.5
 
 
 @contextmanager
-def shared(folder: Path, command: Sequence[str], *, what: str, timeout: float = 300) -> Iterator[Any]:
+def shared(folder: Path, command: Sequence[str], *, what: str) -> Iterator[Any]:
     """Give what the servers of a folder have written of themselves.
 
     Args:
         folder: Where they say so; made if it is missing.
         command: Starts them if no one did. It calls `serve` when they are up.
         what: Their name, for messages.
-        timeout: Seconds that they may take.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "starting").open("a") as starting, (folder / "users").open("a") as users:
         fcntl.flock(starting, fcntl.LOCK_EX)
         fcntl.flock(users, fcntl.LOCK_SH)
         if not _is_running(folder):
-            _start(folder, command, what=what, timeout=timeout)
+            _start(folder, command, what=what)
         fcntl.flock(starting, fcntl.LOCK_UN)
         yield _read(folder)[1]
 
@@ -61,7 +59,7 @@ def serve(
 
     Args:
         folder: As given to `shared`.
-        process_id: Of the process that runs them.
+        process_id: The process that runs them.
         facts: What others get; must be picklable.
         meanwhile: Called again and again, for example to start again what has died; also after a `ServerError` of it.
         linger: Seconds that they wait for someone after the last user has left, as long as the process that started them
@@ -114,7 +112,7 @@ def _is_running(folder: Path) -> bool:
         return False
 
 
-def _start(folder: Path, command: Sequence[str], *, what: str, timeout: float) -> None:
+def _start(folder: Path, command: Sequence[str], *, what: str) -> None:
     _facts(folder).unlink(missing_ok=True)
     log = folder / "server.log"
     with log.open("ab") as opened:
@@ -129,17 +127,8 @@ def _start(folder: Path, command: Sequence[str], *, what: str, timeout: float) -
         )
     wait_until(
         lambda: _facts(folder).exists() or process.poll() is not None,
-        timeout=timeout,
         what=f"{what} are started",
         interval=0.2,
-        progress=lambda: _seconds_of_cpu(process.pid),
     )
     if not _facts(folder).exists():
         raise ServerError(f"{what} could not be started\n--- {log}\n{log.read_text()[-4000:]}")
-
-
-def _seconds_of_cpu(pid: int) -> int:
-    with contextlib.suppress(psutil.Error):
-        first = psutil.Process(pid)
-        return int(sum(sum(process.cpu_times()[:2]) for process in [first, *first.children(recursive=True)]))
-    return 0

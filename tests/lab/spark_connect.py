@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 import requests
 
 from tests.lab.jars import avro_jars, jdbc_jars, spark_connector_jars, table_jars
-from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, OneServer, Server, accepts_connections, free_port, wait_until
 from tests.lab.start import java_command
 from tests.lab.tables import table_settings
+from tests.lab.waiting import ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -81,7 +81,7 @@ class SparkConnect(OneServer):
         self.events.mkdir(parents=True, exist_ok=True)
         self._server.command = self._command()
         self._server.start()
-        wait_until(self._tells_counts, timeout=60, what="Spark Connect tells what it has counted")
+        wait_until(self._tells_counts, what="Spark Connect tells what it has counted")
         return self
 
     def _tells_counts(self) -> bool:
@@ -134,7 +134,7 @@ class SparkConnect(OneServer):
         }
 
     def _environment(self) -> dict[str, str]:
-        # Of our Spark settings none may reach it: SPARK_REMOTE, for one, makes a server look for a server.
+        # None of our Spark settings may reach it: SPARK_REMOTE, for one, makes a server look for a server.
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         return {**ours, "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable}
 

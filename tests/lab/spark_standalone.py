@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import requests
 
 from tests.lab.java import pyspark_home
-from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, Server, ServerPair, free_port
 from tests.lab.spark_connect import OPENS
 from tests.lab.start import java_command
+from tests.lab.waiting import ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

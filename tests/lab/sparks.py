@@ -43,12 +43,12 @@ class OtherSpark:
     """A Spark, and what was built for it.
 
     Args:
-        version: Of PySpark, which brings the Spark.
+        version: PySpark's, which brings the Spark.
         scala: What it was built for.
-        delta: The jars of Delta; None: there are none yet.
-        iceberg: The jar of Iceberg; None: there is none yet.
+        delta: The jars of Delta; None if there are none for this Spark.
+        iceberg: The jar of Iceberg; None if there is none for this Spark.
         build: All its own jars, if they are not those of PySpark.
-        driver: The name of the Python that runs its drivers; None: the one that runs this.
+        driver: The name of the Python that runs its drivers; by default, the one that runs this.
     """
 
     version: str

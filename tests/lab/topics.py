@@ -20,16 +20,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.lab.patience import ANSWER
 from tests.lab.processes import wait_until
+from tests.lab.waiting import ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tests.lab.kafka import KafkaBroker
-
-_SECONDS = 20
-"""How long a change may take on a quiet machine."""
 
 
 def create_topic(
@@ -53,9 +50,9 @@ def create_topic(
     placement = {"replication_factor": 1} if on_brokers is None else {"replica_assignment": [[b] for b in on_brokers]}
     wanted = NewTopic(name, count, config=dict(config or {}), **placement)
     kafka.admin.create_topics([wanted], request_timeout=ANSWER)[name].result(ANSWER)
-    wait_until(lambda: _leaders(kafka, name) == count, timeout=_SECONDS, what=f"{name} has {count} leaders")
+    wait_until(lambda: _leaders(kafka, name) == count, what=f"{name} has {count} leaders")
     # Another broker than the one that told of the leaders may hear of the topic later.
-    return wait_until(lambda: _topic_id(kafka, name), timeout=_SECONDS, what=f"{name} has an id") or ""
+    return wait_until(lambda: _topic_id(kafka, name), what=f"{name} has an id") or ""
 
 
 def topic_id(kafka: KafkaBroker, name: str) -> str:
@@ -67,13 +64,13 @@ def topic_id(kafka: KafkaBroker, name: str) -> str:
 def delete_topic(kafka: KafkaBroker, name: str) -> None:
     """Delete a topic and wait until it is gone for every client."""
     kafka.admin.delete_topics([name], request_timeout=ANSWER)[name].result(ANSWER)
-    wait_until(lambda: _leaders(kafka, name) == 0, timeout=_SECONDS, what=f"{name} is gone")
+    wait_until(lambda: _leaders(kafka, name) == 0, what=f"{name} is gone")
 
 
 def add_partitions(kafka: KafkaBroker, name: str, total: int) -> None:
     """Grow a topic to this number of partitions and wait until the new ones have leaders."""
     kafka.admin.create_partitions([NewPartitions(name, total)], request_timeout=ANSWER)[name].result(ANSWER)
-    wait_until(lambda: _leaders(kafka, name) == total, timeout=_SECONDS, what=f"{name} has {total} leaders")
+    wait_until(lambda: _leaders(kafka, name) == total, what=f"{name} has {total} leaders")
 
 
 def configure_topic(kafka: KafkaBroker, name: str, config: Mapping[str, str]) -> None:
@@ -86,7 +83,7 @@ def configure_topic(kafka: KafkaBroker, name: str, config: Mapping[str, str]) ->
         told = kafka.admin.describe_configs([resource], request_timeout=ANSWER)[resource].result(ANSWER)
         return all(told[key].value == value for key, value in config.items())
 
-    wait_until(is_told, timeout=_SECONDS, what=f"{name} has its settings")
+    wait_until(is_told, what=f"{name} has its settings")
 
 
 def delete_records(kafka: KafkaBroker, name: str, before: int, partition: int = 0) -> None:
@@ -177,7 +174,6 @@ class Transaction:
         yield
         wait_until(
             lambda: end_offset(self._kafka, self._name, self._partition) > before,
-            timeout=_SECONDS,
             what=f"{self._name}-{self._partition} has the transaction's marker",
         )
 

@@ -10,8 +10,8 @@ import requests
 
 from tests.lab.jars import YARN, as_xml, class_path, log_settings
 from tests.lab.java import LIGHT, java, pyspark_home
-from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, Server, ServerPair, free_port
+from tests.lab.waiting import ANSWER
 
 if TYPE_CHECKING:
     from pathlib import Path

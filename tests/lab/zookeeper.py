@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-QUICK = {"zookeeper.forceSync": "no"}
-"""Properties of a server that does not wait for its disk: what it confirmed outlives it, and not the machine."""
 _JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", *LIGHT)
 
 

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_kafka_offsets.core.history import Attempt, WindowRow
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
-from airflow_kafka_offsets.ports import Ledger
+from airflow_kafka_offsets.ledger.ledger import Ledger
+from tests.lab.child import Child
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.topics import create_topic, produce
 
 if TYPE_CHECKING:
-    from tests.lab.forks import Fork, Forks
     from tests.lab.kafka import KafkaBroker
     from tests.lab.spark_connect import SparkConnect
 
@@ -34,10 +33,9 @@ class Worker:
         kafka: the broker.
         connect: the Spark Connect server.
         topic: to be made.
-        forks: what begins the tries.
     """
 
-    def __init__(self, folder: Path, kafka: KafkaBroker, connect: SparkConnect, topic: str, forks: Forks) -> None:
+    def __init__(self, folder: Path, kafka: KafkaBroker, connect: SparkConnect, topic: str) -> None:
         self.folder = folder
         self.topic = topic
         self.group: dict[str, Any] = {"name": "lake", "topics": [topic]}
@@ -45,18 +43,17 @@ class Worker:
             "kafka_default": {"conn_type": "kafka", "extra": kafka.client_config()},
             "connect": {"conn_type": "spark_connect", "host": f"sc://{LOOPBACK}", "port": connect.port},
         }
-        self._forks = forks
-        self._started: list[Fork] = []
+        self._started: list[Child] = []
         (folder / "airflow").mkdir()
         create_topic(kafka, topic, PARTITIONS)
         for partition in range(PARTITIONS):
             produce(kafka, topic, 10, partition=partition)
 
-    def start(self, *tries: dict[str, Any]) -> Fork:
+    def start(self, *tries: dict[str, Any]) -> Child:
         """Start tries of the task, one after the other, in one process; see `connect_task.main`."""
         shared = {"group": self.group, "folder": str(self.folder)}
         connections = {f"AIRFLOW_CONN_{name.upper()}": json.dumps(c) for name, c in self.connections.items()}
-        child = self._forks.begin(
+        child = Child(
             "tests.launch.connect_task:run",
             {"tries": [{**shared, **one_try} for one_try in tries]},
             self.folder / f"task-{len(self._started)}.log",
@@ -69,9 +66,9 @@ class Worker:
         """Run tries to their end, and return what they said."""
         return self.end(self.start(*tries), succeeds=succeeds)
 
-    def end(self, child: Fork, *, succeeds: bool = True) -> str:
+    def end(self, child: Child, *, succeeds: bool = True) -> str:
         """Wait for the end of a process, and return what it said."""
-        assert (child.wait(timeout=300) == 0) == succeeds, child.log
+        assert (child.wait() == 0) == succeeds, child.log
         return child.log
 
     def hold(self, try_number: int) -> Path:
@@ -80,10 +77,10 @@ class Worker:
         path.touch()
         return path
 
-    def wait_for_hold(self, try_number: int, child: Fork) -> None:
+    def wait_for_hold(self, try_number: int, child: Child) -> None:
         """Wait until a try is in the middle."""
         reached = self.folder / f"hold-{try_number}.reached"
-        wait_until(lambda: reached.exists() or not child.is_alive, timeout=200, what=f"try {try_number} is held")
+        wait_until(lambda: reached.exists() or not child.is_alive, what=f"try {try_number} is held")
         assert child.is_alive, self.end(child)
 
     def is_held(self, try_number: int) -> bool:
@@ -91,7 +88,7 @@ class Worker:
         reached = self.folder / f"hold-{try_number}.reached"
         before = reached.stat().st_mtime_ns
         with suppress(TimeoutError):
-            wait_until(lambda: reached.stat().st_mtime_ns != before, timeout=3, what="another sign of life")
+            wait_until(lambda: reached.stat().st_mtime_ns != before, what="another sign of life")
         return reached.stat().st_mtime_ns != before
 
     @property
@@ -107,7 +104,7 @@ class Worker:
 
     @property
     def _ledger(self) -> Ledger:
-        return SqlLedger(f"sqlite:///{self.folder}/airflow/kafka_offsets.db")
+        return Ledger(f"sqlite:///{self.folder}/airflow/kafka_offsets.db")
 
     def lake(self) -> Counter[tuple[int, int]]:
         """Count each (partition, offset) that readers of the lake see."""
@@ -131,10 +128,8 @@ class Worker:
 
 
 @pytest.fixture
-def worker(
-    tmp_path: Path, kafka: KafkaBroker, spark_connect: SparkConnect, topic: str, forks: Forks
-) -> Iterator[Worker]:
+def worker(tmp_path: Path, kafka: KafkaBroker, spark_connect: SparkConnect, topic: str) -> Iterator[Worker]:
     """Return a worker on the open broker and the shared Spark Connect server."""
-    worker = Worker(tmp_path, kafka, spark_connect, topic, forks)
+    worker = Worker(tmp_path, kafka, spark_connect, topic)
     yield worker
     worker.kill()

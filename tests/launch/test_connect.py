@@ -19,6 +19,7 @@ from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.window import Claim, Outcome, State
 from airflow_kafka_offsets.launch import connect
 from airflow_kafka_offsets.launch.connect import MAX_ENDED, mine_and_earlier, session_url
+from tests.lab.child import Child
 from tests.lab.processes import LOOPBACK, free_port, wait_until
 from tests.lab.proxy import Proxy
 from tests.lab.spark_connect import executing
@@ -27,7 +28,6 @@ from tests.lab.topics import delete_records
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.lab.forks import Forks
     from tests.lab.kafka import KafkaBroker
     from tests.lab.spark_connect import SparkConnect
     from tests.launch.conftest import Worker
@@ -142,7 +142,6 @@ def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
-    forks: Forks,
 ) -> None:
     monkeypatch.setattr(connect, "PATIENCE", 2.5 * connect.SILENCE)  # time for two silences, which there are not
     url = session_url(spark_connect.url, attempt(1))
@@ -150,11 +149,9 @@ def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
     os.mkfifo(tmp_path / "endless")
     endless = f"SELECT java_method('scala.io.Source', 'fromFile', '{tmp_path}/endless', 'UTF-8') FROM VALUES (1)"
     given = {"url": url, "query": endless}
-    client = forks.begin("tests.launch.connect_task:collect", given, tmp_path / "client.log", os.environ)
+    client = Child("tests.launch.connect_task:collect", given, tmp_path / "client.log", os.environ)
     try:
-        wait_until(
-            lambda: "FileInputStream.open0" in spark_connect.threads(), timeout=100, what="the driver is at work"
-        )
+        wait_until(lambda: "FileInputStream.open0" in spark_connect.threads(), what="the driver is at work")
         client.kill()
         store = Store()
         for _ in range(2):
@@ -203,7 +200,7 @@ def leave_an_answer(spark_connect: SparkConnect, number: int, seconds: int) -> N
     with Proxy(spark_connect.port) as proxy:
         url = str(session_url(f"sc://{LOOPBACK}:{proxy.port}", attempt(number)))
         with executing(url, nap, conf=late) as answers:
-            wait_until(lambda: "CallMethodViaReflection" in spark_connect.threads(), timeout=60, what="it is at work")
+            wait_until(lambda: "CallMethodViaReflection" in spark_connect.threads(), what="it is at work")
             proxy.stop()
             with pytest.raises(grpc.RpcError):
                 list(answers)  # on a busy machine, one may have come before

@@ -9,23 +9,22 @@ import requests
 from confluent_kafka.admin import AclOperation
 
 from airflow_kafka_offsets.core.launch.properties import properties_file
-from tests.lab.patience import ANSWER
 from tests.lab.processes import wait_until
+from tests.lab.waiting import ANSWER
 from tests.launch.conftest import Worker
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.lab.forks import Forks
     from tests.lab.kafka import SecureKafkaBroker
     from tests.lab.spark_connect import SparkConnect
 
 PROVIDERS = "org.apache.kafka.common.config.provider"
 
 
-def secure_worker(folder: Path, kafka: SecureKafkaBroker, connect: SparkConnect, topic: str, forks: Forks) -> Worker:
+def secure_worker(folder: Path, kafka: SecureKafkaBroker, connect: SparkConnect, topic: str) -> Worker:
     """Return a worker whose Kafka wants a login."""
-    worker = Worker(folder, kafka, connect, topic, forks)
+    worker = Worker(folder, kafka, connect, topic)
     worker.connections["kafka_default"]["extra"] = kafka.client_config("alice")
     for operation in (AclOperation.DESCRIBE, AclOperation.READ):
         kafka.allow("alice", operation, topic=topic)
@@ -39,9 +38,9 @@ def login(kafka: SecureKafkaBroker) -> str:
 
 
 def test_a_login_that_the_server_looks_up_itself_is_nowhere_to_be_seen(
-    tmp_path: Path, kafka_sasl: SecureKafkaBroker, spark_connect: SparkConnect, topic: str, forks: Forks
+    tmp_path: Path, kafka_sasl: SecureKafkaBroker, spark_connect: SparkConnect, topic: str
 ) -> None:
-    worker = secure_worker(tmp_path, kafka_sasl, spark_connect, topic, forks)
+    worker = secure_worker(tmp_path, kafka_sasl, spark_connect, topic)
     (tmp_path / "client.properties").write_text(properties_file({"jaas": login(kafka_sasl)}))
     (tmp_path / "mounted").mkdir()
     (tmp_path / "mounted" / "jaas").write_text(login(kafka_sasl))
@@ -66,17 +65,15 @@ def test_a_login_that_the_server_looks_up_itself_is_nowhere_to_be_seen(
     assert any(worker.topic in page for page in shown.values()), "the operation is not on the pages"
     assert any("${here:" in page for page in shown.values()), "nor are the options, so what is not shown proves nothing"
     assert not [url for url, page in shown.items() if password in page]
-    wait_until(
-        lambda: any(worker.topic in text for text in kept(spark_connect)), timeout=30, what="it is in the event log"
-    )
+    wait_until(lambda: any(worker.topic in text for text in kept(spark_connect)), what="it is in the event log")
     assert not [1 for text in kept(spark_connect) if password in text]
     assert password not in said
 
 
 def test_a_login_in_the_connection_is_refused_with_what_to_do_and_nothing_is_planned(
-    tmp_path: Path, kafka_sasl: SecureKafkaBroker, spark_connect: SparkConnect, topic: str, forks: Forks
+    tmp_path: Path, kafka_sasl: SecureKafkaBroker, spark_connect: SparkConnect, topic: str
 ) -> None:
-    worker = secure_worker(tmp_path, kafka_sasl, spark_connect, topic, forks)
+    worker = secure_worker(tmp_path, kafka_sasl, spark_connect, topic)
     said = worker.run({"function": "append"}, succeeds=False)
     assert (
         "The password of 'kafka_default' is not sent to a Spark Connect server. Store it as a secret of the cluster"

@@ -14,19 +14,17 @@ import pytest
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.launch.start import QUICK_SPAN
+from tests.lab import java
 from tests.lab.java import pyspark_home
-from tests.lab.start import SHORT_LIFE
 from tests.launch.conftest import Worker
 
 if TYPE_CHECKING:
-    from tests.lab.forks import Forks
     from tests.lab.kafka import KafkaBroker
     from tests.lab.spark_standalone import SparkStandalone
 
 JOB = Path(__file__).parent / "jobs" / "how_it_started.py"
 QUICK = "-XX:TieredStopAtLevel=1"
-# Without the one whose name has "Archive": Java tells of these options, too, and tests look there for an archive.
-CHEAP = " ".join(option for option in SHORT_LIFE.split() if "Archive" not in option)
+CHEAP = " ".join(java.LIGHT)
 LIGHT = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -146,7 +144,7 @@ def test_a_driver_in_client_mode_has_both_and_its_executors_have_nothing_of_it(
         conn_id="cluster",
         env_vars={"HADOOP_CONF_DIR": str(tmp_path / "hadoop")},
         # Executors start cheaply by their environment, so their commands still have only what the operator adds.
-        conf={"spark.executorEnv.JDK_JAVA_OPTIONS": f"{QUICK} {SHORT_LIFE}"},
+        conf={"spark.executorEnv.JDK_JAVA_OPTIONS": f"{QUICK} {CHEAP}"},
     )
     assert told["archive"]
     assert QUICK in told["options"]
@@ -167,9 +165,9 @@ def test_without_an_archive_a_launch_is_as_it_was(
 
 
 @pytest.fixture
-def worker(tmp_path: Path, kafka: KafkaBroker, topic: str, forks: Forks) -> Iterator[Worker]:
+def worker(tmp_path: Path, kafka: KafkaBroker, topic: str) -> Iterator[Worker]:
     no_connect: Any = SimpleNamespace(port=1)
-    worker = Worker(tmp_path, kafka, no_connect, topic, forks)
+    worker = Worker(tmp_path, kafka, no_connect, topic)
     yield worker
     worker.kill()
 

@@ -17,15 +17,15 @@ import psutil
 import pytest
 
 from airflow_kafka_offsets.core.history import Attempt, WindowRow
-from airflow_kafka_offsets.core.launch.start import LAUNCHER_OPTIONS, SUBMIT_OPTIONS
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.launch.start import SUBMIT_OPTIONS
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.acceptance.conftest import Hold
-from tests.lab.forks import Fork, Forks
+from tests.lab.child import Child
 from tests.lab.jars import spark_connector_jars
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import LOOPBACK, wait_until
-from tests.lab.start import quick_jvms
+from tests.lab.start import spark_on_clusters
 from tests.lab.tables import FEW_RECORDS
 from tests.lab.topics import create_topic, produce
 
@@ -42,7 +42,7 @@ def _ours() -> dict[str, str]:
     return {**ours, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
-class Try(Fork):
+class Try(Child):
     """One try of a task: a worker's process."""
 
     def succeed(self) -> None:
@@ -56,7 +56,7 @@ class Try(Fork):
     def says(self, text: str) -> None:
         """Wait until it has written this."""
         with contextlib.suppress(TimeoutError):
-            wait_until(lambda: text in self.log or not self.is_alive, timeout=300, what=repr(text))
+            wait_until(lambda: text in self.log or not self.is_alive, what=repr(text))
         assert text in self.log, self.log[-6000:]
 
 
@@ -69,16 +69,15 @@ class Task:
     connection: Mapping[str, Any]
     operator: dict[str, Any]
     environment: dict[str, str]
-    forks: Forks
     run_id: str = "run-1"
     try_number: int = 0
     max_tries: int = 9
     tries: list[Try] = field(default_factory=list)
 
     @property
-    def ledger(self) -> SqlLedger:
+    def ledger(self) -> Ledger:
         """The ledger."""
-        return SqlLedger(f"sqlite:///{self.folder}/kafka_offsets.db")
+        return Ledger(f"sqlite:///{self.folder}/kafka_offsets.db")
 
     def window(self) -> WindowRow:
         """Return the group's only window."""
@@ -149,8 +148,7 @@ class Task:
         (self.folder / "task.json").write_text(json.dumps({**who, "operator": {**self.operator, **operator}}))
         log = self.folder / f"try-{self.try_number}.log"
         environment = {**_ours(), **self.environment}
-        begun = self.forks.begin("tests.launchers.worker:run", {"folder": str(self.folder)}, log, environment)
-        self.tries.append(Try(begun.pid, log))
+        self.tries.append(Try("tests.launchers.worker:run", {"folder": str(self.folder)}, log, environment))
         return self.tries[-1]
 
     def die(self, step: str, **operator: Any) -> Try:
@@ -161,7 +159,7 @@ class Task:
 
 
 @pytest.fixture
-def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, forks: Forks) -> Iterator[Any]:
+def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str) -> Iterator[Any]:
     """Return what makes a task on a cluster."""
     made: list[Task] = []
 
@@ -179,7 +177,7 @@ def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, forks: Forks) -> I
                 "application_args": [str(tmp_path / "lake"), str(tmp_path / "hold")],
                 "jars": ",".join(str(jar) for jar in spark_connector_jars()),
                 "conn_id": "cluster",
-                "conf": {**LIGHT_CONF, **quick_jvms()},
+                "conf": {**LIGHT_CONF, **spark_on_clusters()},
                 "driver_memory": "512m",
                 "executor_memory": "512m",
                 **operator,
@@ -189,10 +187,9 @@ def make_task(tmp_path: Path, kafka: KafkaBroker, topic: str, forks: Forks) -> I
                 "AIRFLOW_HOME": str(tmp_path),
                 "SPARK_LOCAL_IP": LOOPBACK,
                 # For a cluster, spark-submit is no driver, and the operator leaves its JVM alone.
-                **{name: os.environ[name] for name in (SUBMIT_OPTIONS, LAUNCHER_OPTIONS)},
+                SUBMIT_OPTIONS: os.environ[SUBMIT_OPTIONS],
                 **(environment or {}),
             },
-            forks=forks,
         )
         made.append(task)
         return task

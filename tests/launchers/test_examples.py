@@ -23,7 +23,7 @@ from airflow_kafka_offsets.service.windows import Planned
 from airflow_kafka_offsets.task.results import placeholders, window_result
 from tests.core.examples import group, tp, window
 from tests.docs.test_docs import ROOT, blocks
-from tests.lab.patience import LONGEST
+from tests.lab.waiting import LONGEST
 
 if TYPE_CHECKING:
     from tests.lab.s3 import S3

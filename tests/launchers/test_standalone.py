@@ -40,10 +40,10 @@ def test_workers_die_at_every_step_and_one_driver_does_it_all(task: Task, driver
     with task.hold() as hold:
         task.die("before the id is noted")
         assert task.store() == {}
-        hold.wait(240)
+        hold.wait()
         (driver,) = drivers.alive()
         second = task.start()
-        wait_until(lambda: driver in task.store().values(), timeout=120, what="the retry finds the driver")
+        wait_until(lambda: driver in task.store().values(), what="the retry finds the driver")
         second.kill()
         assert drivers.alive() == [driver], "a driver of a cluster goes on without its worker"
         stopped = task.start()
@@ -65,20 +65,20 @@ def test_workers_die_at_every_step_and_one_driver_does_it_all(task: Task, driver
 def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(task: Task, drivers: Drivers) -> None:
     with task.hold() as hold:
         first = task.start()
-        hold.wait(240)
+        hold.wait()
         first.kill()
         (python,) = task.processes("light.py")
         task.clear()
         cleared = task.start()
-        wait_until(lambda: len(drivers.all()) == 2, timeout=120, what="the cleared task launches", interval=0.5)
+        wait_until(lambda: len(drivers.all()) == 2, what="the cleared task launches", interval=0.5)
         old, new = drivers.all()
         assert drivers.all()[old] == "KILLED", "the old driver was at work when the new one came"
-        wait_until(lambda: is_over(python), timeout=30, what="the old driver's Python process ends")
-        wait_until(lambda: new in task.store().values(), timeout=120, what="the id is noted")
+        wait_until(lambda: is_over(python), what="the old driver's Python process ends")
+        wait_until(lambda: new in task.store().values(), what="the id is noted")
         cleared.kill()
         task.run_id = "run-2"
         adopting = task.start()
-        wait_until(lambda: len(drivers.all()) == 3, timeout=120, what="the next run launches", interval=0.5)
+        wait_until(lambda: len(drivers.all()) == 3, what="the next run launches", interval=0.5)
         *others, last = drivers.all()
         assert [drivers.all()[name] for name in others] == ["KILLED", "KILLED"]
         adopting.kill()
@@ -86,7 +86,7 @@ def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(ta
         reconnected.says("Polling driver")
         task.set_state("failed")
         reconnected.terminate()
-        wait_until(lambda: drivers.alive() == [], timeout=120, what="a person's kill stops the driver", interval=0.5)
+        wait_until(lambda: drivers.alive() == [], what="a person's kill stops the driver", interval=0.5)
         assert reconnected.wait() == 1
     assert drivers.all()[last] == "KILLED"
     assert task.ran() == [], "the Python process of a driver went on without its JVM"
@@ -112,10 +112,10 @@ def test_a_driver_on_the_worker_dies_with_it_and_the_retry_runs_the_window(
     )
     with task.hold() as hold:
         first = task.start(**{**light(task.folder), "application": str(LIGHT)})
-        hold.wait(240)
+        hold.wait()
         (python,) = task.processes("light.py")
         first.kill()
-        wait_until(lambda: is_over(python), timeout=60, what="the driver is gone")
+        wait_until(lambda: is_over(python), what="the driver is gone")
     assert task.ran() == []
     task.start().succeed()
     assert task.is_whole()

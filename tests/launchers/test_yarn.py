@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import requests
 
-from tests.lab.patience import ANSWER
 from tests.lab.processes import wait_until
-from tests.lab.start import quick_jvms
+from tests.lab.start import spark_on_clusters
+from tests.lab.waiting import ANSWER
 from tests.lab.yarn import Yarn
 from tests.launchers.conftest import JOBS, LIGHT, LIGHT_CONF, Task, is_over, light
 
@@ -22,7 +22,7 @@ def task(yarn: Yarn, make_task: Any) -> Task:
         yarn.environment,
         application=str(JOBS / "to_parquet.py"),
         yarn_track_via_rm_api=True,
-        conf={**LIGHT_CONF, **quick_jvms(first=True), **yarn.conf, "spark.yarn.tags": "team-lake"},
+        conf={**LIGHT_CONF, **spark_on_clusters(), **yarn.conf, "spark.yarn.tags": "team-lake"},
     )
     return made
 
@@ -46,7 +46,7 @@ def test_workers_die_and_a_clear_and_a_person_kill_and_no_application_has_a_twin
     task = light_task
     with task.hold() as hold:
         task.die("before the id is noted")
-        hold.wait(300)
+        hold.wait()
         (first,) = yarn.alive()
         window = task.window().held.window.id
         assert {"team-lake", window} <= set(yarn.apps()[first]["applicationTags"].split(","))
@@ -66,13 +66,13 @@ def test_workers_die_and_a_clear_and_a_person_kill_and_no_application_has_a_twin
         assert is_over(python), "the old driver was at work when the new one came"
         assert yarn.apps()[first]["finalStatus"] == "KILLED"
         (second,) = yarn.alive()
-        wait_until(lambda: second in task.store().values(), timeout=30, what="its id is noted")
+        wait_until(lambda: second in task.store().values(), what="its id is noted")
         cleared.kill()
         reconnected = task.start()
         reconnected.says("Reconnecting")
         task.set_state("failed")
         reconnected.terminate()
-        wait_until(lambda: not yarn.alive(), timeout=60, what="a person's kill stops the application", interval=0.5)
+        wait_until(lambda: not yarn.alive(), what="a person's kill stops the application", interval=0.5)
         assert reconnected.wait() == 1
     assert [app["finalStatus"] for app in yarn.apps(window).values()] == ["KILLED", "KILLED"]
     assert task.ran() == []
@@ -90,7 +90,7 @@ def test_a_failing_driver_runs_once_and_one_that_ended_unseen_is_the_result(yarn
     assert yarn.apps()[failed]["finalStatus"] == "FAILED"
     assert attempts_of(yarn, failed) == 1, "YARN ran the failing driver again"
     task.die("before the id is noted")
-    wait_until(lambda: not yarn.alive(), timeout=300, what="the application ends", interval=0.5)
+    wait_until(lambda: not yarn.alive(), what="the application ends", interval=0.5)
     task.start().succeed()
     assert len(set(yarn.apps()) - before) == 2
     assert task.is_whole()

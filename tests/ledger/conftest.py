@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, text
 
 from airflow_kafka_offsets.ledger import schema
 from airflow_kafka_offsets.ledger.engine import open_engine
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.ledger.new_ledger import in_a_file, on_a_server
 from tests.ledger.pooled import ledger_at
 from tests.ledger.races import Competition
@@ -51,7 +51,7 @@ def name() -> str:
 
 
 @pytest.fixture
-def ledger(url: str) -> SqlLedger:
+def ledger(url: str) -> Ledger:
     """Return the ledger that the test class speaks of."""
     return ledger_at(url)
 

@@ -13,8 +13,8 @@ from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim, Draft, Held, Lane, Outcome, State, Window
-from airflow_kafka_offsets.ports import Ledger
+from airflow_kafka_offsets.core.window import Claim, Draft, Lane, Outcome, State, Window, WindowRecord
+from airflow_kafka_offsets.ledger.ledger import Ledger
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -32,14 +32,14 @@ def draft(
     topic: str = "orders",
     lost: Mapping[TopicPartition, OffsetRange] | None = None,
     lane: Lane = Lane.LIVE,
-    until: datetime = NOW,
+    planned_until: datetime = NOW,
     is_capped: bool = False,
     unread: int | None = None,
 ) -> Draft:
     """Draft a window that reads the same range of some partitions."""
     ranges = OffsetRanges((TopicPartition(topic, i), OffsetRange(start, end)) for i in range(partitions))
     ids, level = {topic: f"id-of-{topic}"}, IsolationLevel.READ_COMMITTED
-    return Draft(ranges, ids, until, level, OffsetRanges(lost or {}), lane, is_capped, unread=unread)
+    return Draft(ranges, ids, planned_until, level, OffsetRanges(lost or {}), lane, is_capped, unread=unread)
 
 
 def claim(run: str = "run-1", task: str = "load", **more: Any) -> Claim:
@@ -52,24 +52,26 @@ def act(kind: str = "abandon", why: str = "because", **details: Any) -> Act:
     return Act(kind, "ada", why, NOW, details)
 
 
-def add(ledger: Ledger, name: str, start: int, end: int, by: Claim | None = None, **more: Any) -> Held:
+def add(ledger: Ledger, name: str, start: int, end: int, by: Claim | None = None, **more: Any) -> WindowRecord:
     """Add the next window."""
     version = ledger.load(name).version
     [held] = ledger.add_windows(group(name), version, [draft(start, end, **more)], by or claim(), NOW)
     return held
 
 
-def add_all(ledger: Ledger, name: str, drafts: Sequence[Draft], by: Claim | None = None, **more: Any) -> list[Held]:
+def add_all(
+    ledger: Ledger, name: str, drafts: Sequence[Draft], by: Claim | None = None, **more: Any
+) -> list[WindowRecord]:
     """Add several windows at once."""
     return ledger.add_windows(group(name), ledger.load(name).version, drafts, by or claim(), NOW, **more)
 
 
-def commit(ledger: Ledger, held: Held, **more: Any) -> bool:
+def commit(ledger: Ledger, held: WindowRecord, **more: Any) -> bool:
     """Record a success, and commit."""
     return ledger.commit(held.window.id, held.holder, succeed(ledger, held), NOW, **more)
 
 
-def succeed(ledger: Ledger, held: Held) -> int:
+def succeed(ledger: Ledger, held: WindowRecord) -> int:
     """Record a success, and return the attempt."""
     attempt = ledger.start_attempt(held.window, held.holder, Try(), NOW)
     ledger.end_attempt(attempt, Outcome.SUCCEEDED, held.window.span, NOW)

@@ -10,7 +10,7 @@ from sqlalchemy import make_url
 from sqlalchemy.pool import NullPool, QueuePool
 
 from airflow_kafka_offsets.ledger import engine
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
 class _Pool(QueuePool):
@@ -21,8 +21,8 @@ class _Pool(QueuePool):
 
 
 @cache
-def ledger_at(url: str) -> SqlLedger:
+def ledger_at(url: str) -> Ledger:
     """Return this process's ledger in a database that stays: a test that stops its server opens one that keeps nothing."""
     pool = NullPool if make_url(url).get_backend_name() == "sqlite" else _Pool
     with patch.object(engine, "NullPool", pool):
-        return SqlLedger(url)
+        return Ledger(url)

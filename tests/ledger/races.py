@@ -17,10 +17,10 @@ from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.ledger.engine import open_engine
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.prune import Pruning
 from airflow_kafka_offsets.service.windows import WindowService
-from tests.lab.patience import LONGEST
+from tests.lab.waiting import LONGEST
 from tests.ledger.examples import NOW, act, claim, draft, group
 from tests.ledger.pooled import ledger_at
 from tests.service.memory_log import MemoryLog
@@ -37,10 +37,10 @@ _DRIVERS = (
 )
 
 # What a contender does when the gun goes off; prepared before.
-Race = Callable[[SqlLedger, str, int], Callable[[], Any]]
+Race = Callable[[Ledger, str, int], Callable[[], Any]]
 
 
-def plan(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+def plan(ledger: Ledger, name: str, me: int) -> Callable[[], Any]:
     """Add the next window."""
     state = ledger.load(name)
     start = state.position.offsets[next(iter(state.position.offsets))] if state.position else 0
@@ -51,20 +51,20 @@ def plan(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
     )
 
 
-def adopt(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+def adopt(ledger: Ledger, name: str, me: int) -> Callable[[], Any]:
     """Take the open window."""
     (held,) = ledger.load(name).open
     return lambda: ledger.hold([held], claim(f"run-{me}"), NOW)[0].window.id
 
 
-def commit(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+def commit(ledger: Ledger, name: str, me: int) -> Callable[[], Any]:
     """Commit the open window, on its recorded success."""
     (held,) = ledger.load(name).open
     attempt = ledger.attempts(held.window.id)[-1].id
     return lambda: ledger.commit(held.window.id, held.holder, attempt, NOW) or "was committed"
 
 
-def commit_or_abandon(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+def commit_or_abandon(ledger: Ledger, name: str, me: int) -> Callable[[], Any]:
     """Commit, or abandon the same window."""
     if me % 2:
         return commit(ledger, name, me)
@@ -72,7 +72,7 @@ def commit_or_abandon(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any
     return lambda: ledger.abandon(held.window.id, act()).window.state.value
 
 
-def plan_or_reset(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+def plan_or_reset(ledger: Ledger, name: str, me: int) -> Callable[[], Any]:
     """Plan the next window, or reset the group."""
     if me % 2:
         return plan(ledger, name, me)
@@ -82,7 +82,7 @@ def plan_or_reset(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
     return lambda: ledger.reset(name, state.version, position, [], act("reset")) or "reset"
 
 
-def drain(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+def drain(ledger: Ledger, name: str, me: int) -> Callable[[], Any]:
     """Plan, work and commit again and again through the service; whoever holds the window, it may be taken."""
     kafka = MemoryLog()
     kafka.create("orders", 1)
@@ -106,7 +106,7 @@ def drain(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
     return loop
 
 
-def drain_several(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+def drain_several(ledger: Ledger, name: str, me: int) -> Callable[[], Any]:
     """Drain a backlog with up to four windows open at once: runs that live, and some that die with their windows open."""
     kafka = MemoryLog()
     kafka.create("orders", 2)
@@ -139,7 +139,7 @@ def _unless_beaten(run: Callable[[Claim], int], who: Claim) -> int:
         return 0
 
 
-def replay(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+def replay(ledger: Ledger, name: str, me: int) -> Callable[[], Any]:
     """Replay offsets below the watermark that no one owns, through the service: each other ranges, and all overlap."""
     kafka = MemoryLog()
     kafka.create("orders", 2)
@@ -156,7 +156,7 @@ def replay(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
     return go
 
 
-def prune_or_take(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+def prune_or_take(ledger: Ledger, name: str, me: int) -> Callable[[], Any]:
     """Prune all that can go, or begin to work on one of the oldest windows."""
     if me % 2:
         return _take_an_old_one(ledger, name, me)
@@ -169,7 +169,7 @@ def prune_or_take(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
     return lambda: pruning.prune(group(name), timedelta(days=1), "ada", "why").windows
 
 
-def _take_an_old_one(ledger: SqlLedger, name: str, me: int) -> Callable[[], Any]:
+def _take_an_old_one(ledger: Ledger, name: str, me: int) -> Callable[[], Any]:
     window_id = f"{name}-{1 + me % 5:06d}"
 
     def go() -> str:
@@ -210,7 +210,7 @@ def _contend(race: Race, url: str, names: Sequence[str], me: int) -> list[Answer
 
 def _open_new(url: str, names: Sequence[str], me: int) -> list[Answer]:
     _start.wait(timeout=LONGEST)
-    return [_answer(lambda name=name: plan(SqlLedger(url, create=True), name, me)()) for name in names]  # type: ignore[misc]
+    return [_answer(lambda name=name: plan(Ledger(url, create=True), name, me)()) for name in names]  # type: ignore[misc]
 
 
 def _connect(urls: Sequence[str], me: int) -> list[Answer]:

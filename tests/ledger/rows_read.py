@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event, text
 
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
-from tests.lab.patience import Patience
+from airflow_kafka_offsets.ledger.ledger import Ledger
+from tests.lab.waiting import wait_until
 
 
-def work(ledger: SqlLedger, step: Callable[[], Any]) -> int:
+def work(ledger: Ledger, step: Callable[[], Any]) -> int:
     """Do something with a ledger, and return what its database did for that.
 
     SQLite counts the steps of its virtual machine, in tens; PostgreSQL and MariaDB the rows and index entries that they read.
@@ -68,10 +67,7 @@ def _read_by_postgres(connection: Connection) -> int:
         " + (SELECT coalesce(sum(idx_tup_read), 0) FROM pg_stat_user_indexes)"
     )
     # A session adds to the counters when it ends, a moment after its client has gone.
-    patience = Patience(600)
-    while connection.execute(others).scalar_one():
-        assert not patience.is_over(), "another session stays"
-        time.sleep(0.01)
+    wait_until(lambda: not connection.execute(others).scalar_one(), what="all other sessions end", interval=0.01)
     return int(connection.execute(entries).scalar_one())
 
 
@@ -95,7 +91,7 @@ def noting(engine: Engine) -> Iterator[list[tuple[str, Any]]]:
         event.remove(engine, "before_cursor_execute", note)
 
 
-def scans(ledger: SqlLedger, step: Callable[[], Any]) -> list[str]:
+def scans(ledger: Ledger, step: Callable[[], Any]) -> list[str]:
     """Do something with a ledger, and return where its database's plans of the queries read a whole large table or index."""
     engine = ledger._engine
     with noting(engine) as asked:

@@ -26,14 +26,13 @@ from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Positio
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.schemas import Frozen, Subject, ToFreeze
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import OPEN, Claim, Excerpt, Held, Lane, Outcome, Scope, State
+from airflow_kafka_offsets.core.window import OPEN, Claim, Excerpt, Lane, Outcome, Scope, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
-from airflow_kafka_offsets.ledger import sql_ledger
+from airflow_kafka_offsets.ledger import rows
 from airflow_kafka_offsets.ledger.engine import open_engine
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.ledger.tables import groups, metadata, windows
-from airflow_kafka_offsets.ports import Ledger
-from tests.lab.patience import ANSWER, LONGEST, wait_until
+from tests.lab.waiting import LONGEST, wait_until
 from tests.ledger.examples import NOW, act, add, add_all, check_laws, claim, commit, draft, group
 from tests.ledger.rows_read import noting
 
@@ -59,7 +58,7 @@ def until_it_waits_for_a_lock(url: str, waiting: Future[None]) -> None:
             (_, number) = connection.exec_driver_sql(question).one()
         return int(number) > 0 or waiting.done()
 
-    wait_until(is_seen, timeout=ANSWER, what="a transaction waits for a lock")
+    wait_until(is_seen, what="a transaction waits for a lock")
     assert not waiting.done(), waiting.exception()
 
 
@@ -73,14 +72,14 @@ class LedgerContract:
 
     def test_a_window_is_read_back_as_it_was_written(self, ledger: Ledger, name: str) -> None:
         lost = {TopicPartition("orders", 1): OffsetRange(3, 5)}
-        written = replace(draft(5, 9, lost=lost), until=NOW.astimezone(timezone(timedelta(hours=-7))))
+        written = replace(draft(5, 9, lost=lost), planned_until=NOW.astimezone(timezone(timedelta(hours=-7))))
         [held] = ledger.add_windows(group(name), 0, [written], claim(map_index=3, scope=Scope.RUN), NOW)
         row = ledger.window(held.window.id)
         assert row.held == held
         assert row.held.holder.scope is Scope.RUN
         assert (row.held.window.ranges, row.held.window.lost) == (written.ranges, written.lost)
-        assert row.held.window.until == NOW
-        assert row.held.window.until.tzinfo is UTC
+        assert row.held.window.planned_until == NOW
+        assert row.held.window.planned_until.tzinfo is UTC
         assert (row.planned_at, row.committed_at, row.attempts, row.records) == (NOW, None, 0, None)
         assert (held.window.id, held.window.lane, held.window.state) == (f"{name}-000001", Lane.LIVE, State.PLANNED)
 
@@ -108,7 +107,7 @@ class LedgerContract:
     def test_a_window_keeps_the_schemas_that_were_frozen_with_it(self, ledger: Ledger, name: str) -> None:
         one, two = {f"{name}-1": None}, {f"{name}-2": None}
 
-        def frozen(held: Held) -> Frozen:
+        def frozen(held: WindowRecord) -> Frozen:
             number = ledger.window(held.window.id).held.window.schemas
             return {} if number is None else ledger.schemas(number)
 
@@ -387,7 +386,7 @@ class LedgerContract:
     def test_a_reset_supersedes_any_number_of_windows(
         self, ledger: Ledger, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sql_ledger, "MAX_PARAMETERS", 2)
+        monkeypatch.setattr(rows, "MAX_PARAMETERS", 2)
         for i in range(5):
             commit(ledger, add(ledger, name, i, i + 1, claim(f"run-{i}")))
         ledger.reset(name, ledger.load(name).version, Position({}, {}), [1, 2, 3, 4, 5], act("reset"))
@@ -449,7 +448,7 @@ class LedgerContract:
         row = ledger.window(held.window.id)
         assert (row.attempts, row.records) == (3, 2**40)
 
-    def test_what_begins_ends_takes_and_commits_a_window_reads_no_ranges(self, ledger: SqlLedger, name: str) -> None:
+    def test_what_begins_ends_takes_and_commits_a_window_reads_no_ranges(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10, claim("dead"))
         with noting(ledger._engine) as asked:
             [held] = ledger.hold([held], claim(), NOW)
@@ -457,10 +456,10 @@ class LedgerContract:
         assert len(asked) >= 10
         assert not [statement for statement, _ in asked if "ranges" in statement]
 
-    def _begin(self, ledger: Ledger, held: Held, by: Claim | None = None, try_number: int = 1) -> int:
+    def _begin(self, ledger: Ledger, held: WindowRecord, by: Claim | None = None, try_number: int = 1) -> int:
         return ledger.start_attempt(held.window, by or held.holder, Try(try_number), NOW)
 
-    def _outcomes(self, ledger: Ledger, held: Held) -> list[Outcome]:
+    def _outcomes(self, ledger: Ledger, held: WindowRecord) -> list[Outcome]:
         return [attempt.outcome for attempt in ledger.attempts(held.window.id)]
 
     def test_an_attempt_of_which_nobody_told_is_lost_when_its_task_tries_again(self, ledger: Ledger, name: str) -> None:
@@ -614,7 +613,7 @@ class LedgerContract:
     def test_what_a_task_did_since_its_last_clear_is_known(self, ledger: Ledger, name: str) -> None:
         one, other = add_all(ledger, name, [draft(0, 10), draft(10, 20)])
 
-        def attempt(held: Held, by: Claim, this_try: Try, outcome: Outcome) -> int:
+        def attempt(held: WindowRecord, by: Claim, this_try: Try, outcome: Outcome) -> int:
             number = ledger.start_attempt(held.window, by, this_try, NOW)
             ledger.end_attempt(number, outcome, 7, NOW)
             return number
@@ -720,7 +719,7 @@ class LedgerContract:
     def test_windows_are_found_by_number_and_by_cut_time(self, ledger: Ledger, name: str) -> None:
         micro = timedelta(microseconds=1)
         times = [NOW - micro, NOW, NOW + micro, NOW + timedelta(hours=1)]
-        add_all(ledger, name, [draft(i, i + 1, until=time) for i, time in enumerate(times)])
+        add_all(ledger, name, [draft(i, i + 1, planned_until=time) for i, time in enumerate(times)])
 
         def seqs(**wanted) -> list[int]:  # type: ignore[no-untyped-def]
             return [row.held.window.seq for row in ledger.windows(name, **wanted)]
@@ -817,7 +816,7 @@ class LedgerContract:
         commit(ledger, add(ledger, name, 0, 10))
         began, done = Event(), Event()
 
-        def other() -> Held:
+        def other() -> WindowRecord:
             began.set()
             with ledger.turn(name):
                 done.set()
@@ -989,26 +988,26 @@ class LedgerContract:
 
         def frontier() -> tuple[str | None, datetime | None, tuple[str, ...]]:
             found = ledger.frontiers([name]).get(name, Frontier())
-            return found.window_id, found.until, found.open
+            return found.window_id, found.planned_until, found.open
 
         assert frontier() == (None, None, ())
-        first = add(ledger, name, 0, 10, until=NOW)
+        first = add(ledger, name, 0, 10, planned_until=NOW)
         assert frontier() == (None, None, (first.window.id,))
         commit(ledger, first)
         assert frontier() == (first.window.id, NOW, ())
-        capped = add(ledger, name, 10, 20, until=NOW + hour, is_capped=True)
+        capped = add(ledger, name, 10, 20, planned_until=NOW + hour, is_capped=True)
         commit(ledger, capped)
         assert frontier() == (first.window.id, NOW, ())  # what the cap left out is not planned yet
         waiting, ahead = add_all(
-            ledger, name, [draft(20, 30, until=NOW + 2 * hour), draft(30, 40, until=NOW + 3 * hour)]
+            ledger, name, [draft(20, 30, planned_until=NOW + 2 * hour), draft(30, 40, planned_until=NOW + 3 * hour)]
         )
         commit(ledger, ahead)
         assert frontier() == (first.window.id, NOW, (waiting.window.id,))
         commit(ledger, waiting)
         assert frontier() == (ahead.window.id, NOW + 3 * hour, ())
-        add(ledger, name, 0, 5, lane=Lane.BACKFILL, until=NOW + 9 * hour)
+        add(ledger, name, 0, 5, lane=Lane.BACKFILL, planned_until=NOW + 9 * hour)
         assert frontier() == (ahead.window.id, NOW + 3 * hour, ())
-        late = add(ledger, name, 40, 50, until=NOW + hour)
+        late = add(ledger, name, 40, 50, planned_until=NOW + hour)
         commit(ledger, late)
         assert frontier() == (ahead.window.id, NOW + 3 * hour, ())
 
@@ -1075,7 +1074,7 @@ class LedgerContract:
 
     @pytest.mark.parametrize("partitions", [2, 3_000])
     def test_a_window_of_many_partitions_is_packed_and_read_back(
-        self, ledger: SqlLedger, name: str, partitions: int
+        self, ledger: Ledger, name: str, partitions: int
     ) -> None:
         odd = {TopicPartition("orders", p): OffsetRange(7 * p, 9 * p) for p in range(0, 2 * partitions, 2)}
         epochs = dict.fromkeys(list(odd)[1:], 3)
@@ -1160,11 +1159,11 @@ class TestMariaDB(_Server):
 
 
 def test_ledgers_opened_at_different_times_are_the_same(sqlite_url: str, name: str) -> None:
-    add(SqlLedger(sqlite_url), name, 0, 10)
-    assert SqlLedger(sqlite_url).load(name).version == 1
+    add(Ledger(sqlite_url), name, 0, 10)
+    assert Ledger(sqlite_url).load(name).version == 1
 
 
 def test_a_time_without_a_zone_is_refused(sqlite_url: str, name: str) -> None:
-    late = replace(draft(0, 1), until=datetime(2026, 1, 1))
+    late = replace(draft(0, 1), planned_until=datetime(2026, 1, 1))
     with pytest.raises(Exception, match="has no time zone"):
-        SqlLedger(sqlite_url).add_windows(group(name), 0, [late], claim(), NOW)
+        Ledger(sqlite_url).add_windows(group(name), 0, [late], claim(), NOW)

@@ -15,7 +15,7 @@ from sqlalchemy import NullPool, event, inspect
 
 from airflow_kafka_offsets.core.errors import LedgerUnavailableError, NoLedgerError
 from airflow_kafka_offsets.ledger.engine import looking, open_engine, reading, shared_engine
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.ledger.examples import NOW, claim, draft, group
 
 
@@ -75,18 +75,18 @@ def test_an_engine_that_is_kept_is_the_same_one_and_holds_no_connection(sqlite_u
 def test_a_ledger_that_is_asked_often_sees_what_others_wrote_and_that_its_tables_are_gone(tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     url = f"sqlite:///{file}"
-    writer = SqlLedger(url, create=True)
-    assert not SqlLedger(url, is_asked_often=True).outlines(["orders"])
+    writer = Ledger(url, create=True)
+    assert not Ledger(url, is_asked_often=True).outlines(["orders"])
     writer.add_windows(group("orders"), 0, [draft(0, 1)], claim(), NOW)
-    assert SqlLedger(url, is_asked_often=True).outlines(["orders"])["orders"].given == 1
+    assert Ledger(url, is_asked_often=True).outlines(["orders"])["orders"].given == 1
     file.unlink()
     with pytest.raises(NoLedgerError):
-        SqlLedger(url, is_asked_often=True)
+        Ledger(url, is_asked_often=True)
 
 
 def test_postgresql_compiles_no_statement_about_many_groups(postgres_url: str) -> None:
     """It takes them for long ones, and to compile one takes longer than to run it. Other transactions of a session keep their setting."""
-    ledger, found = SqlLedger(postgres_url), list[str]()
+    ledger, found = Ledger(postgres_url), list[str]()
 
     def look(_connection: Any, cursor: Any, statement: str, *_: Any) -> None:
         if statement.startswith("SELECT"):

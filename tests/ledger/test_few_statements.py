@@ -14,7 +14,7 @@ from sqlalchemy import Engine, event
 from airflow_kafka_offsets.core.conditions import CommittedUntil, LagAtMost, WindowCommitted
 from airflow_kafka_offsets.core.lag.pace import MAX_RUNS
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service import watch
 from tests.lab.history import History, write
 from tests.ledger.examples import NOW, claim, draft, group
@@ -68,9 +68,9 @@ def kafka(names: list[str]) -> MemoryLog:
 
 
 @pytest.fixture(scope="module")
-def ledger(sqlite_url: str, names: list[str], kafka: MemoryLog) -> SqlLedger:
+def ledger(sqlite_url: str, names: list[str], kafka: MemoryLog) -> Ledger:
     """Write groups of two windows; every tenth has an open one, too."""
-    ledger = SqlLedger(sqlite_url)
+    ledger = Ledger(sqlite_url)
     ids = kafka.topic_ids(names)
     write(ledger._engine, [History(group(name, topics=[name]), {name: 1}, {name: ids[name]}, 2) for name in names])
     for name in names[::10]:
@@ -93,7 +93,7 @@ def ledger(sqlite_url: str, names: list[str], kafka: MemoryLog) -> SqlLedger:
     ids=["overviews", "states", "frontiers", "commits", "outlines", "standings"],
 )
 def test_a_question_about_all_groups(
-    ledger: SqlLedger, names: list[str], question: Callable[[SqlLedger, list[str]], Any]
+    ledger: Ledger, names: list[str], question: Callable[[Ledger, list[str]], Any]
 ) -> None:
     with counting(ledger._engine) as counts:
         assert len(question(ledger, names)) == GROUPS
@@ -101,7 +101,7 @@ def test_a_question_about_all_groups(
     assert counts.statements <= 20
 
 
-def test_a_poll_of_many_sensors(ledger: SqlLedger, names: list[str], kafka: MemoryLog) -> None:
+def test_a_poll_of_many_sensors(ledger: Ledger, names: list[str], kafka: MemoryLog) -> None:
     kafka.calls.clear()
     groups = [group(name, topics=[name]) for name in names]
     conditions = [

@@ -18,9 +18,9 @@ from airflow_kafka_offsets.core.plan.ownership import Owner, Position
 from airflow_kafka_offsets.core.plan.replay import overlapping
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import OPEN, OWNING, Claim, Held, Lane, Outcome, State
+from airflow_kafka_offsets.core.window import OPEN, OWNING, Claim, Lane, Outcome, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.ledger.tables import groups, windows
 from airflow_kafka_offsets.service import pictures
 from airflow_kafka_offsets.service.replay import live_windows
@@ -37,7 +37,7 @@ FEW, MANY = 30, 5_000
 OTHERS = [f"other-{number}" for number in range(50)]
 ASKED = [TopicPartition("orders", 0)]
 
-Question = Callable[[SqlLedger, History], Any]
+Question = Callable[[Ledger, History], Any]
 
 
 def newest(history: History, back: int = 0) -> str:
@@ -55,7 +55,7 @@ def rows(**wanted: Any) -> Question:
     return lambda ledger, history: ledger.windows(history.group.name, **wanted)
 
 
-def owner_of_an_old_offset(ledger: SqlLedger, history: History) -> None:
+def owner_of_an_old_offset(ledger: Ledger, history: History) -> None:
     """Find the window that a replay of an old offset runs again."""
     seq = history.windows // 3
     at = history.ranges(seq).starts[ASKED[0]]
@@ -133,7 +133,7 @@ QUESTIONS_OF_ACTS: dict[str, Question] = {
 }
 
 
-QUESTIONS_OF_SOME: dict[str, Callable[[SqlLedger, list[str]], Any]] = {
+QUESTIONS_OF_SOME: dict[str, Callable[[Ledger, list[str]], Any]] = {
     "in a line": lambda ledger, names: ledger.outlines(names),
     "for programs": lambda ledger, names: ledger.overviews(names, newest_acts=pictures.MOST_ACTS),
     "how far they have come": lambda ledger, names: ledger.frontiers(names),
@@ -142,7 +142,7 @@ QUESTIONS_OF_SOME: dict[str, Callable[[SqlLedger, list[str]], Any]] = {
 }
 
 
-def cut(ledger: SqlLedger, history: History) -> Held:
+def cut(ledger: Ledger, history: History) -> WindowRecord:
     """Add a window, as a run does."""
     by = Claim("bench", f"run {next(_RUNS)}", "load")
     state = ledger.load(history.group.name, by)
@@ -152,7 +152,7 @@ def cut(ledger: SqlLedger, history: History) -> Held:
     return held
 
 
-def plan_and_commit(ledger: SqlLedger, history: History) -> None:
+def plan_and_commit(ledger: Ledger, history: History) -> None:
     """Add a window, work on it and commit it, as a run does."""
     held = cut(ledger, history)
     by = held.holder
@@ -161,7 +161,7 @@ def plan_and_commit(ledger: SqlLedger, history: History) -> None:
     assert ledger.commit(held.window.id, by, attempt, NOW)
 
 
-def take_over(ledger: SqlLedger, history: History) -> None:
+def take_over(ledger: Ledger, history: History) -> None:
     """Give an old window to another run, which works on it."""
     by = Claim("bench", f"run {next(_RUNS)}", "load")
     held = ledger.window(newest(history, back=20)).held
@@ -171,13 +171,13 @@ def take_over(ledger: SqlLedger, history: History) -> None:
     ledger.commit(held.window.id, by, attempt, NOW)
 
 
-def abandon(ledger: SqlLedger, history: History) -> None:
+def abandon(ledger: Ledger, history: History) -> None:
     """Add a window, and give it up."""
     held = cut(ledger, history)
     ledger.abandon(held.window.id, act())
 
 
-def reset(ledger: SqlLedger, history: History) -> None:
+def reset(ledger: Ledger, history: History) -> None:
     """Take the newest window back."""
     name = history.group.name
     state = ledger.load(name)
@@ -186,7 +186,7 @@ def reset(ledger: SqlLedger, history: History) -> None:
     ledger.reset(name, state.version, back, [row.held.window.seq], act("reset"))
 
 
-def prune(ledger: SqlLedger, history: History) -> None:
+def prune(ledger: Ledger, history: History) -> None:
     """Take the oldest windows out."""
     oldest = ledger.old_windows(history.group.name, since=1, limit=5)
     ledger.prune(oldest, replace(act("prune"), details={KEPT_FROM: oldest[-1].held.window.seq + 1}))
@@ -211,7 +211,7 @@ class Histories(NamedTuple):
         few_acts, many_acts: groups with few windows, to which people did little and much.
     """
 
-    ledger: SqlLedger
+    ledger: Ledger
     short: History
     long: History
     few_acts: History
@@ -227,7 +227,7 @@ _ANALYZE = {
 
 def written(url: str) -> Histories:
     """Write the groups into a ledger of their own."""
-    ledger = SqlLedger(url)
+    ledger = Ledger(url)
     made = [
         History(group(f"flat-{windows}-{acts}"), {"orders": 2}, {"orders": "id-of-orders"}, windows, acts=acts)
         for windows, acts in ((SHORT, 0), (LONG, 0), (FEW, FEW), (FEW, MANY))
@@ -313,7 +313,7 @@ class Flat:
         assert many <= 1.2 * few + 10, f"{few} with short ones, {many} with long ones"
         assert scans(ledger, lambda: ask(ledger, with_long)) == []
 
-    def _check(self, ledger: SqlLedger, short: History, long: History, step: Question) -> None:
+    def _check(self, ledger: Ledger, short: History, long: History, step: Question) -> None:
         few, many = (work(ledger, lambda history=history: step(ledger, history)) for history in (short, long))
         assert many <= 1.2 * few + 10, f"{few} for {short.group.name}, {many} for {long.group.name}"
 

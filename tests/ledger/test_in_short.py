@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from airflow_kafka_offsets.cli import windows as command
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service import pictures
 from tests.ledger.examples import add_all, claim, draft
 
 FEW, MANY = 1_000, 4_000
 """Both are so many that ranges are packed."""
 
-Question = Callable[[SqlLedger, str], Any]
+Question = Callable[[Ledger, str], Any]
 
 
 def calls(step: Callable[[], Any]) -> int:
@@ -44,7 +44,7 @@ QUESTIONS: dict[str, Question] = {
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_windows_are_listed_without_their_ranges(sqlite_url: str, name: str, question: str) -> None:
-    ledger, ask = SqlLedger(sqlite_url), QUESTIONS[question]
+    ledger, ask = Ledger(sqlite_url), QUESTIONS[question]
     names = [f"{name}-{partitions}" for partitions in (FEW, MANY)]
     for one, partitions in zip(names, (FEW, MANY), strict=True):
         add_all(ledger, one, [draft(n, n + 1, partitions=partitions) for n in range(3)], claim(one))

@@ -11,8 +11,8 @@ from sqlalchemy import create_engine, text
 
 from airflow_kafka_offsets.core.errors import LedgerUnavailableError
 from airflow_kafka_offsets.ledger import engine, schema
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
-from tests.lab.patience import wait_until
+from airflow_kafka_offsets.ledger.ledger import Ledger
+from tests.lab.waiting import wait_until
 from tests.ledger.examples import NOW, add, check_laws, claim, commit
 
 if TYPE_CHECKING:
@@ -23,17 +23,17 @@ class Outages:
     """Each subclass has a server of its own: it is stopped here."""
 
     def test_a_stopped_server_is_an_error_and_afterwards_all_is_there(self, server: Postgres | MariaDB) -> None:
-        ledger = SqlLedger(server.url)
+        ledger = Ledger(server.url)
         held = add(ledger, "stopped", 0, 10)
         server.stop()
-        for ask in (lambda: ledger.load("stopped"), lambda: commit(ledger, held), lambda: SqlLedger(server.url)):
+        for ask in (lambda: ledger.load("stopped"), lambda: commit(ledger, held), lambda: Ledger(server.url)):
             self._fails(ask)
         server.start()
         assert ledger.load("stopped").open == (held,)
         assert commit(ledger, held) is True
 
     def test_what_was_answered_survives_the_servers_death(self, server: Postgres | MariaDB) -> None:
-        ledger = SqlLedger(server.url)
+        ledger = Ledger(server.url)
         held = add(ledger, "killed", 0, 10)
         commit(ledger, held)
         server.kill()
@@ -48,7 +48,7 @@ class Outages:
     ) -> None:
         monkeypatch.setitem(engine._PG_ARGS, "connect_timeout", 2)
         monkeypatch.setitem(engine._MYSQL_ARGS, "read_timeout", 2)
-        ledger = SqlLedger(server.url)
+        ledger = Ledger(server.url)
         server.suspend()
         try:
             self._fails(lambda: ledger.load("hanging"))
@@ -60,7 +60,7 @@ class Outages:
     ) -> None:
         monkeypatch.setattr(engine, "LOCK_TIMEOUT", 1)
         monkeypatch.setitem(engine._MYSQL_ARGS, "init_command", "SET innodb_lock_wait_timeout = 1")
-        ledger = SqlLedger(server.url)
+        ledger = Ledger(server.url)
         held = add(ledger, "locked", 0, 10)
         hog = create_engine(server.url)
         with hog.connect() as connection:
@@ -80,7 +80,7 @@ class Outages:
 
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
-        wait_until(lambda: not thread.is_alive(), timeout=engine.CONNECT_TIMEOUT * 3, what="an answer")
+        wait_until(lambda: not thread.is_alive(), seconds=engine.CONNECT_TIMEOUT * 10, what="an answer")
         (error,) = errors
         assert isinstance(error, LedgerUnavailableError), repr(error)
         assert "test-pw" not in str(error)

@@ -14,8 +14,8 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim, Held, State
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.window import Claim, State, WindowRecord
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.ledger.tables import attempts, claim_windows, claims, pruned_claims, staged
 from tests.ledger import races
 from tests.ledger.examples import NOW, act, add, add_all, claim, commit, draft
@@ -23,7 +23,7 @@ from tests.ledger.pooled import ledger_at
 from tests.ledger.races import ROUNDS, Competition
 
 
-def prune(ledger: SqlLedger, name: str, windows: int, number: int | None = None) -> int:
+def prune(ledger: Ledger, name: str, windows: int, number: int | None = None) -> int:
     """Take the oldest windows out."""
     return ledger.prune(ledger.old_windows(name, since=1, limit=windows), pruning(windows), number)
 
@@ -33,12 +33,12 @@ def pruning(windows: int) -> Act:
     return replace(act("prune"), details={KEPT_FROM: windows + 1})
 
 
-def filled(ledger: SqlLedger, name: str, windows: int = 4, topic_id: str = "id-of-orders") -> list[Held]:
+def filled(ledger: Ledger, name: str, windows: int = 4, topic_id: str = "id-of-orders") -> list[WindowRecord]:
     """Add committed windows, each with a run and an attempt of its own."""
     held = []
     for seq in range(windows):
         by = Claim("dag", f"{name} {seq}", "load")
-        drafted = draft(10 * seq, 10 * seq + 10, until=NOW + timedelta(hours=seq))
+        drafted = draft(10 * seq, 10 * seq + 10, planned_until=NOW + timedelta(hours=seq))
         held += add_all(ledger, name, [replace(drafted, topic_ids={"orders": topic_id})], by)
         commit(ledger, held[-1])
     return held
@@ -47,18 +47,18 @@ def filled(ledger: SqlLedger, name: str, windows: int = 4, topic_id: str = "id-o
 class PruneContract:
     """Each subclass says where the ledger is, with a fixture `url`."""
 
-    def test_old_windows_are_found_oldest_first(self, ledger: SqlLedger, name: str) -> None:
+    def test_old_windows_are_found_oldest_first(self, ledger: Ledger, name: str) -> None:
         held = filled(ledger, name, 3)
         found = ledger.old_windows(name, since=1, limit=2)
         assert [old.held.window.seq for old in found] == [1, 2]
         committed = replace(held[0], window=held[0].window.to(State.COMMITTING, State.COMMITTED), committed_at=NOW)
         assert found[0] == OldWindow(committed, NOW, 1, NOW)
         assert found[0].last_used == NOW
-        assert found[1].last_used == NOW + timedelta(hours=1), "its cut time is later"
+        assert found[1].last_used == NOW + timedelta(hours=1), "its planned-until time is later"
         assert [old.held.window.seq for old in ledger.old_windows(name, since=3, limit=9)] == [3]
         assert ledger.old_windows(name, since=4, limit=9) == []
 
-    def test_a_window_leaves_with_all_that_belongs_to_it_only(self, ledger: SqlLedger, name: str) -> None:
+    def test_a_window_leaves_with_all_that_belongs_to_it_only(self, ledger: Ledger, name: str) -> None:
         first, second, third, _ = filled(ledger, name)
         ledger.hold(
             [replace(third, committed_at=NOW, window=ledger.window(third.window.id).held.window)], first.holder, NOW
@@ -81,14 +81,14 @@ class PruneContract:
         assert set(position.offsets.values()) == {40}
         assert add(ledger, name, 40, 50).window.seq == 5, "no id is given again"
 
-    def test_what_is_gone_stays_known(self, ledger: SqlLedger, name: str) -> None:
+    def test_what_is_gone_stays_known(self, ledger: Ledger, name: str) -> None:
         held = filled(ledger, name)
         assert ledger.pruned(name) == NOTHING_PRUNED
         assert not ledger.load(name, held[0].holder).is_pruned
         prune(ledger, name, 2)
         known = ledger.pruned(name)
         until = NOW + timedelta(hours=1)
-        assert (known.before, known.until, known.proof) == (3, until, (2, until))
+        assert (known.before, known.planned_until, known.proof) == (3, until, (2, until))
         assert known.prunes == ((3, NOW),)
         assert known.floor(TopicPartition("orders", 1), {"orders": "id-of-orders"}) == 20
         assert known.floor(TopicPartition("orders", 1), {"orders": "another"}) == 0
@@ -96,7 +96,7 @@ class PruneContract:
         assert not ledger.load(name, held[2].holder).is_pruned
         assert not ledger.load(f"{name}-other", held[0].holder).is_pruned
         assert ledger.overviews([name])[name].pruned_before == 3
-        assert ledger.frontiers([name])[name].until == NOW + timedelta(hours=3)
+        assert ledger.frontiers([name])[name].planned_until == NOW + timedelta(hours=3)
         with pytest.raises(
             PrunedWindowError, match="-000002 was pruned from the ledger on 2026-01-31: Kafka no longer held"
         ):
@@ -104,7 +104,7 @@ class PruneContract:
         with pytest.raises(UnknownWindowError, match="has no window"):
             ledger.window(f"{name}-000009")
 
-    def test_how_far_a_group_has_come_is_known_from_a_window_that_is_gone(self, ledger: SqlLedger, name: str) -> None:
+    def test_how_far_a_group_has_come_is_known_from_a_window_that_is_gone(self, ledger: Ledger, name: str) -> None:
         [first] = add_all(ledger, name, [draft(0, 10)], claim(f"{name} 1"))
         commit(ledger, first)
         [capped] = add_all(ledger, name, [draft(10, 20, is_capped=True)], claim(f"{name} 2"))
@@ -114,7 +114,7 @@ class PruneContract:
         prune(ledger, name, 1)
         assert ledger.frontiers([name]) == before
 
-    def test_a_prune_of_several_parts_is_one_act(self, ledger: SqlLedger, name: str) -> None:
+    def test_a_prune_of_several_parts_is_one_act(self, ledger: Ledger, name: str) -> None:
         filled(ledger, name)
         number = prune(ledger, name, 1)
         again = ledger.old_windows(name, since=1, limit=2)
@@ -122,7 +122,7 @@ class PruneContract:
         assert [(one.kind, one.details) for one in ledger.acts(name)] == [("prune", {KEPT_FROM: 4})]
         assert [row.held.window.seq for row in ledger.windows(name)] == [4]
 
-    def test_a_window_that_someone_took_meanwhile_stays(self, ledger: SqlLedger, name: str) -> None:
+    def test_a_window_that_someone_took_meanwhile_stays(self, ledger: Ledger, name: str) -> None:
         held = filled(ledger, name)
         found = ledger.old_windows(name, since=1, limit=2)
         taken = ledger.window(held[1].window.id).held
@@ -135,7 +135,7 @@ class PruneContract:
         assert len(ledger.windows(name)) == 4
         assert ledger.acts(name) == []
 
-    def test_the_window_that_a_reset_has_made_the_last_commit_stays(self, ledger: SqlLedger, name: str) -> None:
+    def test_the_window_that_a_reset_has_made_the_last_commit_stays(self, ledger: Ledger, name: str) -> None:
         filled(ledger, name)
         found = ledger.old_windows(name, since=1, limit=2)
         version = ledger.load(name).version
@@ -150,14 +150,14 @@ class PruneContract:
         assert last is not None
         assert last.seq == 2
 
-    def test_windows_of_a_group_without_any_commit_leave(self, ledger: SqlLedger, name: str) -> None:
+    def test_windows_of_a_group_without_any_commit_leave(self, ledger: Ledger, name: str) -> None:
         filled(ledger, name)
         version = ledger.load(name).version
         ledger.reset(name, version, Position({TopicPartition("orders", 0): 0}, {}), [1, 2, 3, 4], act("reset"))
         prune(ledger, name, 4)
         assert ledger.windows(name) == []
 
-    def test_who_works_on_a_window_that_is_gone_is_told_so(self, ledger: SqlLedger, name: str) -> None:
+    def test_who_works_on_a_window_that_is_gone_is_told_so(self, ledger: Ledger, name: str) -> None:
         held = filled(ledger, name)
         prune(ledger, name, 1)
         with pytest.raises(PrunedWindowError):
@@ -170,7 +170,7 @@ class PruneContract:
             left = select(func.count()).select_from(claim_windows).join(claims).where(claims.c.run_id == f"{name} 0")
             assert connection.execute(left).scalar() == 0
 
-    def test_a_claim_takes_one_number(self, ledger: SqlLedger, name: str) -> None:
+    def test_a_claim_takes_one_number(self, ledger: Ledger, name: str) -> None:
         def numbers() -> int:
             with ledger._engine.connect() as connection:
                 return connection.execute(select(func.count()).select_from(pruned_claims)).scalar_one()
@@ -183,7 +183,7 @@ class PruneContract:
         prune(ledger, name, 1)
         assert numbers() == before + 1
 
-    def test_windows_of_many_partitions_leave(self, ledger: SqlLedger, name: str) -> None:
+    def test_windows_of_many_partitions_leave(self, ledger: Ledger, name: str) -> None:
         """Their ranges are packed."""
         for start in (0, 10):
             commit(ledger, add(ledger, name, start, start + 10, claim(f"{name} {start}"), partitions=1_000))

@@ -12,8 +12,8 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError
 from airflow_kafka_offsets.core.window import Lane, State
-from airflow_kafka_offsets.ledger import sql_ledger
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger import acts
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.ledger import races
 from tests.ledger.examples import act, add, add_all, check_laws, claim, commit, draft, succeed
 from tests.ledger.pooled import ledger_at
@@ -158,7 +158,7 @@ class TestSqlite(Races):
             answers = competition.open_new(url, name)
             # Who comes late sees the first window, and plans the next.
             assert _winners(answers)
-            check_laws(SqlLedger(url), name)
+            check_laws(Ledger(url), name)
 
 
 class TestPostgres(Races):
@@ -172,16 +172,16 @@ class TestPostgres(Races):
     def test_a_gap_that_another_abandonment_seems_to_leave_is_not_asked_about(
         self, url: str, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        ledger, other = ledger_at(url), SqlLedger(url)
+        ledger, other = ledger_at(url), Ledger(url)
         held = add(ledger, name, 0, 10)
-        look = sql_ledger._positions
+        look = acts.positions_of
 
         def look_too_late(*args: Any) -> Any:
             monkeypatch.undo()
             other.abandon(held.window.id, act())
             return look(*args)
 
-        monkeypatch.setattr(sql_ledger, "_positions", look_too_late)
+        monkeypatch.setattr(acts, "positions_of", look_too_late)
         with pytest.raises(ConcurrentChangeError):
             ledger.abandon(held.window.id, act())
         assert len(ledger.acts(name)) == 1

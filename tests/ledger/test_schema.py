@@ -17,7 +17,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError, LedgerUnavailableError, NotYetError
 from airflow_kafka_offsets.ledger import schema
 from airflow_kafka_offsets.ledger.engine import open_engine, reading, writing
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.ledger.tables import metadata
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class SchemaContract:
 
     def test_an_empty_database_names_the_command(self, empty: str) -> None:
         with pytest.raises(LedgerSchemaError, match=r"no (tables|ledger).* kafka-offsets db upgrade"):
-            SqlLedger(empty)
+            Ledger(empty)
         assert shape(empty) == {}
 
     @pytest.mark.parametrize("create", [False, True])
@@ -91,7 +91,7 @@ class SchemaContract:
     def test_a_ledger_of_another_version_is_left_alone(self, empty: str, create: bool, revision: str) -> None:
         self._at(empty, revision)
         with pytest.raises(LedgerSchemaError, match=rf"Another version .* made the ledger .*revision {revision}"):
-            SqlLedger(empty, create=create)
+            Ledger(empty, create=create)
         with pytest.raises(LedgerSchemaError, match="so nothing was changed: install the version that made it"):
             schema.upgrade(open_engine(empty))
         assert schema.current_revision(open_engine(empty)) == revision
@@ -109,7 +109,7 @@ class SchemaContract:
         before = shape(empty)
         for create in (False, True):
             with pytest.raises(LedgerSchemaError, match=r"Another version .* made the ledger .*revision unknown"):
-                SqlLedger(empty, create=create)
+                Ledger(empty, create=create)
         with pytest.raises(LedgerSchemaError, match="Another version"):
             schema.upgrade(open_engine(empty), beside_others=True)
         assert shape(empty) == before
@@ -125,13 +125,13 @@ class SchemaContract:
     def test_a_database_of_something_else_is_named_by_what_is_there_and_left_alone(self, empty: str) -> None:
         self._execute(open_engine(empty), "CREATE TABLE customers (id INTEGER)", "CREATE TABLE invoices (id INTEGER)")
         with pytest.raises(LedgerSchemaError, match=r"holds 2 tables of something else \(customers, invoices\)"):
-            SqlLedger(empty)
+            Ledger(empty)
         assert sorted(shape(empty)) == ["customers", "invoices"]
 
     def test_a_ledger_beside_the_tables_of_something_else_is_a_ledger(self, empty: str) -> None:
         self._execute(open_engine(empty), "CREATE TABLE customers (id INTEGER)")
         assert schema.upgrade(open_engine(empty), beside_others=True) == schema.REVISION
-        assert SqlLedger(empty).groups() == []
+        assert Ledger(empty).groups() == []
         assert "customers" in shape(empty)
 
     def test_a_ledger_whose_making_was_not_finished_is_ours_also_beside_something_else(self, empty: str) -> None:
@@ -139,13 +139,13 @@ class SchemaContract:
         unfinish = f"DELETE FROM {schema.VERSION_TABLE}"
         self._execute(open_engine(empty), "CREATE TABLE customers (id INTEGER)", unfinish)
         with pytest.raises(LedgerSchemaError, match=r"has not all of its tables yet.* kafka-offsets db upgrade$"):
-            SqlLedger(empty)
+            Ledger(empty)
         assert schema.upgrade(open_engine(empty)) == schema.REVISION
 
     def test_an_upgrade_can_be_repeated(self, empty: str) -> None:
         for _ in range(2):
             assert schema.upgrade(open_engine(empty)) == schema.REVISION
-        assert SqlLedger(empty).groups() == []
+        assert Ledger(empty).groups() == []
 
     @pytest.mark.slow
     def test_an_upgrade_that_died_after_any_of_its_statements_can_be_repeated(self, empty: str) -> None:
@@ -156,7 +156,7 @@ class SchemaContract:
             left = shape(empty)
             assert bool(left) is self.keeps_what_was_made, f"after {statements} statements"
             with pytest.raises(LedgerSchemaError, match="kafka-offsets db upgrade"):
-                SqlLedger(empty)
+                Ledger(empty)
             if left:  # otherwise the next upgrade repeats it: it begins with what this one has left
                 assert schema.upgrade(open_engine(empty)) == schema.REVISION
                 assert shape(empty) == whole, f"after {statements} statements"
@@ -187,26 +187,26 @@ class TestSqlite(SchemaContract):
     def test_a_ledger_that_is_ours_alone_is_made_on_first_use_and_the_log_says_so(
         self, empty: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        assert SqlLedger(empty, create=True).groups() == []
+        assert Ledger(empty, create=True).groups() == []
         assert "A new ledger was made: sqlite:" in caplog.text
         assert "that is right for a first run" in caplog.text
         assert "If there was a ledger before" in caplog.text
         assert 'restore it, see "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md)' in caplog.text
         caplog.clear()
-        SqlLedger(empty, create=True)
+        Ledger(empty, create=True)
         assert caplog.text == "", "it is there"
 
     def test_a_file_of_something_else_gets_no_ledger_on_first_use(self, empty: str) -> None:
         self._execute(open_engine(empty), "CREATE TABLE customers (id INTEGER)")
         with pytest.raises(LedgerSchemaError, match="db upgrade --beside-others"):
-            SqlLedger(empty, create=True)
+            Ledger(empty, create=True)
         assert sorted(shape(empty)) == ["customers"]
 
     def test_a_question_makes_no_file(self, empty: str, tmp_path: Path) -> None:
         with pytest.raises(
             LedgerSchemaError, match=r"There is no ledger in .* yet\. If the path is right, make it"
         ) as raised:
-            SqlLedger(empty)
+            Ledger(empty)
         assert f"kafka-offsets db upgrade --ledger {empty}" in str(raised.value)
         assert list(tmp_path.iterdir()) == []
 
@@ -214,7 +214,7 @@ class TestSqlite(SchemaContract):
     def test_a_folder_that_is_not_there_is_named(self, tmp_path: Path, create: bool) -> None:
         file = tmp_path / "nowhere" / "ledger.db"
         with pytest.raises(NotYetError) as raised:
-            SqlLedger(f"sqlite:///{file}", create=create)
+            Ledger(f"sqlite:///{file}", create=create)
         assert str(raised.value) == (
             f"There is no folder {file.parent} for the ledger sqlite:///{file}: check the path, or make the folder"
         )
@@ -222,7 +222,7 @@ class TestSqlite(SchemaContract):
     def test_a_file_that_is_something_else_is_an_error_of_the_ledger(self, tmp_path: Path) -> None:
         (tmp_path / "ledger.db").write_text("not a database, but long enough to be looked at " * 50)
         with pytest.raises(Exception, match="file is not a database") as raised:
-            SqlLedger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True)
+            Ledger(f"sqlite:///{tmp_path / 'ledger.db'}", create=True)
         assert type(raised.value).__module__ == "airflow_kafka_offsets.core.errors"
 
 
@@ -266,5 +266,5 @@ def test_a_url_that_can_not_be_a_ledger_is_refused_without_its_password(url: str
 )
 def test_a_server_that_is_not_there_is_named_without_its_password(url: str) -> None:
     with pytest.raises(LedgerUnavailableError, match=r"u:\*\*\*@127.0.0.1:1/x did not answer") as raised:
-        SqlLedger(url)
+        Ledger(url)
     assert "canary" not in str(raised.value)

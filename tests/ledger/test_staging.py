@@ -16,11 +16,11 @@ from sqlalchemy import Engine, create_engine, inspect, text
 
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError, OutputError
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Held, Outcome, State
+from airflow_kafka_offsets.core.window import Outcome, State, WindowRecord
 from airflow_kafka_offsets.ledger import engine
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
-from tests.lab.patience import LONGEST
+from tests.lab.waiting import LONGEST
 from tests.ledger.examples import NOW, act, add, claim
 
 
@@ -53,7 +53,7 @@ class Warehouse:
             )
             return [row.n for row in rows]
 
-    def stage(self, held: Held, numbers: range, *, is_noted: bool = True, table: str | None = None) -> str:
+    def stage(self, held: WindowRecord, numbers: range, *, is_noted: bool = True, table: str | None = None) -> str:
         """Do what a try of the window's job does: fill a table of its own, and note it."""
         self._tries += 1
         table = table or self.table
@@ -78,7 +78,7 @@ class Warehouse:
         return sorted({*inspect(self.engine).get_table_names()}.intersection(self._made))
 
 
-def succeed(ledger: SqlLedger, held: Held) -> int:
+def succeed(ledger: Ledger, held: WindowRecord) -> int:
     attempt = ledger.start_attempt(held.window, held.holder, Try(), NOW)
     ledger.end_attempt(attempt, Outcome.SUCCEEDED, held.window.span, NOW)
     return attempt
@@ -94,15 +94,17 @@ class OutputContract:
         yield warehouse
         warehouse.run(*[f"DROP TABLE {name}" for name in warehouse.stages()])
 
-    def commit(self, ledger: SqlLedger, warehouse: Warehouse, held: Held, attempt: int | None, **more: Any) -> bool:
+    def commit(
+        self, ledger: Ledger, warehouse: Warehouse, held: WindowRecord, attempt: int | None, **more: Any
+    ) -> bool:
         return ledger.commit(held.window.id, held.holder, attempt, NOW, output=(warehouse.table,), **more)
 
-    def state(self, ledger: SqlLedger, held: Held) -> State:
+    def state(self, ledger: Ledger, held: WindowRecord) -> State:
         return ledger.window(held.window.id).held.window.state
 
     @pytest.mark.parametrize("again", [range(3), range(20), range(0)], ids=["fewer", "more", "nothing"])
     def test_a_commit_publishes_and_that_of_a_rerun_replaces(
-        self, ledger: SqlLedger, warehouse: Warehouse, name: str, again: range
+        self, ledger: Ledger, warehouse: Warehouse, name: str, again: range
     ) -> None:
         held = add(ledger, name, 0, 10)
         warehouse.stage(held, range(10))
@@ -116,7 +118,7 @@ class OutputContract:
         assert warehouse.stages() == []
 
     def test_rows_that_are_there_before_the_first_commit_of_their_window_are_another_windows_and_stay(
-        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+        self, ledger: Ledger, warehouse: Warehouse, name: str
     ) -> None:
         """As when the ledger was lost and made again, and the tables beside it were not."""
         held = add(ledger, name, 80, 100)
@@ -132,7 +134,7 @@ class OutputContract:
 
     @pytest.mark.parametrize("in_two_steps", [False, True])
     def test_a_commit_by_hand_publishes_what_was_staged_last_or_nothing_at_all(
-        self, ledger: SqlLedger, warehouse: Warehouse, name: str, in_two_steps: bool
+        self, ledger: Ledger, warehouse: Warehouse, name: str, in_two_steps: bool
     ) -> None:
         held = add(ledger, name, 0, 10)
         by_hand = {"in_two_steps": in_two_steps, "output": (warehouse.table,)}
@@ -145,7 +147,7 @@ class OutputContract:
         assert warehouse.numbers(held.window.id) == [*range(10)]
         assert self.state(ledger, held) is (State.COMMITTING if in_two_steps else State.COMMITTED)
 
-    def test_windows_stand_side_by_side(self, ledger: SqlLedger, warehouse: Warehouse, name: str) -> None:
+    def test_windows_stand_side_by_side(self, ledger: Ledger, warehouse: Warehouse, name: str) -> None:
         warehouse.run(f"INSERT INTO {warehouse.table} (n) VALUES (77)")
         for start in (0, 10):
             held = add(ledger, name, start, start + 10)
@@ -154,7 +156,7 @@ class OutputContract:
         assert warehouse.numbers() == [0, 1, 2, 10, 11, 12, 77]
 
     def test_a_commit_that_is_tried_again_changes_nothing(
-        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+        self, ledger: Ledger, warehouse: Warehouse, name: str
     ) -> None:
         held = add(ledger, name, 0, 10)
         warehouse.stage(held, range(10))
@@ -164,7 +166,7 @@ class OutputContract:
         assert warehouse.numbers() == [*range(10)]
 
     def test_what_is_committed_in_two_steps_is_published_in_the_first(
-        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+        self, ledger: Ledger, warehouse: Warehouse, name: str
     ) -> None:
         held = add(ledger, name, 0, 10)
         warehouse.stage(held, range(10))
@@ -176,7 +178,7 @@ class OutputContract:
         assert (self.state(ledger, held), warehouse.numbers()) == (State.COMMITTED, [*range(10)])
 
     def test_nothing_is_committed_for_which_nothing_was_staged(
-        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+        self, ledger: Ledger, warehouse: Warehouse, name: str
     ) -> None:
         held = add(ledger, name, 0, 10)
         warehouse.stage(held, range(10), is_noted=False)
@@ -189,12 +191,12 @@ class OutputContract:
             self.commit(ledger, warehouse, held, succeed(ledger, held))
         assert warehouse.numbers() == [*range(4)]
 
-    def test_an_empty_window_has_no_output(self, ledger: SqlLedger, warehouse: Warehouse, name: str) -> None:
+    def test_an_empty_window_has_no_output(self, ledger: Ledger, warehouse: Warehouse, name: str) -> None:
         held = add(ledger, name, 5, 5)
         assert self.commit(ledger, warehouse, held, None) is True
 
     def test_what_the_table_refuses_is_not_committed_and_the_commit_can_be_tried_again(
-        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+        self, ledger: Ledger, warehouse: Warehouse, name: str
     ) -> None:
         warehouse.run(f"INSERT INTO {warehouse.table} (n) VALUES (5)")
         held = add(ledger, name, 0, 10)
@@ -209,7 +211,7 @@ class OutputContract:
         assert warehouse.numbers() == [*range(10)]
 
     def test_staged_rows_that_are_not_there_any_more_are_not_committed(
-        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+        self, ledger: Ledger, warehouse: Warehouse, name: str
     ) -> None:
         held = add(ledger, name, 0, 10)
         staging = warehouse.stage(held, range(10))
@@ -223,7 +225,7 @@ class OutputContract:
         assert (self.state(ledger, held), warehouse.numbers()) == (State.PLANNED, [])
 
     def test_older_tries_are_over_with_the_commit_and_a_younger_one_is_left_alone(
-        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+        self, ledger: Ledger, warehouse: Warehouse, name: str
     ) -> None:
         held = add(ledger, name, 0, 10)
         warehouse.stage(held, range(1))
@@ -235,9 +237,7 @@ class OutputContract:
         assert warehouse.stages() == [young]
         warehouse.run(f"DROP TABLE {young}")
 
-    def test_exactly_one_of_competing_commits_publishes(
-        self, ledger: SqlLedger, warehouse: Warehouse, name: str
-    ) -> None:
+    def test_exactly_one_of_competing_commits_publishes(self, ledger: Ledger, warehouse: Warehouse, name: str) -> None:
         with ThreadPoolExecutor(6) as pool:
             for start in range(0, 30, 10):
                 held = add(ledger, name, start, start + 10)
@@ -245,7 +245,7 @@ class OutputContract:
                 attempt = succeed(ledger, held)
                 together = threading.Barrier(6)
 
-                def compete(held: Held = held, attempt: int = attempt, together: Any = together) -> Any:
+                def compete(held: WindowRecord = held, attempt: int = attempt, together: Any = together) -> Any:
                     together.wait(LONGEST)
                     try:
                         return self.commit(ledger, warehouse, held, attempt)
@@ -264,7 +264,7 @@ class OutputContract:
         assert warehouse.stages() == []
 
     def test_two_tables_are_published_together_or_not_at_all(
-        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+        self, ledger: Ledger, warehouse: Warehouse, name: str
     ) -> None:
         lines = f"{warehouse.table}_lines"
         warehouse.run(f"CREATE TABLE {lines} (n INTEGER, window_id VARCHAR(255))")
@@ -281,7 +281,7 @@ class OutputContract:
         assert warehouse.stages() == []
 
     def test_what_others_wrote_into_the_register_drops_no_table_of_theirs(
-        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+        self, ledger: Ledger, warehouse: Warehouse, name: str
     ) -> None:
         held = add(ledger, name, 0, 10, claim())
         warehouse.run(
@@ -306,7 +306,7 @@ class ServerOutputContract(OutputContract):
         monkeypatch.setattr(engine, "LOCK_TIMEOUT", 300)
         monkeypatch.setitem(engine._MYSQL_ARGS, "init_command", "SET innodb_lock_wait_timeout = 300")
         monkeypatch.setitem(engine._MYSQL_ARGS, "read_timeout", 400)
-        ledger = SqlLedger(url)
+        ledger = Ledger(url)
         held, following = add(ledger, name, 0, 10), add(ledger, name, 10, 20)
         warehouse.stage(held, range(10))
         attempt = succeed(ledger, held)
@@ -343,7 +343,7 @@ class TestPostgres(ServerOutputContract):
         return postgres_url
 
     def test_a_staging_table_that_can_not_be_dropped_keeps_no_other_one(
-        self, ledger: SqlLedger, warehouse: Warehouse, name: str
+        self, ledger: Ledger, warehouse: Warehouse, name: str
     ) -> None:
         kept = ""
         for start in (0, 10):
@@ -366,9 +366,7 @@ class TestMariaDB(ServerOutputContract):
         """Return where the ledger is."""
         return mariadb_url
 
-    def test_a_table_that_takes_nothing_back_is_refused(
-        self, ledger: SqlLedger, warehouse: Warehouse, name: str
-    ) -> None:
+    def test_a_table_that_takes_nothing_back_is_refused(self, ledger: Ledger, warehouse: Warehouse, name: str) -> None:
         warehouse.run(f"ALTER TABLE {warehouse.table} ENGINE = MyISAM")
         held = add(ledger, name, 0, 10)
         warehouse.stage(held, range(10))

@@ -164,7 +164,7 @@ def replaced(job: Job, write: Write, rows: Callable[[str], list[int]]) -> None:
         same(run.records, 10)
         same(rows(window.id), list(range(expected)))
     same(rows(other.id), list(range(10)))
-    foreign = job.again(other, until="2027-01-01T00:00:00+00:00")
+    foreign = job.again(other, planned_until="2027-01-01T00:00:00+00:00")
     said = refused(OtherWindowError, lambda: write(foreign, numbers(foreign.read())))
     assert f"another window {other.id}" in said, said
     same(rows(other.id), list(range(10)))

@@ -19,16 +19,16 @@ from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, State
 from airflow_kafka_offsets.ledger import schema
 from airflow_kafka_offsets.ledger.engine import open_engine
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.spark.handoff import Subject
 from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.lab.cache import PROVIDER_CACHE
 from tests.lab.jars import jdbc_jars
-from tests.lab.patience import run_to_end
+from tests.lab.java import SPARK
 from tests.lab.processes import LOOPBACK
 from tests.lab.registry import Registry
 from tests.lab.spark_connect import SparkConnect
-from tests.lab.start import MUCH_CODE, SHORT_LIFE, start_archive_of
+from tests.lab.start import start_archive_of
 from tests.lab.tables import FEW_RECORDS, SHORT_PLANS, table_settings
 from tests.lab.topics import (
     abort_transaction,
@@ -38,6 +38,7 @@ from tests.lab.topics import (
     produce,
     produce_bytes,
 )
+from tests.lab.waiting import run_to_end
 from tests.matrix.job import CONNECT, PASSED, REPORTED, SUBMIT
 from tests.spark.avro import encoded, framed, record
 from tests.spark.conftest import handoff
@@ -183,7 +184,7 @@ def run_over_connect(spark: OtherSpark, kafka: KafkaBroker, postgres: Postgres, 
             )
             path = ":".join(map(str, [write_zip(folder), *spark.python_of_clients]))
             command, environment = [sys.executable, JOB, told], {**os.environ, "PYTHONPATH": path}
-            done = run_to_end(command, cwd=folder, env=environment, timeout=480)
+            done = run_to_end(command, cwd=folder, env=environment)
     if done.returncode != 1:
         raise MatrixError(f"it ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}")
     found = world.outcomes(done.stdout + done.stderr)
@@ -226,7 +227,7 @@ def _operator(world: World, spark: OtherSpark, told: Path) -> Listening:
             "SPARK_HOME": str(spark.home),
             "PYSPARK_PYTHON": spark.program_of_drivers,
             # Or those of the tests, which have an archive of another Spark.
-            "SPARK_SUBMIT_OPTS": f"{SHORT_LIFE} {MUCH_CODE}",
+            "SPARK_SUBMIT_OPTS": " ".join(SPARK),
         },
     )
     operator.said = []
@@ -272,7 +273,7 @@ def _commit(world: World, given: dict[str, Any], outcomes: dict[str, str]) -> No
     except Exception as failure:
         outcomes[REPORTED] = f"{type(failure).__name__}: {failure}"[:1000]
         return
-    state = SqlLedger(world.database.url).window(given["window_id"]).held.window.state
+    state = Ledger(world.database.url).window(given["window_id"]).held.window.state
     if (records, state) != (10, State.COMMITTED):
         outcomes[REPORTED] = f"the window is {state}, with {records} records"
 
@@ -300,7 +301,7 @@ def _variables(world: World) -> dict[str, str]:
 
 def _check_ledger(world: World) -> None:
     """Make sure that the forgotten check kept the window from its commit."""
-    ledger = SqlLedger(world.database.url)
+    ledger = Ledger(world.database.url)
     [row] = ledger.windows(world.group)
     [attempt] = ledger.attempts(row.held.window.id)
     ended = row.held.window.state, attempt.outcome

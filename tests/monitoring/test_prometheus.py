@@ -21,10 +21,10 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupVerdict
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from tests.cli.conftest import Lake, in_a_process
-from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, free_port, wait_until
 from tests.lab.prometheus import Prometheus, promtool
 from tests.lab.topics import create_topic, produce
+from tests.lab.waiting import ANSWER
 from tests.monitoring.test_files import FOLDER, STATE, alert_rules, dashboard
 from tests.service.memory_log import MemoryLog
 
@@ -80,7 +80,7 @@ def test_prometheus_scrapes_every_metric_and_the_queries_of_the_dashboard_find_t
         serving(shore.url, kafka.bootstrap_servers, "--interval", "1") as where,
         Prometheus(tmp_path / "prometheus", [where], [RULES]) as prometheus,
     ):
-        wait_until(lambda: prometheus.query("kafka_offsets_lag"), timeout=60, what="Prometheus has the lag")
+        wait_until(lambda: prometheus.query("kafka_offsets_lag"), what="Prometheus has the lag")
         assert not [name for name in STATE if not prometheus.query(name)]
         assert prometheus.values("kafka_offsets_lag", "group") == {"lake.real": "80"}
         verdicts = prometheus.values("kafka_offsets_verdict", "verdict")
@@ -91,9 +91,7 @@ def test_prometheus_scrapes_every_metric_and_the_queries_of_the_dashboard_find_t
                 found = prometheus.query(target["expr"].replace("$group", ".*"))
                 assert found or "kafka_offsets_task_" in target["expr"], target["expr"]
         # The window is not a day old by this clock: that of the lake is in January.
-        wait_until(
-            lambda: "KafkaOffsetsWindowOpenForADay" in prometheus.alerts(), timeout=60, what="the alert is there"
-        )
+        wait_until(lambda: "KafkaOffsetsWindowOpenForADay" in prometheus.alerts(), what="the alert is there")
 
 
 @pytest.mark.server
@@ -116,7 +114,7 @@ def test_a_scrape_does_not_wait_for_a_kafka_that_never_answers(tmp_path: Path) -
 
 def test_with_a_kafka_that_is_down_a_scrape_has_what_the_ledger_knows(shore: Lake) -> None:
     with serving(shore.url, f"{LOOPBACK}:{free_port()}", "--interval", "1") as where:
-        wait_until(lambda: says(where, "kafka_offsets_ledger_up 1.0"), timeout=60, what="a collection ends")
+        wait_until(lambda: says(where, "kafka_offsets_ledger_up 1.0"), what="a collection ends")
         found = scraped(where)
     assert 'kafka_offsets_up{group="lake.real",kafka_conn_id="kafka_default"} 0.0' in found
     assert 'kafka_offsets_open_windows{group="lake.real",lane="live"} 1.0' in found
@@ -127,7 +125,7 @@ def test_with_a_kafka_that_is_down_a_scrape_has_what_the_ledger_knows(shore: Lak
 def test_it_serves_although_the_ledger_does_not_answer() -> None:
     nobody = f"{LOOPBACK}:{free_port()}"
     with serving(f"postgresql://offsets@{nobody}/offsets", nobody, "--interval", "1") as where:
-        wait_until(lambda: says(where, "kafka_offsets_ledger_up 0.0"), timeout=60, what="the ledger is told to be down")
+        wait_until(lambda: says(where, "kafka_offsets_ledger_up 0.0"), what="the ledger is told to be down")
         assert says(where, "kafka_offsets_scrape_timestamp_seconds 0.0")
 
 

@@ -100,8 +100,8 @@ def test_a_trigger_refuses_too(values: dict[str, Any], says: str) -> None:
 def test_a_trigger_that_was_stored_is_made_again_whatever_is_refused_today() -> None:
     made = KafkaOffsetsTrigger(group=GROUP, min_span=5, max_age=timedelta(minutes=1))
     kwargs = made.serialize()[1]
-    kwargs["group"]["expect_gaps"] = "false"
+    kwargs["group"]["max_offsets"] = 10**30
     kwargs["poll_interval"] = -1
     again = KafkaOffsetsTrigger(**kwargs)
     assert again.enough.max_age == timedelta(minutes=1)
-    assert again.enough.group.expect_gaps is True
+    assert again.enough.group.max_offsets == 10**30

@@ -130,7 +130,7 @@ def test_a_task_that_is_refused_before_it_plans_ends_its_log_like_any_other(
         said = refused(worker, "None of the statements", run_without_kafka, operator)
     else:
         monkeypatch.setenv("JAVA_HOME", str(worker / "jdk"))
-        said = refused(worker, "has no bin/java", *((launch, worker) if task == "launch" else (call,)))
+        said = refused(worker, "no Java in JAVA_HOME", *((launch, worker) if task == "launch" else (call,)))
     assert last_words(caplog) == (
         "This try got no window of group g\n"
         f"    error: {said}\n"
@@ -201,16 +201,16 @@ def test_without_spark_submit_a_task_fails_at_once_and_says_what_to_install(
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setattr(sys, "executable", str(worker / "bin" / "python"))  # pip has put no spark-submit beside it
     name = "spark3-submit" if master == "yarn" else "spark-submit"
-    refused(worker, f"^No {name} is on the PATH .*{INSTALL}", launch, worker)
+    refused(worker, f"^No {name} is on the PATH [\\s\\S]*{INSTALL}", launch, worker)
     refused(worker, "^No /opt/spark/bin/spark-submit", launch, worker, spark_binary="/opt/spark/bin/spark-submit")
 
 
 def test_a_spark_submit_that_is_not_on_the_path_is_named(worker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    refused(worker, rf"It is in {PROGRAMS}: export PATH={PROGRAMS}:\$PATH", launch, worker)
+    refused(worker, rf"with it on the PATH:\n  export PATH={PROGRAMS}:\$PATH", launch, worker)
     found = script(worker / "spark" / "bin" / "spark-submit")
     monkeypatch.setenv("SPARK_HOME", str(worker / "spark"))
-    refused(worker, rf"It is in {found.parent}: export PATH=.* or .*spark_binary='{found}'", launch, worker)
+    refused(worker, rf"on the PATH, or set spark_binary='{found}':\n  export PATH={found.parent}:", launch, worker)
 
 
 @pytest.mark.slow
@@ -352,10 +352,10 @@ def test_without_java_a_task_fails_at_once_and_says_what_to_install(
 ) -> None:
     run = (launch, worker) if task == "launch" else (call,)
     monkeypatch.setenv("JAVA_HOME", str(worker / "jdk"))
-    refused(worker, f"JAVA_HOME is {worker}/jdk, which has no bin/java", *run)
+    refused(worker, rf"no Java in JAVA_HOME \({worker}/jdk\)", *run)
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(PROGRAMS))
-    refused(worker, "no java is on the PATH, and JAVA_HOME is not set.*openjdk-17-jre-headless", *run)
+    refused(worker, "no Java on the PATH, and no JAVA_HOME.* Install Java 17", *run)
     script(worker / "jdk" / "bin" / "java")
     monkeypatch.setenv("JAVA_HOME", str(worker / "jdk"))
     plans(*run)
@@ -377,7 +377,7 @@ def test_a_script_that_may_find_java_by_itself_is_not_refused(worker: Path, monk
     script(programs / "spark-class")  # now it is Spark's own
     (worker / "jars").mkdir()
     (worker / "jars" / "spark-core_2.13-4.0.0.jar").touch()
-    refused(worker, "no java is on the PATH", launch, worker)
+    refused(worker, "no Java on the PATH", launch, worker)
     script(worker / "conf" / "spark-env.sh")
     plans(launch, worker)
 
@@ -412,7 +412,7 @@ def test_a_worker_with_pyspark_client_alone_is_a_client_of_spark_connect(
     worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "py4j", None)  # as if it were not there: only pyspark requires it
-    refused(worker, f"pyspark-client.*{INSTALL}.*spark_connect", call)
+    refused(worker, f"client of Spark Connect.*spark_connect[\\s\\S]*{INSTALL}", call)
     monkeypatch.setenv("PATH", "")
     plans(call, conn_id="connect")
 

@@ -33,9 +33,9 @@ from airflow_kafka_offsets.task.links import in_airflow
 from tests.lab.browser import open_browser
 from tests.lab.history import History, write
 from tests.lab.kafka import KafkaBroker
-from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.topics import create_topic, delete_records
+from tests.lab.waiting import ANSWER
 from tests.page.server import PATH, PageServer, Story
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _write(server: PageServer, kafka: KafkaBroker) -> None:
             lake.draft(0, 1),
             ranges=orders.between(2 * i, 2 * i + 2),
             lane=Lane.BACKFILL,
-            until=NOW - (42 - 2 * i) * HOUR,
+            planned_until=NOW - (42 - 2 * i) * HOUR,
         )
         lake.run(draft, dag_id="replays" if i else "orders", run_id=f"manual__{i}")
     lake.act("import", "data-eng", "moving over from the stream")
@@ -278,10 +278,10 @@ def _shown(browser: WebDriver, server: PageServer, path: str, height: int = 1000
     browser.set_window_size(browser.get_window_size()["width"], height)
     browser.get(f"{server.url}/{path}")
     if "plugin/" in path:
-        wait_until(lambda: browser.find_elements(By.CSS_SELECTOR, "iframe"), timeout=60, what="the frame is there")
+        wait_until(lambda: browser.find_elements(By.CSS_SELECTOR, "iframe"), what="the frame is there")
         browser.switch_to.frame(browser.find_element(By.CSS_SELECTOR, "iframe"))
-    wait_until(lambda: browser.find_elements(By.CSS_SELECTOR, "h1"), timeout=60, what=f"{path} is there")
-    wait_until(lambda: not _waits(browser), timeout=60, what="Kafka has answered", interval=0.3)
+    wait_until(lambda: browser.find_elements(By.CSS_SELECTOR, "h1"), what=f"{path} is there")
+    wait_until(lambda: not _waits(browser), what="Kafka has answered", interval=0.3)
 
 
 def _waits(browser: WebDriver) -> bool:
@@ -434,7 +434,7 @@ class Camera:
             ",".join(map(str, seqs)),
         )
         there = "#dialog[open] table, #dialog[open] .bad"
-        wait_until(lambda: self.browser.find_elements(By.CSS_SELECTOR, there), timeout=60, what="the dialog is there")
+        wait_until(lambda: self.browser.find_elements(By.CSS_SELECTOR, there), what="the dialog is there")
         self.save(name)
 
     def hint(self, name: str, path: str, css: str) -> None:

@@ -24,10 +24,10 @@ from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Draft, Lane, Outcome
 from airflow_kafka_offsets.core.window_id import name_window
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.lab.airflow import Airflow
-from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK
+from tests.lab.waiting import ANSWER
 
 if TYPE_CHECKING:
     from selenium.webdriver.remote.webdriver import WebDriver
@@ -60,7 +60,7 @@ class PageServer:
     def __init__(self, home: Path, connections: Mapping[str, Mapping[str, Any]]) -> None:
         self.folder = home
         self.ledger_file = home / "ledger.db"
-        self.ledger = SqlLedger(f"sqlite:///{self.ledger_file}", create=True)
+        self.ledger = Ledger(f"sqlite:///{self.ledger_file}", create=True)
         dags = home / "dags"
         dags.mkdir()
         (dags / "dags.py").write_text(DAG)
@@ -176,7 +176,7 @@ class Story:
         at: the cut of the next window.
     """
 
-    ledger: SqlLedger
+    ledger: Ledger
     group: KafkaGroup
     dag_id: str = "orders"
     topic_ids: Mapping[str, str] | None = None

@@ -13,11 +13,10 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.overview import Outline
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.documents import as_json
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.page import render, views
 from airflow_kafka_offsets.page.strips import Axis
 from airflow_kafka_offsets.page.zoom import read_zoom
-from airflow_kafka_offsets.ports import Ledger
 from airflow_kafka_offsets.service import pictures
 from tests.page.server import Story
 
@@ -52,13 +51,13 @@ def story_at(ledger: Ledger) -> Any:
 
 
 @pytest.fixture
-def ledger(quick_folder: Path) -> SqlLedger:
+def ledger(quick_folder: Path) -> Ledger:
     """A ledger for two groups."""
-    return SqlLedger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True)
+    return Ledger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True)
 
 
 @pytest.fixture
-def mine(ledger: SqlLedger) -> Story:
+def mine(ledger: Ledger) -> Story:
     """A group of the DAG `mine`, with three windows."""
     story = Story(ledger, KafkaGroup(MINE, topics=["orders"]), "mine")
     story.hours(3)
@@ -66,7 +65,7 @@ def mine(ledger: SqlLedger) -> Story:
 
 
 @pytest.fixture
-def theirs(ledger: SqlLedger) -> Story:
+def theirs(ledger: Ledger) -> Story:
     """A group of the DAG `payroll`, with three windows."""
     story = Story(ledger, KafkaGroup(THEIRS, topics=["orders"]), "payroll")
     story.hours(3)

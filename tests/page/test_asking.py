@@ -11,16 +11,16 @@ import anyio
 import pytest
 
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError, LedgerUnavailableError
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.page import app as page
-from tests.lab.patience import ANSWER
+from tests.lab.waiting import ANSWER
 
 
 @pytest.fixture(autouse=True)
 def ledger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Make a ledger, and let Airflow's configuration name it."""
     file = tmp_path / "ledger.db"
-    SqlLedger(f"sqlite:///{file}", create=True)
+    Ledger(f"sqlite:///{file}", create=True)
     monkeypatch.setenv("AIRFLOW__KAFKA_OFFSETS__LEDGER_CONN_ID", "page_ledger")
     monkeypatch.setenv("AIRFLOW_CONN_PAGE_LEDGER", json.dumps({"conn_type": "sqlite", "host": str(file)}))
 
@@ -51,7 +51,7 @@ def test_whoever_waits_for_a_silent_database_takes_no_thread_of_airflow_s_own(
     never: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began = Event()
-    monkeypatch.setattr(page, "open_ledger_to_show", lambda timeout: (began.set(), never(timeout)))
+    monkeypatch.setattr(page, "_open_configured", lambda: (began.set(), never(None)))
 
     async def crowd() -> float:
         async with anyio.create_task_group() as waiting:

@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.documents import as_json
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.page import render, views
 from airflow_kafka_offsets.page.heat import Shade
 from airflow_kafka_offsets.page.strips import Axis
@@ -34,7 +34,7 @@ NAME = "lake.pruned"
 @pytest.fixture
 def story(quick_folder: Path) -> Story:
     """Four hours, of which the first two were pruned, and a backfill of what lies below them."""
-    ledger = SqlLedger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True)
+    ledger = Ledger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True)
     story = Story(ledger, KafkaGroup(NAME, topics=["orders"]))
     story.hours(4)
     story.backfill(100, 200)
@@ -85,7 +85,7 @@ def numbers(text: str) -> set[str]:
 
 
 def test_a_long_topic_is_cut_in_its_middle(quick_folder: Path) -> None:
-    ledger = SqlLedger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True)
+    ledger = Ledger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True)
     topics = [f"prod.eu-west.{'orders-' * 30}{end}" for end in ("created", "deleted")]
     story = Story(ledger, KafkaGroup(NAME, topics=topics))
     story.hours(1, partitions=1)
@@ -117,7 +117,7 @@ def test_there_is_no_link_to_windows_that_are_gone(story: Story) -> None:
 
 
 def test_without_a_prune_nothing_is_said_of_one(quick_folder: Path) -> None:
-    ledger = SqlLedger(f"sqlite:///{quick_folder / 'other.db'}", create=True)
+    ledger = Ledger(f"sqlite:///{quick_folder / 'other.db'}", create=True)
     story = Story(ledger, KafkaGroup(NAME, topics=["orders"]))
     story.hours(2)
     text = page(story)
@@ -140,14 +140,12 @@ def test_a_span_of_time_has_its_windows_and_stays_in_the_links(story: Story, axi
 
 def test_an_empty_span_says_so_and_can_be_changed(story: Story) -> None:
     text = page(story, "2026-10-01", "2026-10-02")
-    assert "There is no window with a cut time in this span. Pruned before lake.pruned-000003." in text
+    assert "There is no window with a planned-until time in this span. Pruned before lake.pruned-000003." in text
     assert 'name="from" value="2026-10-01T00:00"' in text
 
 
 def test_a_window_is_there_for_the_dag_that_had_it_long_ago(quick_folder: Path) -> None:
-    story = Story(
-        SqlLedger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"])
-    )
+    story = Story(Ledger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"]))
     mine = story.run(story.draft(0, 10), dag_id="mine")
     story.hours(20)
     picture = pictures.window(story.ledger, mine, lambda _: [])
@@ -164,9 +162,7 @@ def test_that_a_window_was_pruned_is_told_to_who_sees_the_group_only(story: Stor
 
 @pytest.mark.slow
 def test_page_by_page_each_window_is_drawn(quick_folder: Path) -> None:
-    story = Story(
-        SqlLedger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"])
-    )
+    story = Story(Ledger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"]))
     story.hours(100, partitions=64)
     seen: set[str] = set()
     before: int | None = None
@@ -195,9 +191,7 @@ def test_a_span_knows_who_filled_what_it_leaves_open(story: Story) -> None:
 
 
 def test_of_many_partitions_those_are_unfolded_that_are_furthest_behind(quick_folder: Path) -> None:
-    story = Story(
-        SqlLedger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"])
-    )
+    story = Story(Ledger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"]))
     story.hours(1, partitions=100)
     picture = pictures.group(story.ledger, NAME, list)
     lags = looked({p: PartitionLag(1_100, 0, 1_100 + p, lag=p) for p in range(100)})
@@ -208,9 +202,7 @@ def test_of_many_partitions_those_are_unfolded_that_are_furthest_behind(quick_fo
 
 
 def test_of_many_partitions_those_are_unfolded_that_lost_records_or_will_soon(quick_folder: Path) -> None:
-    story = Story(
-        SqlLedger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"])
-    )
+    story = Story(Ledger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"]))
     story.hours(1, partitions=100)
     many = {p: PartitionLag(1_100, 0, 9_999, lag=8_899) for p in range(100)}
     many[30] = PartitionLag(1_100, 1_101, 1_102, Verdict.DATA_LOSS, lag=2, headroom_offsets=-1)
@@ -233,7 +225,7 @@ def test_of_many_partitions_those_are_unfolded_that_lost_records_or_will_soon(qu
 @pytest.fixture
 def empty(quick_folder: Path) -> Story:
     """A group that has no window yet."""
-    return Story(SqlLedger(f"sqlite:///{quick_folder / 'empty.db'}", create=True), KafkaGroup(NAME, topics=["orders"]))
+    return Story(Ledger(f"sqlite:///{quick_folder / 'empty.db'}", create=True), KafkaGroup(NAME, topics=["orders"]))
 
 
 def ranges(*bounds: tuple[int, int]) -> OffsetRanges:
@@ -374,6 +366,6 @@ def test_an_open_window_tells_how_its_last_try_ended_and_leads_to_all_of_them(em
 
 def test_the_page_of_a_group_has_its_pattern_and_the_topics_that_it_matched(quick_folder: Path) -> None:
     by_pattern = KafkaGroup(NAME, topics_pattern="shop-.*").having_matched(["shop-eu", "shop-us"])
-    story = Story(SqlLedger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True), by_pattern)
+    story = Story(Ledger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True), by_pattern)
     story.hours(1)
     assert "Topics shop-eu, shop-us (those that match <code>shop-.*</code>), 6 partitions." in page(story)

@@ -17,8 +17,8 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.task.links import WindowLink, in_airflow
 from tests.lab.airflow_ui import show
 from tests.lab.browser import console
-from tests.lab.patience import ANSWER
 from tests.lab.processes import wait_until
+from tests.lab.waiting import ANSWER
 from tests.page.server import PATH, PageServer, Story
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def first(browser: WebDriver, css: str, ready: Callable[[WebElement], Any] = lam
             found.clear()
         return bool(found)
 
-    wait_until(there, timeout=60, what=f"{css} is there", interval=0.2)
+    wait_until(there, what=f"{css} is there", interval=0.2)
     return found[0]
 
 
@@ -113,7 +113,7 @@ def test_figures_come_from_kafka(framed: WebDriver) -> None:
 def test_it_follows_the_theme_of_airflow(framed: WebDriver) -> None:
     for theme in ("dark", "light", "dark", "light"):
         set_theme(framed, theme)
-        wait_until(lambda: dark(framed) is (theme == "dark"), timeout=20, what=f"the page is {theme}")  # noqa: B023
+        wait_until(lambda: dark(framed) is (theme == "dark"), what=f"the page is {theme}")  # noqa: B023
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_a_link_leads_to_the_task_instance_without_a_reload(framed: WebDriver, s
     framed.execute_script("parent.stays = 1")
     first(framed, ".windows a.run").click()
     framed.switch_to.default_content()
-    wait_until(lambda: "/dags/orders/runs/" in framed.current_url, timeout=30, what="Airflow shows the task instance")
+    wait_until(lambda: "/dags/orders/runs/" in framed.current_url, what="Airflow shows the task instance")
     assert framed.current_url.startswith(f"{server.url}/dags/orders/runs/scheduled__2026-11-01T")
     assert framed.execute_script("return window.stays") == 1
 
@@ -177,7 +177,7 @@ def test_a_link_in_the_frame_can_be_shared(framed: WebDriver, server: PageServer
     first(framed, ".ranges")
     framed.switch_to.default_content()
     wanted = f"{server.url}/{in_airflow('windows/lake.orders-000005', server.url)}"
-    wait_until(lambda: framed.current_url == wanted, timeout=30, what="the address bar follows")
+    wait_until(lambda: framed.current_url == wanted, what="the address bar follows")
     framed.get(wanted)
     framed.switch_to.frame(first(framed, "iframe"))
     assert "lake.orders-000005" in first_text(framed, "h1")
@@ -200,9 +200,7 @@ def test_a_replay_from_the_strip(framed: WebDriver, server: PageServer) -> None:
     assert run["triggering_user_name"] == "admin"
     link.click()
     framed.switch_to.default_content()
-    wait_until(
-        lambda: framed.current_url.endswith(f"/dags/orders/runs/{link_id(run)}"), timeout=30, what="the run is shown"
-    )
+    wait_until(lambda: framed.current_url.endswith(f"/dags/orders/runs/{link_id(run)}"), what="the run is shown")
 
 
 def test_a_block_says_what_it_is_when_it_is_pointed_at(framed: WebDriver) -> None:
@@ -269,7 +267,7 @@ def test_a_span_of_time_is_in_the_address_that_people_share(framed: WebDriver, s
     first(framed, ".span button").click()
     first(framed, "[name=from]", lambda e: e.get_attribute("value") == "2026-11-01T00:30")
     framed.switch_to.default_content()
-    wait_until(lambda: "from=" in framed.current_url, timeout=30, what="the address bar follows")
+    wait_until(lambda: "from=" in framed.current_url, what="the address bar follows")
     framed.get(framed.current_url)
     framed.switch_to.frame(first(framed, "iframe"))
     first(framed, "[name=from]", lambda e: e.get_attribute("value") == "2026-11-01T00:30")
@@ -449,7 +447,7 @@ def test_the_console_stays_empty(server: PageServer, browser: WebDriver, theme: 
         browser.get(f"{server.url}/kafka-offsets/{page}")
         first(browser, "h1")
         assert dark(browser) is (theme == "dark")
-        wait_until(lambda: not browser.find_elements(By.CSS_SELECTOR, ".badge.wait"), timeout=60, what="Kafka's answer")
+        wait_until(lambda: not browser.find_elements(By.CSS_SELECTOR, ".badge.wait"), what="Kafka's answer")
         assert console(browser) == [], page
 
 
@@ -474,7 +472,7 @@ def test_a_kafka_that_never_answers_is_told_before_it_is_given_up(server: PageSe
         return bool(browser.execute_script("return said.some(text => text.includes('Kafka has not answered yet'))"))
 
     # If another test has asked that Kafka, the page keeps the answer for ten seconds.
-    wait_until(is_told_first, timeout=60, what="a page that waits for Kafka", interval=1)
+    wait_until(is_told_first, what="a page that waits for Kafka", interval=1)
 
 
 FAIL = """

@@ -14,8 +14,8 @@ from sqlalchemy import make_url, text
 
 from airflow_kafka_offsets.core.errors import LedgerUnavailableError, NoLedgerError
 from airflow_kafka_offsets.ledger.engine import open_engine
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.ledger.schema import VERSION_TABLE
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
 from airflow_kafka_offsets.page import app as page
 from tests.lab.processes import LOOPBACK
 from tests.page.server import PageServer
@@ -43,7 +43,7 @@ def test_a_silent_database_is_soon_an_error(monkeypatch: pytest.MonkeyPatch, sil
 def locked(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Configure a ledger whose database lets everyone in, and then answers no question about its revision."""
     url = postgres.create_database("page_locked")
-    SqlLedger(url, create=True)
+    Ledger(url, create=True)
     at = make_url(url)
     use_ledger(
         monkeypatch,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.page import render, views
 from airflow_kafka_offsets.service import pictures
 from tests.page.server import Story
@@ -27,7 +27,7 @@ def cells(story: Story, readable: set[str]) -> list[str]:
 
 def test_a_row_has_what_the_ledger_knows_and_leaves_room_for_what_kafka_says(quick_folder: Path) -> None:
     topics = ["clicks", "orders", "returns", "views"]
-    story = Story(SqlLedger(f"sqlite:///{quick_folder / 'l.db'}", create=True), KafkaGroup("lake.all", topics=topics))
+    story = Story(Ledger(f"sqlite:///{quick_folder / 'l.db'}", create=True), KafkaGroup("lake.all", topics=topics))
     story.hours(2, span=10)
     for at, unread in ((1_020, 120), (1_030, 240)):
         story.run(replace(story.draft(at, at + 10), unread=unread), is_open=True)
@@ -45,16 +45,14 @@ def test_a_row_has_what_the_ledger_knows_and_leaves_room_for_what_kafka_says(qui
 
 def test_a_row_has_the_pattern_of_a_group_and_the_topics_that_it_matched(quick_folder: Path) -> None:
     by_pattern = KafkaGroup("lake.all", topics_pattern="shop-[a-z<>]+").having_matched(["shop-eu", "shop-us"])
-    story = Story(SqlLedger(f"sqlite:///{quick_folder / 'l.db'}", create=True), by_pattern)
+    story = Story(Ledger(f"sqlite:///{quick_folder / 'l.db'}", create=True), by_pattern)
     story.run(story.draft(0, 5))
     name = cells(story, {"orders"})[1]
     assert ">shop-eu, shop-us (match shop-[a-z&lt;&gt;]+)</small>" in name
 
 
 def test_a_row_names_no_window_and_no_dag_that_is_hidden(quick_folder: Path) -> None:
-    story = Story(
-        SqlLedger(f"sqlite:///{quick_folder / 'l.db'}", create=True), KafkaGroup("lake.all", topics=["orders"])
-    )
+    story = Story(Ledger(f"sqlite:///{quick_folder / 'l.db'}", create=True), KafkaGroup("lake.all", topics=["orders"]))
     story.run(story.draft(0, 5), is_open=True)
     *_, opened, last = cells(story, set())
     assert "<b>open</b>" in opened

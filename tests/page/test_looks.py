@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 
 from airflow_kafka_offsets.page.looks import Kept
-from tests.lab.patience import LONGEST
+from tests.lab.waiting import LONGEST
 
 
 class Clock:

@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from airflow_kafka_offsets.cli import main
-from tests.lab.patience import ANSWER
+from tests.lab.waiting import ANSWER
 from tests.page.conftest import HOSTILE_RUN, HOSTILE_TASK, HOSTILE_WHY
 from tests.page.server import PageServer
 
@@ -375,7 +375,7 @@ def test_a_span_of_time_has_its_windows_and_stays_in_the_links(server: PageServe
     assert 'href="?axis=offset&amp;from=2026-11-01T00%3A30&amp;to=2026-11-01T01%3A30"' in text
     assert 'name="from" value="2026-11-01T00:30"' in text
     empty = server.get("groups/lake.orders?from=2026-10-01&to=2026-10-02").text
-    assert "There is no window with a cut time in this span" in empty
+    assert "There is no window with a planned-until time in this span" in empty
     assert 'name="from" value="2026-10-01T00:00"' in empty
 
 

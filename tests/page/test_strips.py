@@ -22,7 +22,9 @@ HOUR = timedelta(hours=1)
 
 def live(seq: int, start: int, end: int, state: State = State.COMMITTED, hours: float | None = None) -> Window:
     """Make a live window of one partition, cut an hour after the one before it."""
-    return replace(window({tp(): (start, end)}, seq, state), until=NOON + (seq if hours is None else hours) * HOUR)
+    return replace(
+        window({tp(): (start, end)}, seq, state), planned_until=NOON + (seq if hours is None else hours) * HOUR
+    )
 
 
 def backfill(seq: int, start: int, end: int, state: State = State.COMMITTED) -> Window:
@@ -91,7 +93,8 @@ def test_a_partition_that_nothing_was_read_of_has_an_empty_strip_where_its_next_
 @pytest.mark.parametrize("axis", Axis)
 def test_a_page_between_keeps_the_strip_of_a_partition_whose_blocks_it_cuts_off(axis: Axis) -> None:
     windows = [
-        replace(window({tp(0): (n * 10, n * 10 + 10), tp(1): (50, 50)}, n), until=NOON + n * HOUR) for n in (7, 8)
+        replace(window({tp(0): (n * 10, n * 10 + 10), tp(1): (50, 50)}, n), planned_until=NOON + n * HOUR)
+        for n in (7, 8)
     ] + [replace(window({tp(1): (0, 10)}, 30), lane=Lane.BACKFILL)]
     part = Part(has_oldest=False, has_newest=False)
     found = strips.figure(windows, axis, part, {tp(0): 90, tp(1): 50}).strips
@@ -129,7 +132,8 @@ def test_by_time_a_window_lies_between_two_cuts() -> None:
 
 def test_by_time_all_strips_have_one_axis() -> None:
     windows = [
-        replace(window({tp(0): (n * 7, n * 7 + 7), tp(1): (n, n + 1)}, n + 1), until=NOON + n * HOUR) for n in range(4)
+        replace(window({tp(0): (n * 7, n * 7 + 7), tp(1): (n, n + 1)}, n + 1), planned_until=NOON + n * HOUR)
+        for n in range(4)
     ]
     first, second = strips.figure(windows, Axis.TIME).strips
     assert [(b.x, b.width) for b in first.blocks] == [(b.x, b.width) for b in second.blocks]

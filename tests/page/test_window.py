@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.overview import summary_of
 from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.window import Claim
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.page import render, views
 from airflow_kafka_offsets.service import pictures
 from tests.page.server import Story
@@ -23,9 +23,7 @@ NAME = "lake.orders"
 @pytest.fixture
 def story(quick_folder: Path) -> Story:
     """A window that was committed with its third try, and an open one."""
-    story = Story(
-        SqlLedger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"])
-    )
+    story = Story(Ledger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"]))
     story.run(story.draft(0, 40), tries=3)
     story.run(story.draft(40, 50), is_open=True)
     return story
@@ -97,7 +95,7 @@ def test_without_the_group_there_is_no_replay_and_no_link_that_ends_in_an_error(
 
 
 def test_the_windows_of_a_run_are_the_documents_of_the_command_line(quick_folder: Path) -> None:
-    ledger = SqlLedger(f"sqlite:///{quick_folder / 'run.db'}", create=True)
+    ledger = Ledger(f"sqlite:///{quick_folder / 'run.db'}", create=True)
     mine, theirs = (Story(ledger, KafkaGroup(name, topics=["orders"])) for name in ("lake.orders", "lake.clicks"))
     for story in (mine, mine, theirs):
         story.run(story.draft(0, 5), run_id="run")

@@ -26,14 +26,14 @@ from airflow_kafka_offsets.core.plan import ownership, pruning
 from airflow_kafka_offsets.core.plan.ownership import Abandonment
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Standing, Window, check_commit
-from airflow_kafka_offsets.ledger import sql_ledger
+from airflow_kafka_offsets.ledger import acts, runs
 from airflow_kafka_offsets.ledger.tables import groups, windows
 from airflow_kafka_offsets.service import windows as service
 from airflow_kafka_offsets.service.publish import Publisher
 from tests.service.simulation import BrokenLawError, simulate
 
 _finish = service.WindowService._finish
-_hold = sql_ledger._hold
+_hold = runs._hold
 
 
 def _change(connection: Connection, group_id: int, window: Window, holds: int, /, **values: Any) -> None:
@@ -43,7 +43,7 @@ def _change(connection: Connection, group_id: int, window: Window, holds: int, /
 
 
 def _change_when_held(*args: Any) -> None:
-    with patch.object(sql_ledger, "_change", _change):
+    with patch.object(runs, "change_window", _change):
         _hold(*args)
 
 
@@ -78,17 +78,17 @@ def _nothing(*args: Any) -> None:
 
 
 RULES: Mapping[str, partial[AbstractContextManager[Any]]] = {
-    "a window is changed by compare-and-set": partial(patch.object, sql_ledger, "_change", _change),
-    "a window is held by compare-and-set": partial(patch.object, sql_ledger, "_hold", _change_when_held),
-    "a commit is finished by compare-and-set": partial(patch.object, sql_ledger, "_step", _step),
-    "a group has versions": partial(patch.object, sql_ledger, "_advance", _advance),
-    "abandon gives the offsets back": partial(patch.object, sql_ledger, "abandonment", _abandonment),
+    "a window is changed by compare-and-set": partial(patch.object, runs, "change_window", _change),
+    "a window is held by compare-and-set": partial(patch.object, runs, "_hold", _change_when_held),
+    "a commit is finished by compare-and-set": partial(patch.object, runs, "step_windows", _step),
+    "a group has versions": partial(patch.object, runs, "advance", _advance),
+    "abandon gives the offsets back": partial(patch.object, acts, "abandonment", _abandonment),
     "a gap is recorded": partial(patch.object, Abandonment, "facts", property(lambda self: {"window": self.window.id})),
-    "a gap is confirmed": partial(patch.object, sql_ledger, "check_gap", _nothing),
+    "a gap is confirmed": partial(patch.object, acts, "check_gap", _nothing),
     "the offset store follows": partial(patch.object, Publisher, "_follow", _nothing),
-    "a commit has evidence": partial(patch.object, sql_ledger, "check_commit", _without_evidence),
-    "the holder commits": partial(patch.object, sql_ledger, "check_commit", _by_anybody),
-    "an attempt that was replaced is lost": partial(patch.object, sql_ledger, "_lose", _nothing),
+    "a commit has evidence": partial(patch.object, runs, "check_commit", _without_evidence),
+    "the holder commits": partial(patch.object, runs, "check_commit", _by_anybody),
+    "an attempt that was replaced is lost": partial(patch.object, runs, "_lose", _nothing),
     "a clear begins again": partial(
         patch.multiple, Try, series=property(lambda self: "one"), continues=lambda self, earlier: True
     ),

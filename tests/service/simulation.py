@@ -1,16 +1,32 @@
-"""Schedules by the thousand: everything can die before and after each call to ledger, Kafka and offset store.
+"""Random schedules in which anything can die: the laws of the package have to hold after each.
 
-Tasks, zombies and people are greenlets. Each stops before and after every call that leaves the process, and a random number chooses
-who goes on, who dies there, and whose call is not answered. So one seed is one schedule, without clock, sleep or threads. A process
-that Airflow takes for dead and that goes on all the same is nothing special: it is one that is let run later.
+A schedule is a group with some runs, retries, zombies and people. Each of these is a greenlet, that is, a function that can pause. It pauses
+before and after each call to the ledger, Kafka and the offset store. There, a random number chooses who goes on, who dies, and whose call
+gets no answer. One seed is one schedule: no clock, thread or sleep changes it. A zombie, which Airflow takes for dead, is a process that
+goes on later.
 
-Real are the service, the ledger on SQLite and what a task does with its windows (`operators.work`). Kafka and the offset store are
-those in memory that pass the contracts. Airflow is the little of it that the package asks for.
+Real are the service, the ledger on SQLite and what a task does with its windows (`task.work`). Kafka and the offset store are
+in memory, and pass the same contracts as the real ones. Airflow is the little that the package asks it for.
 
-After each schedule the rest is driven to quiet: tasks are retried until they end, a person does what errors say, and nothing else.
-Then the laws have to hold. For an hour, by hand::
+At the end of a schedule nothing dies any more: tasks are retried until they end, and a person does what errors suggest, and nothing else.
+Then the simulation checks the laws: each record was read by exactly one window, windows tile the log, the offset store stands at the
+watermark, and so on (`_check_laws`), as `step_laws` did at each step.
+
+Play many schedules, or one with its story::
 
     python -m tests.service.simulation --seconds 3600 --first-seed 1000
+    python -m tests.service.simulation --seed 17
+
+The first line of a story is the group's settings. Each other line is one event, in order:
+
+    run-2 (load) asks for Live(...)                  a run of the task `load` is planned by Airflow
+    dag/run-2/load#1 starts                          its first try begins
+    dag/run-2/load#1 dies after ledger.add_windows   it is killed when this call has come back
+    dag/run-2/load#1 stands after ledger.acts        it pauses there, and may go on lines later
+    a person: abandon lake-000001                    a person types a command
+
+A broken law is the first line, `seed 17: ...`, before the story. To debug it, play the seed again with the mended code.
+`broken_rules` turns this around: it breaks a rule of the package, and the simulation has to notice.
 """
 
 from __future__ import annotations
@@ -52,7 +68,7 @@ from airflow_kafka_offsets.core.plan.request import Live, Ranges, Request, TimeS
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State, Window
+from airflow_kafka_offsets.core.window import Claim, Lane, Scope, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service import prune
@@ -539,11 +555,11 @@ class Simulation:
 
     def _note_window(self, window: Window) -> None:
         known = self.seen.setdefault(window.id, window)
-        same = (known.ranges, known.lost, known.lane, known.until) == (
+        same = (known.ranges, known.lost, known.lane, known.planned_until) == (
             window.ranges,
             window.lost,
             window.lane,
-            window.until,
+            window.planned_until,
         )
         self.require(same, f"{window.id} was cut again: {known.ranges}, then {window.ranges}")
 
@@ -818,7 +834,7 @@ class Simulation:
         if kind == "offsets":
             start = self.random.randint(0, 30)
             return Ranges(OffsetRanges({tp(self.random.randint(0, 1)): OffsetRange(start, start + 5)}))
-        cut = self.random.choice(windows).until
+        cut = self.random.choice(windows).planned_until
         return TimeSpan(cut - timedelta(minutes=3), cut, is_interval=self.random.random() < 0.5)
 
     def _produce(self) -> None:
@@ -972,7 +988,7 @@ class Simulation:
         """Return all windows, oldest first."""
         return [held.window for held in self._helds()]
 
-    def _helds(self) -> list[Held]:
+    def _helds(self) -> list[WindowRecord]:
         return [row.held for row in reversed(self.ledger.windows("lake", limit=10_000))]
 
     def history(self) -> list[Window]:
@@ -1074,12 +1090,25 @@ def simulate(seed: int) -> Simulation:
     return simulation
 
 
+def _tell(seed: int) -> int:
+    """Play one schedule and print its story; return 1 if it breaks a law."""
+    try:
+        print("\n  ".join(simulate(seed).story))
+    except BrokenLawError as exc:
+        print(exc)
+        return 1
+    return 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Play schedules for a while; 1: one broke a law, and its story is printed."""
+    """Play schedules for a while. The first one that breaks a law ends this with status 1, and its story is printed."""
     parser = argparse.ArgumentParser(prog="python -m tests.service.simulation", description=main.__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="play only this one, and print its story")
     args = parser.parse_args(argv)
+    if args.seed is not None:
+        return _tell(args.seed)
     until = time.monotonic() + args.seconds
     schedules = crashes = windows = 0
     for seed in count(args.first_seed):

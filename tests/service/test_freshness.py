@@ -30,7 +30,7 @@ from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import freshness
 from tests.core.examples import claim, group, tp
-from tests.lab.patience import ANSWER
+from tests.lab.waiting import ANSWER
 from tests.service.memory_log import NoTimes
 from tests.service.world import World
 

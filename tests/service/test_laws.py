@@ -32,7 +32,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, Request, TimeSpan, Windows
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, Outcome, Scope, State, Window
+from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Scope, State, Window, WindowRecord
 from airflow_kafka_offsets.service.windows import Planned
 from tests.core.examples import NOON, claim, tp
 from tests.lab.memory import IN_MEMORY
@@ -251,14 +251,14 @@ class Lake(RuleBasedStateMachine):
                 self.succeeded[run, p.window.id] = p.done.id
         self.working[run] = [p.window for p in planned]
 
-    def _is_as_before(self, before: list[Held]) -> bool:
+    def _is_as_before(self, before: list[WindowRecord]) -> bool:
         """Whether nothing was written but the end of commits that stopped half-way."""
         half_way = {h.window.seq for h in before if h.window.state is State.COMMITTING}
         return [h for h in self._rows() if h.window.seq not in half_way] == [
             h for h in before if h.window.seq not in half_way
         ]
 
-    def _rows(self) -> list[Held]:
+    def _rows(self) -> list[WindowRecord]:
         return [row.held for row in self.world.ledger.windows("lake", limit=10_000)]
 
     @rule(run=runs)

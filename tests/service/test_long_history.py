@@ -20,8 +20,8 @@ from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.request import Ranges
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim, Draft, Held, Lane, Outcome, State
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.core.window import Claim, Draft, Lane, Outcome, State, WindowRecord
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.replay import FIRST_PAGE, live_windows, pages
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.history import History, write
@@ -42,7 +42,7 @@ def url() -> Iterator[str]:
 class Story:
     """A group whose windows are cut as planning cuts them: each starts where the last one ends, and names what each before it named."""
 
-    ledger: SqlLedger
+    ledger: Ledger
     name: str
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=lambda: {"orders": "1"})
@@ -130,7 +130,7 @@ def ranges_of(asked: Mapping[int, tuple[int, int]]) -> OffsetRanges:
 def test_what_is_found_is_what_reading_all_of_the_history_finds(
     url: str, steps: list[tuple[str, Any]], questions: list[dict[int, tuple[int, int]]]
 ) -> None:
-    ledger = SqlLedger(url)
+    ledger = Ledger(url)
     story = Story(ledger, f"lake-{len(ledger.groups())}")
     for step, value in steps:
         getattr(story, step)(value)
@@ -147,7 +147,7 @@ def test_what_is_found_is_what_reading_all_of_the_history_finds(
         assert found == [held for held in history if owns_any(held, asked, position.topic_ids)]
 
 
-def owns_any(held: Held, asked: OffsetRanges, ids: Mapping[str, str]) -> bool:
+def owns_any(held: WindowRecord, asked: OffsetRanges, ids: Mapping[str, str]) -> bool:
     """Whether a window owns any of these offsets, in the topics of today."""
     window = held.window
     return any(
@@ -157,19 +157,19 @@ def owns_any(held: Held, asked: OffsetRanges, ids: Mapping[str, str]) -> bool:
     )
 
 
-class Counting(SqlLedger):
+class Counting(Ledger):
     """A ledger that counts what it is asked for."""
 
     windows_read: ClassVar = Counter[str]()
 
     def windows(self, group: str, **wanted: Any) -> Any:  # type: ignore[override]
-        """See `SqlLedger.windows`."""
+        """See `Ledger.windows`."""
         found = super().windows(group, **wanted)
         self.windows_read[group] += len(found)
         return found
 
     def excerpt(self, group: str, *asked: Any, **wanted: Any) -> Any:
-        """See `SqlLedger.excerpt`."""
+        """See `Ledger.excerpt`."""
         self.windows_read[group] += 1
         return super().excerpt(group, *asked, **wanted)
 
@@ -186,7 +186,7 @@ def test_empty_windows_from_before_a_reset_do_not_lead_past_the_owner(
     url: str, how: str, before: list[int], back: int, after: list[int], offset: int, owner: int
 ) -> None:
     """They lie above what was asked, and the windows after the reset, which are newer, lie below them."""
-    story = Story(SqlLedger(url), f"empties-{how}-{owner}", moves_by=(how,))
+    story = Story(Ledger(url), f"empties-{how}-{owner}", moves_by=(how,))
     for span in before:
         story.window([span])
     story.back(back)
@@ -199,7 +199,7 @@ def test_empty_windows_from_before_a_reset_do_not_lead_past_the_owner(
 
 def test_after_a_reset_of_an_earlier_version_all_of_the_history_is_read(url: str) -> None:
     """It did not record which window was the first one after it."""
-    ledger = SqlLedger(url)
+    ledger = Ledger(url)
     story = Story(ledger, "earlier", moves_by=("reset",))
     for _ in range(12):
         story.window([5])
@@ -233,7 +233,7 @@ def test_how_much_is_read_does_not_depend_on_the_length_of_an_even_history(url: 
 
 def test_owners_are_found_on_one_connection(url: str) -> None:
     """Loading the group takes another one."""
-    ledger, kafka = SqlLedger(url), MemoryLog()
+    ledger, kafka = Ledger(url), MemoryLog()
     kafka.create("orders", partitions=2)
     for partition in (0, 1):
         kafka.produce(TopicPartition("orders", partition), 5_000)

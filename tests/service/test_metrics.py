@@ -13,10 +13,11 @@ from airflow_kafka_offsets.core.errors import KafkaUnavailableError, LedgerUnava
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.state_metrics import Values
 from airflow_kafka_offsets.core.window import Lane
-from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.ledger.ledger import Ledger
+from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.metrics import Collector
 from tests.core.examples import claim, group, tp
-from tests.lab.patience import LONGEST, wait_until
+from tests.lab.waiting import LONGEST, wait_until
 from tests.ledger.examples import draft
 from tests.service.memory_log import MemoryLog, NoTimes
 from tests.service.world import World
@@ -223,10 +224,8 @@ def test_while_a_silent_kafka_is_waited_for_the_others_are_there(world: World) -
     with ThreadPoolExecutor(1) as pool:
         collected = pool.submit(collector.collect)
         try:
-            wait_until(lambda: bool(up()), timeout=LONGEST, what="the other group is there")
-            wait_until(
-                lambda: up()["lake", "kafka_default"] == 1, timeout=LONGEST, what="the other group has an answer"
-            )
+            wait_until(lambda: bool(up()), what="the other group is there")
+            wait_until(lambda: up()["lake", "kafka_default"] == 1, what="the other group has an answer")
             assert up() == {("lake", "kafka_default"): 1, ("silent", "kafka_silent"): 0}
             assert values("open_windows")["silent", "live"] == 1
             assert isnan(values("lag")["silent", "orders"])

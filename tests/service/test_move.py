@@ -22,7 +22,8 @@ from airflow_kafka_offsets.core.plan.request import Live, Ranges
 from airflow_kafka_offsets.core.ranges import OffsetRange
 from airflow_kafka_offsets.core.source.offsets import SourceOffsets
 from airflow_kafka_offsets.core.window import State
-from airflow_kafka_offsets.ports import Ledger, LogOffsets
+from airflow_kafka_offsets.ledger.ledger import Ledger
+from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.move import Asked, Moving
 from airflow_kafka_offsets.service.sources import LedgerSource, StoreSource
 from tests.core.examples import claim, group, ranges, tp

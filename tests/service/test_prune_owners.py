@@ -221,10 +221,18 @@ class Twins:
         positions = [world.ledger.load("lake").position for world in self.worlds]
         assert positions[0] == positions[1]
         first, second = (world.ledger.frontiers(["lake"])["lake"] for world in self.worlds)
-        assert (first.until, first.open) == (second.until, second.open)
+        assert (first.planned_until, first.open) == (second.planned_until, second.open)
 
     def _facts(self, window: Window) -> Answer:
-        return (window.seq, window.lane, window.state, window.ranges, window.lost, window.until, window.topic_ids)
+        return (
+            window.seq,
+            window.lane,
+            window.state,
+            window.ranges,
+            window.lost,
+            window.planned_until,
+            window.topic_ids,
+        )
 
     def _windows(self, world: World) -> list[Window]:
         return [row.held.window for row in reversed(world.ledger.windows("lake", limit=10_000))]

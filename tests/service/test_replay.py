@@ -30,11 +30,11 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, TimeSpan, Windows
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Scope, State, Window
 from airflow_kafka_offsets.ledger import engine
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.windows import Planned, WindowService
 from tests.core.examples import NOON, claim, ranges, tp
 from tests.lab.memory import IN_MEMORY
-from tests.lab.patience import LONGEST
+from tests.lab.waiting import LONGEST
 from tests.service.world import World
 
 ONE, TWO, THREE = claim("run-1"), claim("run-2"), claim("run-3")
@@ -191,7 +191,7 @@ def test_the_records_of_a_span_that_nobody_owns_get_new_windows_below_the_waterm
     assert latecomer.watermark == {0: 25, 1: 0}
     [planned] = latecomer.ask(ONE, TimeSpan(at(-4), at(-3)))
     window = planned.window
-    assert (planned.how, window.lane, window.ranges, window.until) == (
+    assert (planned.how, window.lane, window.ranges, window.planned_until) == (
         "new",
         Lane.BACKFILL,
         ranges({tp(0): (0, 10)}),
@@ -215,7 +215,7 @@ def test_new_windows_of_a_replay_are_cut_by_max_offsets(latecomer: World) -> Non
     planned = latecomer.ask(ONE, TimeSpan(at(-4), at(-2)))
     cuts = [(r.start, r.end) for p in planned for r in p.window.ranges.values()]
     assert cuts == [(0, 8), (8, 16), (16, 20)]
-    assert {p.window.until for p in planned} == {at(-2)}
+    assert {p.window.planned_until for p in planned} == {at(-2)}
     assert seqs(planned) == [3, 4, 5]
     assert not any(p.window.is_capped for p in planned)  # that is said of live windows only
 
@@ -311,7 +311,7 @@ def test_offsets_without_an_owner_get_new_windows_beside_the_owners(latecomer: W
     planned = latecomer.ask(ONE, offsets(15, 23))
     assert [(p.window.seq, p.how) for p in planned] == [(2, "replay"), (3, "new")]
     assert planned[1].window.ranges == ranges({tp(0): (15, 20)})
-    assert planned[1].window.until == latecomer.now
+    assert planned[1].window.planned_until == latecomer.now
     for p in planned:
         latecomer.do(p.window, ONE)
     latecomer.die(ONE)
@@ -674,7 +674,7 @@ def test_forty_intervals_that_are_planned_at_one_moment_all_get_their_windows(
         world.kafka.produce(tp(0), 1, at=NOON + timedelta(minutes=minute - 60))
     world.run(claim("first"))
     monkeypatch.setattr(engine, "LOCK_TIMEOUT", LONGEST)  # a busy machine lets some wait for minutes
-    ledger = SqlLedger(str(world.ledger._engine.url))
+    ledger = Ledger(str(world.ledger._engine.url))
     service = WindowService(ledger, world.kafka, clock=lambda: world.now)  # with its pauses
     barrier, windows, errors = Barrier(40), [], []
 

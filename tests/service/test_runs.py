@@ -455,9 +455,9 @@ def test_an_open_transaction_ends_the_window(world: World) -> None:
 
 
 def test_the_cut_time_is_the_one_given_or_the_moment(world: World) -> None:
-    assert world.plan(ONE, Live(until=NOON - timedelta(hours=5))).window.until == NOON - timedelta(hours=5)
+    assert world.plan(ONE, Live(until=NOON - timedelta(hours=5))).window.planned_until == NOON - timedelta(hours=5)
     world.service.commit("lake-000001", ONE)
-    assert world.plan(TWO).window.until == world.now
+    assert world.plan(TWO).window.planned_until == world.now
 
 
 def test_no_kafka_call_is_made_per_partition(world: World) -> None:

@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.plan.ownership import How
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.schemas import Registry, Subject
 from airflow_kafka_offsets.core.window import Window
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.core.examples import claim, tp
 from tests.lab import registry as lab
@@ -142,7 +142,7 @@ def test_a_plan_that_loses_a_race_freezes_nothing(
     world.configure(registry="registry")
 
     def faster() -> None:
-        SqlLedger.hold(world.ledger, [world.ledger.window(window.id).held], THREE, world.now)
+        Ledger.hold(world.ledger, [world.ledger.window(window.id).held], THREE, world.now)
 
     before_the_write(world, monkeypatch, faster, at="hold")
     with pytest.raises(WindowBusyError):

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from airflow_kafka_offsets.ledger import sql_ledger
+from airflow_kafka_offsets.ledger import runs
 from tests.service import broken_rules
 from tests.service.broken_rules import broken, first_noticed
 from tests.service.simulation import main, simulate
@@ -56,7 +56,7 @@ def test_the_command_prints_the_first_schedule_that_breaks_a_law_with_its_seed_a
 
 def test_a_crash_is_no_law_that_noticed_something(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as that of a rule that is broken by a function whose arguments are not those of today."""
-    wrong = partial(patch.object, sql_ledger, "_change", lambda: None)
+    wrong = partial(patch.object, runs, "change_window", lambda: None)
     monkeypatch.setattr(broken_rules, "RULES", {"with wrong arguments": wrong})
     with pytest.raises(TypeError) as caught:
         first_noticed("with wrong arguments", schedules=5)

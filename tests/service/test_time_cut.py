@@ -40,7 +40,7 @@ def test_a_window_ends_at_the_first_record_of_the_intervals_end_or_later(world: 
     world.kafka.produce(tp(0), 5, at=at(-2))  # exactly at the end: the next interval's
     world.kafka.produce(tp(0), 5, at=at(-1.5))
     window = hour(world, -2)
-    assert (window.ranges, window.until) == (ranges({tp(0): (0, 5), tp(1): (0, 0)}), at(-2))
+    assert (window.ranges, window.planned_until) == (ranges({tp(0): (0, 5), tp(1): (0, 0)}), at(-2))
     assert hour(world, -1).ranges[tp(0)] == ranges({tp(0): (5, 15)})[tp(0)]
 
 
@@ -68,7 +68,7 @@ def test_catching_up_after_a_pause_gives_one_window_for_each_interval(world: Wor
         world.kafka.produce(tp(1), 1, at=at(h))
     windows = [hour(world, h) for h in (-3, -2, -1, 0)]
     assert [w.span for w in windows] == [2, 3, 4, 5]
-    assert [w.until for w in windows] == [at(h) for h in (-3, -2, -1, 0)]
+    assert [w.planned_until for w in windows] == [at(h) for h in (-3, -2, -1, 0)]
     assert all(later.ranges.starts == earlier.ranges.ends for earlier, later in pairwise(windows))
 
 
@@ -100,7 +100,7 @@ def test_several_windows_of_one_interval_end_at_its_end(world: World) -> None:
     world.kafka.produce(tp(0), 10, at=at(-1.5))
     windows = [p.window for p in world.ask(claim("a"), until(-2, at_most=9))]
     assert [w.ranges[tp(0)].end for w in windows] == [4, 8, 10]
-    assert {w.until for w in windows} == {at(-2)}
+    assert {w.planned_until for w in windows} == {at(-2)}
 
 
 def test_who_has_read_further_by_hand_gets_an_empty_window_and_nothing_twice(world: World) -> None:

@@ -196,7 +196,7 @@ def test_windows_that_were_cut_at_once_are_waited_for_to_the_last(world: World) 
     world.configure(max_offsets=100, max_open_windows=4)
     world.kafka.produce(tp(0), 400)
     asked = [planned.window for planned in world.ask(claim(), Live(until=ELEVEN, at_most=4))]
-    assert [window.until for window in asked] == [ELEVEN] * 4
+    assert [window.planned_until for window in asked] == [ELEVEN] * 4
     seen = []
     for number in (0, 3, 2, 1):  # the last one is committed ahead of others
         world.do(asked[number], claim())

@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.plan.waiting import Decision
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State, Window
 from airflow_kafka_offsets.ledger.engine import _sqlite
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.windows import LIVE, Planned, WindowService
 from tests.core.examples import NOON, group
@@ -33,7 +33,7 @@ from tests.stores.memory import MemoryStore
 def _empty_ledger() -> bytes:
     with TemporaryDirectory(dir=IN_MEMORY) as folder:
         path = Path(folder) / "empty.db"
-        SqlLedger(f"sqlite:///{path}", create=True)
+        Ledger(f"sqlite:///{path}", create=True)
         return path.read_bytes()
 
 
@@ -47,7 +47,7 @@ class World:
 
     def __init__(self, folder: Path, store: MemoryStore | None = None, **options: Any) -> None:
         (folder / "ledger.db").write_bytes(_empty_ledger())
-        self.ledger = SqlLedger(f"sqlite:///{folder / 'ledger.db'}")
+        self.ledger = Ledger(f"sqlite:///{folder / 'ledger.db'}")
         # One connection for each thread: half of the time of many short calls would be to open them.
         kept = create_engine(self.ledger._engine.url, poolclass=SingletonThreadPool, pool_size=200)
         self.ledger._engine = _sqlite(kept)

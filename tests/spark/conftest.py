@@ -34,7 +34,7 @@ def handoff(topics: dict[str, dict[int, tuple[int, int]]], **values: Any) -> Han
         "group": "lake.orders",
         "seq": 12,
         "lane": "live",
-        "until": "2026-01-01T01:00:00+00:00",
+        "planned_until": "2026-01-01T01:00:00+00:00",
         "is_rerun": False,
         "isolation_level": "read_committed",
         "expect_gaps": False,

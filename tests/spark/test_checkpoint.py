@@ -17,7 +17,7 @@ from airflow_kafka_offsets.adapters.sources.checkpoint import CheckpointDirector
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.window import Claim, Window
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.cli.conftest import in_a_process
 from tests.lab.topics import create_topic, produce
@@ -88,7 +88,7 @@ class Query:
 def first_window(kafka: KafkaBroker, tmp_path: Path, names: list[str], *arguments: str) -> Window:
     """Import the checkpoint as a person does, and plan as the DAG does."""
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
-    ledger = SqlLedger(url, create=True)
+    ledger = Ledger(url, create=True)
     place = ("--from", f"checkpoint:{tmp_path / 'checkpoint'}", "--why", "the stream becomes a batch job", "--yes")
     where = ("--ledger", url, "--bootstrap-servers", kafka.bootstrap_servers)
     done = in_a_process("import", "lake.moved", *place, *where, *arguments)

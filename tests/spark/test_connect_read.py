@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.lab.patience import run_to_end
 from tests.lab.topics import create_topic, delete_records, produce, produce_bytes
+from tests.lab.waiting import run_to_end
 from tests.spark.avro import encoded, framed
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def client(spark_connect: SparkConnect, kafka: KafkaBroker, topic: str, lake: Pa
     script = lake / "client.py"
     script.write_text(PRELUDE + textwrap.dedent(code))
     command = [sys.executable, str(script), spark_connect.url, kafka.bootstrap_servers, topic, str(lake)]
-    done = run_to_end(command, env={**_environment(), "PYTHONPATH": str(ROOT)}, timeout=300)
+    done = run_to_end(command, env={**_environment(), "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr[-3000:]
 
 

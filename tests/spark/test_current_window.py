@@ -44,7 +44,7 @@ def test_a_window_in_the_conf(conf: SparkSession) -> None:
     window = current_window(conf)
     assert window.id == "lake.orders-000012"
     assert (window.group, window.seq, window.lane, window.is_rerun) == ("lake.orders", 12, "live", True)
-    assert window.until == datetime(2026, 1, 1, 1, tzinfo=UTC)
+    assert window.planned_until == datetime(2026, 1, 1, 1, tzinfo=UTC)
     assert window.ranges == {"orders": {2: (5, 6), 10: (7, 9)}}
     assert window.span == 3
     assert window.starting_offsets == '{"orders":{"2":5,"10":7}}'

@@ -27,9 +27,9 @@ from airflow_kafka_offsets.spark.errors import HandoffError, IncompleteReadError
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_URI
 from tests.core.examples import claim
 from tests.docs.test_docs import ROOT, blocks
-from tests.lab.patience import run_to_end
 from tests.lab.tables import CATALOG
 from tests.lab.topics import create_topic, produce
+from tests.lab.waiting import run_to_end
 from tests.task.airflow import context_of
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def build_wheel(folder: Path) -> Path:
     (folder / "pyproject.toml").write_text(project)
     shutil.copy(JOB, folder)
     environment = {**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}", "UV_OFFLINE": "1"}
-    done = run_to_end(["bash", "-e", "-c", commands], cwd=folder, env=environment, timeout=60)
+    done = run_to_end(["bash", "-e", "-c", commands], cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
     [wheel] = folder.glob("dist/*.whl")
     return wheel
@@ -147,9 +147,7 @@ def build_wheel(folder: Path) -> Path:
 def install(wheel: Path, site: Path) -> None:
     """Install a wheel into a folder, and nothing that it may require."""
     python = ("--python", sys.executable)
-    done = run_to_end(
-        [PROGRAMS / "uv", "pip", "install", "--offline", "--no-deps", *python, "--target", site, wheel], timeout=60
-    )
+    done = run_to_end([PROGRAMS / "uv", "pip", "install", "--offline", "--no-deps", *python, "--target", site, wheel])
     assert done.returncode == 0, done.stderr
 
 
@@ -168,7 +166,7 @@ def run_wheel(spark: SparkSession, site: Path, package: str, entry_point: str, *
         "PYSPARK_GATEWAY_SECRET": at.auth_token,
     }
     command = [sys.executable, "-S", "-P", DRIVER, package, entry_point, *parameters]
-    done = run_to_end(command, cwd=site, env=environment, timeout=300)
+    done = run_to_end(command, cwd=site, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return Path(done.stdout.splitlines()[-1])
 

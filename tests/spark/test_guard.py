@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.patience import run_to_end
+from tests.lab.waiting import run_to_end
 
 JOB = """
     import sys
@@ -41,7 +41,7 @@ def end(tmp_path: Path, rest: str, *options: str, typed: str = "") -> subprocess
     script = tmp_path / "job.py"
     script.write_text(textwrap.dedent(JOB) + textwrap.dedent(rest))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    return run_to_end([sys.executable, *options, script], env=environment, text_in=typed, timeout=60)
+    return run_to_end([sys.executable, *options, script], env=environment, text_in=typed)
 
 
 def test_a_read_without_a_check_that_is_incomplete_ends_red(tmp_path: Path) -> None:

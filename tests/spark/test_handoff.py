@@ -30,7 +30,7 @@ def test_the_form_is_the_agreed_one() -> None:
         "group": "lake.orders",
         "seq": 12,
         "lane": "live",
-        "until": "2026-01-01T01:00:00+00:00",
+        "planned_until": "2026-01-01T01:00:00+00:00",
         "is_rerun": True,
         "isolation_level": "read_committed",
         "expect_gaps": False,
@@ -74,7 +74,7 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 def test_a_value_of_another_kind_is_refused() -> None:
-    for key, value in {"until": "today", "topics": {"orders": {"x": [1, 2]}}, "seq": None}.items():
+    for key, value in {"planned_until": "today", "topics": {"orders": {"x": [1, 2]}}, "seq": None}.items():
         document = json.loads(handoff(RANGES).to_json()) | {key: value}
         if key == "seq":
             del document["seq"]
@@ -92,7 +92,7 @@ def test_what_is_no_offset_range_is_refused(ends: Any) -> None:
 
 def test_a_cut_time_without_a_zone_is_refused() -> None:
     with pytest.raises(HandoffError, match="zone"):
-        replace(handoff(RANGES), until="2026-01-01T01:00:00")
+        replace(handoff(RANGES), planned_until="2026-01-01T01:00:00")
 
 
 @pytest.mark.parametrize("partition", ["-1", "01", "x", "", "1.0", " 1", "\u0663", "9" * 5000])
@@ -154,9 +154,9 @@ values = st.recursive(
 @example({"topics": {"orders": {"0": [0.5, 1.5]}}})
 @example({"topics": {"orders": {"0": "12"}}})
 @example({"version": "x" * 10_000_000})
-@example({"until": "x" * 10_000_000})
+@example({"planned_until": "x" * 10_000_000})
 @example({"lane": []})
-@example({"until": "2026-01-01\x0001:00:00+00:00"})
+@example({"planned_until": "2026-01-01\x0001:00:00+00:00"})
 def test_every_document_is_read_as_it_stands_or_refused_in_short(changed: dict[str, Any]) -> None:
     document = {**json.loads(handoff(RANGES).to_json()), **changed}
     try:
@@ -165,7 +165,7 @@ def test_every_document_is_read_as_it_stands_or_refused_in_short(changed: dict[s
         said = str(exc)
         assert len(said) < 1000
         return
-    assert read.until.isprintable()
+    assert read.planned_until.isprintable()
     for topic, ranges in read.topics.items():
         assert {p: list(ends) for p, ends in ranges.items()} == document["topics"][topic]
     assert type(read.expect_gaps) is type(read.is_rerun) is bool

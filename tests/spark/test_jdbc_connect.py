@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.ledger import schema
 from airflow_kafka_offsets.ledger.engine import open_engine
-from tests.lab.patience import run_to_end
 from tests.lab.topics import create_topic, produce
+from tests.lab.waiting import run_to_end
 from tests.spark.jdbc import Database
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def test_a_window_is_staged_over_connect_if_all_of_it_was_read(
     mariadb.execute("CREATE USER open@'127.0.0.1'", "GRANT ALL ON offsets.* TO open@'127.0.0.1'")
     database.create("over_connect")
     arguments = json.dumps([spark_connect.url, database.jdbc, "over_connect", kafka.bootstrap_servers, topic])
-    done = run_to_end([sys.executable, "-c", CLIENT, arguments], cwd=ROOT, timeout=300)
+    done = run_to_end([sys.executable, "-c", CLIENT, arguments], cwd=ROOT)
     assert done.returncode == 0, done.stderr[-5000:]
     incomplete, staged, nowhere, password = json.loads(done.stdout.splitlines()[-1])
     assert incomplete.startswith("IncompleteReadError: Window lake.orders-000012: ")

@@ -111,14 +111,14 @@ def test_a_job_that_is_killed_leaves_the_old_rows_or_the_new_ones_and_the_next_t
         case.block()
     job = _start([case.job() for case in cases], tmp_path)
     try:
-        wait_until(lambda: _all_there(cases, job, tmp_path), timeout=240, what="the job is at its steps")
+        wait_until(lambda: _all_there(cases, job, tmp_path), what="the job is at its steps")
     finally:
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
     for case in cases:
         case.release()
     for case in cases:
-        wait_until(lambda case=case: case.database.others() == 0, timeout=60, what="the job's sessions are gone")
+        wait_until(lambda case=case: case.database.others() == 0, what="the job's sessions are gone")
         expected = NEW if case.step == "published" else OLD
         assert case.database.found(case.table) == [(case.window_id, n) for n in expected], case.step
         # A DROP that is under way is done, whoever asked for it is killed or not.

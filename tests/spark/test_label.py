@@ -33,10 +33,10 @@ def test_what_an_older_launcher_wrote_without_topic_ids_is_the_windows_own() -> 
     "other",
     [
         {"ranges": {"orders": {0: (80, 100)}}, "topic_ids": ID},
-        {"until": "2026-03-01T00:00:00+00:00", "topic_ids": ID},
+        {"planned_until": "2026-03-01T00:00:00+00:00", "topic_ids": ID},
         {"topic_ids": {"orders": "tpid-2"}},
     ],
-    ids=["other ranges", "another cut time", "a topic of the same name"],
+    ids=["other ranges", "another planned-until time", "a topic of the same name"],
 )
 @pytest.mark.parametrize("is_rerun", [False, True])
 def test_output_of_another_window_of_the_same_id_is_refused_with_both_digests(

@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.window import Claim, State
 from airflow_kafka_offsets.launch.job_files import Report, handoff_of
 from airflow_kafka_offsets.ledger import schema
 from airflow_kafka_offsets.ledger.engine import open_engine
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.windows import LIVE, Planned, WindowService
 from airflow_kafka_offsets.spark import KafkaWindow
 from airflow_kafka_offsets.spark.errors import IncompleteReadError, TargetError
@@ -44,7 +44,7 @@ class Pipeline:
         self.table = f"public.orders_{uuid.uuid4().hex[:8]}"
         database.create(self.table)
         self.group = KafkaGroup(f"lake.{topic}", topics=[topic], output_tables=self.table)
-        self.ledger = SqlLedger(database.url)
+        self.ledger = Ledger(database.url)
         log = KafkaLog({"bootstrap.servers": kafka.bootstrap_servers}, 30)
         self.service = WindowService(self.ledger, log, output=self.group.output_tables)
 

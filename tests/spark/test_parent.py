@@ -36,9 +36,7 @@ def orphan(**environment: str) -> psutil.Process:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of their parent's death")
 def test_a_job_dies_with_its_jvm() -> None:
     child = orphan(PYSPARK_GATEWAY_PORT="1")
-    wait_until(
-        lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, timeout=20, what="the job dies"
-    )
+    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, what="the job dies")
 
 
 def test_a_job_that_no_jvm_started_outlives_the_shell_that_did() -> None:
@@ -65,4 +63,4 @@ def test_a_child_dies_with_its_killed_parent() -> None:
     assert child.is_running()
     parent.kill()
     parent.wait()
-    wait_until(lambda: not child.is_running(), timeout=10, what="the child dies")
+    wait_until(lambda: not child.is_running(), what="the child dies")

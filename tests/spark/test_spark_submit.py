@@ -16,8 +16,8 @@ from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE
 from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.lab.jars import spark_connector_jars
-from tests.lab.patience import run_to_end
 from tests.lab.topics import abort_transaction, create_topic, produce
+from tests.lab.waiting import run_to_end
 from tests.spark.conftest import handoff
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ def submit(directory: Path, code: str, *arguments: str, by_name: bool = False) -
         [programs / "spark-submit", "--master", "local[2]", *conf, "--py-files", write_zip(directory), *arguments, job],
         cwd=directory,
         env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
-        timeout=240,
     )
 
 

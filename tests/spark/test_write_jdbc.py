@@ -16,7 +16,7 @@ from airflow_kafka_offsets.spark.observing import Observed
 from airflow_kafka_offsets.spark.sinks import jdbc
 from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
-from tests.lab.patience import LONGEST
+from tests.lab.waiting import LONGEST
 from tests.spark.conftest import handoff, take_whole_names_only
 from tests.spark.jdbc import Database
 
@@ -163,7 +163,7 @@ def test_one_window_may_be_in_several_tables_and_of_several_ledgers_in_different
 ) -> None:
     database.create(f"{table}_other")
     for until in ("2026-01-01T01:00:00+00:00", "2026-03-01T00:00:00+00:00"):
-        window = make_window(ranges, until=until)
+        window = make_window(ranges, planned_until=until)
         write(window, values(window), database, table if "-01-" in until else f"{table}_other")
     assert database.numbers(f"{table}_other") == database.numbers(table) == [*range(10)]
 

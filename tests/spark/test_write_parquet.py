@@ -18,8 +18,8 @@ from airflow_kafka_offsets.spark.errors import (
     WriteOptionError,
 )
 from airflow_kafka_offsets.spark.sinks.files import _ROUNDS, LABEL_FILE, Files, publish
-from tests.lab.patience import LONGEST
 from tests.lab.topics import commit_transaction, create_topic, delete_records, produce
+from tests.lab.waiting import LONGEST
 from tests.spark.conftest import take_whole_names_only
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.core.window import Claim, Scope
-from airflow_kafka_offsets.ledger.sql_ledger import SqlLedger
+from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.windows import WindowService, utc_now
 from airflow_kafka_offsets.wiring import open_log, open_service
 from airflow_kafka_offsets.wiring.stores.opening import open_store
@@ -48,15 +48,15 @@ class Across:
         return address
 
     @pytest.fixture
-    def ledger(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqlLedger:
+    def ledger(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
         """Make the ledger that the command line and the service open."""
         url = f"sqlite:///{tmp_path}/ledger.db"
         monkeypatch.setenv("KAFKA_OFFSETS_LEDGER", url)
         monkeypatch.setattr("airflow_kafka_offsets.wiring.ledger_url", lambda conn_id=None: url)
-        return SqlLedger(url, create=True)
+        return Ledger(url, create=True)
 
     @pytest.fixture
-    def group(self, kafka: KafkaBroker, ledger: SqlLedger, topic: str, address: str) -> KafkaGroup:
+    def group(self, kafka: KafkaBroker, ledger: Ledger, topic: str, address: str) -> KafkaGroup:
         """Found a group on a topic with two partitions, at the offsets 30 and 7."""
         create_topic(kafka, topic, 2)
         for partition in range(2):
@@ -80,7 +80,7 @@ class Across:
 
         return run
 
-    def test_out_and_back_again(self, run: Run, ledger: SqlLedger, group: KafkaGroup, address: str) -> None:
+    def test_out_and_back_again(self, run: Run, ledger: Ledger, group: KafkaGroup, address: str) -> None:
         [topic] = group.topics
         stands = {TopicPartition(topic, 0): 30, TopicPartition(topic, 1): 7}
         why = ("--why", "moving")
@@ -108,7 +108,7 @@ class Across:
         assert [act.kind for act in ledger.acts(f"{group.name}.copy")] == ["import"]
 
     def test_a_window_moves_the_store_and_what_others_move_is_seen_before_the_next(
-        self, run: Run, ledger: SqlLedger, group: KafkaGroup, address: str
+        self, run: Run, ledger: Ledger, group: KafkaGroup, address: str
     ) -> None:
         [topic] = group.topics
         service: WindowService = open_service(group)

@@ -32,8 +32,9 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
 from airflow_kafka_offsets.core.store.guarantees import Compares
 from airflow_kafka_offsets.ports import OffsetStore
-from tests.lab.patience import LONGEST
+from tests.lab.processes import OneServer
 from tests.lab.proxy import Proxy
+from tests.lab.waiting import LONGEST
 
 Offsets = dict[TopicPartition, int]
 WRITERS = 16
@@ -333,3 +334,16 @@ class StoreContract:
             proxied[1].cut_after(cut)
             self._is_written_unseen(proxied, store, group, before)
             before = self._advance_by_one(store, group, before)
+
+
+def assert_offsets_outlive(server: OneServer, store: OffsetStore, group: str) -> None:
+    """Check that offsets outlive a server that is killed, and one that is stopped; meanwhile it is an error to advance them."""
+    store.advance(group, {}, at("orders", 5))
+    server.kill()
+    with pytest.raises(StoreUnavailableError):
+        store.advance(group, at("orders", 5), at("orders", 6))
+    server.start()
+    store.advance(group, at("orders", 5), at("orders", 6))
+    server.stop()
+    server.start()
+    assert store.read(group, ["orders"]) == at("orders", 6)

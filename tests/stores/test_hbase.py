@@ -28,9 +28,9 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
 from airflow_kafka_offsets.wiring.stores.opening import open_store
-from tests.lab.patience import ANSWER, LONGEST
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.proxy import Proxy
+from tests.lab.waiting import ANSWER, LONGEST
 from tests.stores.across import Across, Place
 from tests.stores.contract import BIG, StoreContract, at
 
@@ -120,7 +120,7 @@ def once_it_may(act: Callable[[], object], refusal: type[Exception] = StoreRefus
             return False
         return True
 
-    wait_until(was_done, timeout=30, what="HBase lets it")
+    wait_until(was_done, what="HBase lets it")
 
 
 class Dies(BaseException):
@@ -317,7 +317,7 @@ class TestHBase(StoreContract):
         connection.create_table("short", {"offsets": {"time_to_live": 1}, "state": {}})
         table, store = connection.table("short"), open_hbase(hbase, table="short")
         store.advance(group, {}, at(topic, 5))
-        wait_until(lambda: not rows_of(table, topic, group), timeout=20, what="the row has expired")
+        wait_until(lambda: not rows_of(table, topic, group), what="the row has expired")
         assert store.read(group, [topic]) == at(topic, 5)
         with before_next("put", die), pytest.raises(Dies):
             store.advance(group, {}, at(topic, 5))
@@ -519,7 +519,7 @@ class TestHBase(StoreContract):
 
         with ThreadPoolExecutor(1) as pool:
             counting = pool.submit(count_up)
-            wait_until(lambda: len(acknowledged) > 5, timeout=60, what="some advances are done")
+            wait_until(lambda: len(acknowledged) > 5, what="some advances are done")
             hbase.kill()
             try:
                 assert isinstance(counting.exception(LONGEST), StoreUnavailableError | StoreOutcomeUnknownError)

@@ -26,9 +26,9 @@ from airflow_kafka_offsets.ports import OffsetStore
 from airflow_kafka_offsets.wiring.exchange import open_exchange
 from airflow_kafka_offsets.wiring.stores.opening import open_store as open_at
 from tests.lab.hdfs import Hdfs
-from tests.lab.patience import ANSWER
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.proxy import Proxy
+from tests.lab.waiting import ANSWER
 from tests.stores.across import Across, Place
 from tests.stores.contract import StoreContract, at
 
@@ -192,7 +192,7 @@ def test_a_data_node_that_hangs_is_an_error_in_bounded_time(hdfs: Hdfs, group: s
             store.advance(f"{group}-new", {}, at("orders", 6))
     finally:
         hdfs.data_node.resume()
-    wait_until(hdfs.takes_files, timeout=60, what="the data node takes files again")
+    wait_until(hdfs.takes_files, what="the data node takes files again")
     assert store.read(f"{group}-new", ["orders"]) == {}
     store.advance(group, at("orders", 5), at("orders", 6))
     assert store.read(group, ["orders"]) == at("orders", 6)

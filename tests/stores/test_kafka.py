@@ -30,10 +30,10 @@ from airflow_kafka_offsets.core.store.guarantees import Compares
 from airflow_kafka_offsets.ports import OffsetStore
 from tests.lab.kafka import KafkaBroker, SecureKafkaBroker
 from tests.lab.kafka_tools import kafka_consumer_groups
-from tests.lab.patience import ANSWER, LONGEST
 from tests.lab.processes import LOOPBACK, free_port, wait_until
 from tests.lab.proxy import Proxy
 from tests.lab.topics import create_topic, delete_topic, produce
+from tests.lab.waiting import ANSWER, LONGEST
 from tests.stores.contract import WRITERS, StoreContract, at
 
 pytestmark = [pytest.mark.kafka, pytest.mark.server]
@@ -148,7 +148,7 @@ class KafkaContract(StoreContract):
         return topic
 
     def settle(self) -> None:
-        wait_until(lambda: not closers(), timeout=60, what="no consumer sends its commit any more")
+        wait_until(lambda: not closers(), what="no consumer sends its commit any more")
 
     def test_a_commit_whose_outcome_is_not_told_may_be_written(
         self,
@@ -217,11 +217,11 @@ class KafkaContract(StoreContract):
         settings = {**broker.client_config(), "group.id": group, "group.protocol": protocol, "log_level": 0}
         with contextlib.closing(Consumer(settings)) as member:
             member.subscribe([topic])
-            wait_until(lambda: member.poll(0.1) or member.assignment(), timeout=30, what="the member has partitions")
+            wait_until(lambda: member.poll(0.1) or member.assignment(), what="the member has partitions")
             with pytest.raises(StoreRefusedError, match=rf"{group} has members .*\n.*--members --group {group}"):
                 store.advance(group, at(topic, 5), at(topic, 6))
             assert store.read(group, [topic]) == at(topic, 5)
-        wait_until(lambda: _advances(store, group, at(topic, 5), at(topic, 6)), timeout=30, what="the member has left")
+        wait_until(lambda: _advances(store, group, at(topic, 5), at(topic, 6)), what="the member has left")
         assert store.read(group, [topic]) == at(topic, 6)
 
     def test_a_partition_that_does_not_exist_is_named(self, store: KafkaStore, group: str, topic: str) -> None:
@@ -413,7 +413,7 @@ class TestTransactional(KafkaContract):
             # A thread that can be left behind: librdkafka itself would wait until the coordinator is back.
             writer = threading.Thread(target=_told, args=(advance, errors), daemon=True)
             writer.start()
-            wait_until(lambda: not writer.is_alive(), timeout=90, what="the writer gives up")
+            wait_until(lambda: not writer.is_alive(), what="the writer gives up")
         [error] = errors
         assert isinstance(error, StoreUnavailableError), error
         assert "Nothing was written" in str(error)
@@ -511,7 +511,7 @@ class TestPlain(KafkaContract):
             task = threading.Thread(target=_told, args=(lambda: commit.plain(None), errors), daemon=True)
             task.start()
             try:
-                wait_until(lambda task=task: not task.is_alive(), timeout=20, what="the commit gives up")  # type: ignore[misc]
+                wait_until(lambda task=task: not task.is_alive(), what="the commit gives up")  # type: ignore[misc]
             finally:
                 proxy.heal()
             self.settle()

@@ -29,7 +29,7 @@ from airflow_kafka_offsets.wiring.stores.redis import redis_settings
 from tests.lab.processes import wait_until
 from tests.lab.proxy import Proxy
 from tests.lab.redis import RedisCluster, RedisServer, SecureRedisServer
-from tests.stores.contract import StoreContract, again_and_again, at
+from tests.stores.contract import StoreContract, again_and_again, assert_offsets_outlive, at
 
 NAME = "redis://redis_default"
 
@@ -193,21 +193,12 @@ def test_no_connection_stays_open(client: Any, store: RedisStore, group: str) ->
     others = {entry["id"] for entry in client.client_list()}
     store.advance(group, {}, at("orders", 5))
     store.read(group, ["orders"])
-    wait_until(lambda: {entry["id"] for entry in client.client_list()} <= others, timeout=10, what="it has hung up")
+    wait_until(lambda: {entry["id"] for entry in client.client_list()} <= others, what="it has hung up")
 
 
 @pytest.mark.redis
 def test_offsets_outlive_the_server(own: RedisServer, group: str) -> None:
-    store = RedisStore(NAME, 5, own.login())
-    store.advance(group, {}, at("orders", 5))
-    own.kill()
-    with pytest.raises(StoreUnavailableError):
-        store.advance(group, at("orders", 5), at("orders", 6))
-    own.start()
-    store.advance(group, at("orders", 5), at("orders", 6))
-    own.stop()
-    own.start()
-    assert store.read(group, ["orders"]) == at("orders", 6)
+    assert_offsets_outlive(own, RedisStore(NAME, 5, own.login()), group)
 
 
 # Servers that say no
@@ -229,7 +220,7 @@ def test_a_replica_refuses_and_says_so(own: RedisServer, tmp_path: Path, group: 
     settings = {"replicaof": f"127.0.0.1 {own.port}", "appendonly": "no"}
     with RedisServer(tmp_path / "replica", settings) as replica:
         store = RedisStore(NAME, 5, replica.login())
-        wait_until(lambda: store.read(group, ["orders"]), timeout=20, what="the replica has the offsets")
+        wait_until(lambda: store.read(group, ["orders"]), what="the replica has the offsets")
         with pytest.raises(StoreRefusedError, match="replica"):
             store.advance(group, at("orders", 5), at("orders", 6))
         assert store.read(group, ["orders"]) == at("orders", 5)
@@ -254,7 +245,7 @@ def test_a_server_that_can_not_save_refuses_and_says_so(own: RedisServer, group:
         # Its snapshot can't replace a folder of this name.
         Path(own.folder, "dump.rdb", "x").mkdir(parents=True)
         client.bgsave()
-        wait_until(lambda: client.info()["rdb_last_bgsave_status"] == "err", timeout=20, what="the snapshot failed")
+        wait_until(lambda: client.info()["rdb_last_bgsave_status"] == "err", what="the snapshot failed")
         assert_refused(store, group, "disk")
         client.config_set("save", "")  # or else it will not stop without a snapshot
     assert store.read(group, ["orders", "payments"]) == {}

@@ -26,9 +26,9 @@ from airflow_kafka_offsets.core.errors import (
     may_pass,
 )
 from airflow_kafka_offsets.ports import OffsetStore
-from tests.lab.patience import LONGEST
 from tests.lab.processes import LOOPBACK
 from tests.lab.proxy import Proxy
+from tests.lab.waiting import LONGEST
 from tests.stores.contract import WRITERS, StoreContract, at
 
 if TYPE_CHECKING:
@@ -333,45 +333,36 @@ class TestPostgres(Served):
         won = compete(stores, group, before, lambda number: dict.fromkeys(before, 100 + number))
         assert won.count(True) == 1
 
-    def test_updates_that_move_no_row_are_no_success(
-        self, url: str, database: Connection, table: str, group: str
+    @pytest.mark.parametrize(
+        ("statement", "after", "error"),
+        [
+            ("UPDATE", (6,), r"t-0: 5 instead of 6\. .*rule"),
+            ("INSERT", (6, 3), r"t-1: no row instead of 3\. Nothing was written.*rule"),
+        ],
+    )
+    def test_what_a_rule_swallows_is_no_success_and_is_taken_back(
+        self, url: str, database: Connection, table: str, group: str, statement: str, after: tuple[int, ...], error: str
     ) -> None:
-        self.run(
-            database,
-            f'CREATE TABLE {table} (topic text, group_id text, "partition" int, "offset" bigint, '
-            'PRIMARY KEY (topic, group_id, "partition"))',
-        )
-        store = SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
+        store = self._store_in_a_table(url, database, table)
         store.advance(group, {}, at("t", 5))
-        self.run(database, f"CREATE RULE deaf AS ON UPDATE TO {table} DO INSTEAD NOTHING")
-        with pytest.raises(StoreRefusedError, match=r"t-0: 5 instead of 6\. .*rule"):
-            store.advance(group, at("t", 5), at("t", 6))
-
-    def test_inserts_that_a_rule_swallows_take_the_moved_rows_back(
-        self, url: str, database: Connection, table: str, group: str
-    ) -> None:
-        self.run(
-            database,
-            f'CREATE TABLE {table} (topic text, group_id text, "partition" int, "offset" bigint, '
-            'PRIMARY KEY (topic, group_id, "partition"))',
-        )
-        store = SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
-        store.advance(group, {}, at("t", 5))
-        self.run(database, f"CREATE RULE deaf AS ON INSERT TO {table} DO INSTEAD NOTHING")
-        with pytest.raises(StoreRefusedError, match=r"t-1: no row instead of 3\. Nothing was written.*rule"):
-            store.advance(group, at("t", 5), at("t", 6, 3))
+        self.run(database, f"CREATE RULE deaf AS ON {statement} TO {table} DO INSTEAD NOTHING")
+        with pytest.raises(StoreRefusedError, match=error):
+            store.advance(group, at("t", 5), at("t", *after))
         assert store.read(group, ["t"]) == at("t", 5)
+
+    def _store_in_a_table(self, url: str, database: Connection, table: str) -> SqlStore:
+        self.run(
+            database,
+            f'CREATE TABLE {table} (topic text, group_id text, "partition" int, "offset" bigint, '
+            'PRIMARY KEY (topic, group_id, "partition"))',
+        )
+        return SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
 
     @pytest.mark.parametrize("wrong", ["NULL", "-1", 'NEW."offset" - 1'])
     def test_what_a_trigger_falsifies_is_taken_back(
         self, url: str, database: Connection, table: str, group: str, wrong: str
     ) -> None:
-        self.run(
-            database,
-            f'CREATE TABLE {table} (topic text, group_id text, "partition" int, "offset" bigint, '
-            'PRIMARY KEY (topic, group_id, "partition"))',
-        )
-        store = SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
+        store = self._store_in_a_table(url, database, table)
         store.advance(group, {}, at("t", 5, 7))
         database.exec_driver_sql(
             f"CREATE FUNCTION {table}_f() RETURNS trigger LANGUAGE plpgsql AS "

@@ -32,11 +32,11 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
 from airflow_kafka_offsets.wiring.stores.opening import open_store as open_address
-from tests.lab.patience import LONGEST
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.proxy import Proxy
+from tests.lab.waiting import LONGEST
 from tests.lab.zookeeper import ZooKeeperServer
-from tests.stores.contract import StoreContract, again_and_again, at
+from tests.stores.contract import StoreContract, again_and_again, assert_offsets_outlive, at
 
 NAME = "zookeeper://zookeeper_default"
 LAYOUTS = [NodeLayout, JsonLayout]
@@ -257,16 +257,7 @@ def test_offsets_that_are_deleted_while_we_look_are_not_read_by_halves(
 @pytest.mark.zookeeper
 def test_offsets_outlive_the_server(tmp_path: Path, group: str) -> None:
     with ZooKeeperServer(tmp_path / "zookeeper") as own:
-        store = ZooKeeperStore(NAME, 3, own.hosts)
-        store.advance(group, {}, at("orders", 5))
-        own.kill()
-        with pytest.raises(StoreUnavailableError):
-            store.advance(group, at("orders", 5), at("orders", 6))
-        own.start()
-        store.advance(group, at("orders", 5), at("orders", 6))
-        own.stop()
-        own.start()
-        assert store.read(group, ["orders"]) == at("orders", 6)
+        assert_offsets_outlive(own, ZooKeeperStore(NAME, 3, own.hosts), group)
 
 
 # Limits
@@ -432,8 +423,8 @@ def test_no_thread_and_no_connection_stays(zookeeper: ZooKeeperServer, store: Zo
         with pytest.raises(StoreUnavailableError):
             ZooKeeperStore(NAME, 2, f"{LOOPBACK}:{proxy.port}").read(group, ["orders"])
     left = [thread for thread in set(threading.enumerate()) - threads if "_forward" not in thread.name]
-    wait_until(lambda: not any(t.is_alive() for t in left), timeout=20, what="its threads end")
-    wait_until(lambda: connections() <= open_before, timeout=20, what="it has hung up")
+    wait_until(lambda: not any(t.is_alive() for t in left), what="its threads end")
+    wait_until(lambda: connections() <= open_before, what="it has hung up")
 
 
 # From an Airflow connection

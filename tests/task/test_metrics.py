@@ -83,7 +83,7 @@ def world() -> Iterator[World]:
 def received(server: StatsdServer) -> list[Sample]:
     """Return all that was sent until now: what is sent after it has come, so has the rest."""
     Stats.incr(END)
-    wait_until(lambda: server.samples(f"airflow.{END}"), timeout=20, what="the last packet comes")
+    wait_until(lambda: server.samples(f"airflow.{END}"), what="the last packet comes")
     return server.samples(PREFIX)
 
 

@@ -68,7 +68,7 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
         monkeypatch.setattr(polling, "MIN_POLL", 0.02)
         monkeypatch.setattr(polling, "shortest_deferral", lambda: 0.02)
         yield places
-        wait_until(lambda: not threads(), timeout=20, what="the pollers stop when no one waits")
+        wait_until(lambda: not threads(), what="the pollers stop when no one waits")
         assert polling._pollers == {}
 
 

@@ -187,7 +187,7 @@ def test_a_loop_that_is_gone_stops_nobody_else(places: Places) -> None:
         await waiting
 
     run(scene())
-    wait_until(lambda: not threads(), timeout=20, what="the poller stops")
+    wait_until(lambda: not threads(), what="the poller stops")
     abandoned._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
@@ -196,7 +196,7 @@ def test_two_loops_share_one_poller(places: Places) -> None:
     others = [threading.Thread(target=lambda: answers.append(run(answered(enough(), EVERY)))) for _ in range(3)]
     for thread in others:
         thread.start()
-    wait_until(lambda: "snapshot" in places.world.kafka.calls, timeout=20, what="the first look")
+    wait_until(lambda: "snapshot" in places.world.kafka.calls, what="the first look")
     assert len(threads()) == 1
     places.world.kafka.produce(tp(0), 5)
     for thread in others:

@@ -25,7 +25,7 @@ class WindowLine:
     """A window without its ranges: one line of a list.
 
     Attributes:
-        group, seq, lane, state, span, until, holder: as in `core.window`.
+        group, seq, lane, state, span, planned_until, holder: as in `core.window`.
         planned_at, committed_at: in UTC; committed_at None: it is not committed.
     """
 
@@ -34,7 +34,7 @@ class WindowLine:
     lane: Lane
     state: State
     span: int
-    until: datetime
+    planned_until: datetime
     planned_at: datetime
     committed_at: datetime | None
     holder: Claim
@@ -72,7 +72,7 @@ def summary_of(row: WindowRow) -> WindowSummary:
         lane=window.lane,
         state=window.state,
         span=window.span,
-        until=window.until,
+        planned_until=window.planned_until,
         planned_at=row.planned_at,
         committed_at=row.committed_at,
         holder=row.held.holder,
@@ -90,7 +90,7 @@ class Overview:
     """What the ledger says of a group.
 
     Attributes:
-        state: the group as `ports.Ledger.load_all` gives it.
+        state: the group as `Ledger.load_all` gives it.
         last_committed: the newest committed live window; None: there is none.
         open: the open windows of both lanes, newest first: the newest 50 of them.
         acts: what people did to the group, oldest first.

@@ -29,7 +29,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.spark_json import dump_offsets
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, Standing, State, Window
+from airflow_kafka_offsets.core.window import Claim, Lane, Scope, Standing, State, Window, WindowRecord
 
 # What Airflow takes for the id of a DAG or task.
 _AIRFLOW_ID = re.compile(r"[\w.-]{1,250}")
@@ -97,8 +97,8 @@ class GroupState:
 
     version: int = 0
     position: Position | None = None
-    open: tuple[Held, ...] = ()
-    claimed: tuple[Held, ...] = ()
+    open: tuple[WindowRecord, ...] = ()
+    claimed: tuple[WindowRecord, ...] = ()
     elsewhere: tuple[str, ...] = ()
     owner: Owner | None = None
     is_pruned: bool = False
@@ -114,7 +114,7 @@ class Choice:
         cut: how many new windows it may cut after all others, 0 or more.
     """
 
-    adopt: tuple[Held, ...]
+    adopt: tuple[WindowRecord, ...]
     cut: int
 
 
@@ -128,7 +128,7 @@ class How(StrEnum):
     NEW = "new"
 
 
-def own_windows(state: GroupState) -> tuple[Held, ...]:
+def own_windows(state: GroupState) -> tuple[WindowRecord, ...]:
     """Return the windows that the asking run has; none: it asks for the first time.
 
     An abandoned window no longer owns anything, so its run asks like a new one.
@@ -165,7 +165,7 @@ def check_same_group(group: str, claim: Claim, state: GroupState) -> None:
         )
 
 
-def made_again(claim: Claim, own: Sequence[Held]) -> str:
+def made_again(claim: Claim, own: Sequence[WindowRecord]) -> str:
     """Return the warning about a run that has windows before its first try: it was deleted and made again."""
     ids = name_some([held.window.id for held in own], ", ")
     return (
@@ -230,7 +230,7 @@ def reset_command(group: str, to: Offsets) -> str:
     return f"kafka-offsets reset {group} --to '{offsets}' --why '...'"
 
 
-def check_adopts(group: str, topics: Container[str], held_windows: Iterable[Held]) -> None:
+def check_adopts(group: str, topics: Container[str], held_windows: Iterable[WindowRecord]) -> None:
     """Refuse to adopt a window with records of a topic that the group's definition does not read.
 
     Args:
@@ -253,7 +253,7 @@ def check_adopts(group: str, topics: Container[str], held_windows: Iterable[Held
 
 
 def check_replays(
-    group: str, topics: Container[str], state: GroupState, claim: Claim, held_windows: Iterable[Held]
+    group: str, topics: Container[str], state: GroupState, claim: Claim, held_windows: Iterable[WindowRecord]
 ) -> None:
     """Refuse a replay by a DAG or task that does not own the group, if a window has records of a topic that it does not read.
 
@@ -274,7 +274,7 @@ def check_replays(
 
 
 def check_given(
-    group: str, topics: Container[str], state: GroupState, claim: Claim, held_windows: Iterable[Held]
+    group: str, topics: Container[str], state: GroupState, claim: Claim, held_windows: Iterable[WindowRecord]
 ) -> None:
     """Refuse windows by name to a claim that could neither adopt nor replay them.
 
@@ -325,7 +325,7 @@ def choose(state: GroupState, over: Collection[Claim], *, at_most: int, max_open
     return Choice(adopt, cut)
 
 
-def check_something(state: GroupState, adopted: Sequence[Held], spans: Collection[int]) -> None:
+def check_something(state: GroupState, adopted: Sequence[WindowRecord], spans: Collection[int]) -> None:
     """Refuse a run that would get only an empty window, after the windows that others work on.
 
     An empty window is committed at once. After an open window, it would keep that one's offsets from being planned again.
@@ -417,7 +417,7 @@ def check_gap(abandonment: Abandonment, leave_gap: bool) -> None:
         )
 
 
-def to_abandon(state: GroupState) -> Held | None:
+def to_abandon(state: GroupState) -> WindowRecord | None:
     """Return the open window that a person abandons first, until none is open: the newest, so that no gap is left.
 
     None: all open windows are committing, and only a run can finish that.
@@ -451,7 +451,7 @@ def is_free(window: Standing, *, is_rerun: bool, holder_is_over: bool) -> bool:
     return holder_is_over
 
 
-def is_handed_over(held: Held, claim: Claim, *, is_known: bool) -> bool:
+def is_handed_over(held: WindowRecord, claim: Claim, *, is_known: bool) -> bool:
     """Whether a claim may work on a window without asking whether its holder is over.
 
     Args:
@@ -464,13 +464,13 @@ def is_handed_over(held: Held, claim: Claim, *, is_known: bool) -> bool:
     return held.holder == claim or (is_known and is_planner and held.holder.is_same_run(claim))
 
 
-def of_others(state: GroupState, held_windows: Iterable[Held], claim: Claim, how: How) -> list[Held]:
+def of_others(state: GroupState, held_windows: Iterable[WindowRecord], claim: Claim, how: How) -> list[WindowRecord]:
     """Return the windows on which a claim may work only if their holders are over."""
     known = {held.window.seq for held in state.claimed}
     return [h for h in held_windows if not is_handed_over(h, claim, is_known=how is How.GIVEN or h.window.seq in known)]
 
 
-def to_hold(held_windows: Sequence[Held], claim: Claim) -> list[Held]:
+def to_hold(held_windows: Sequence[WindowRecord], claim: Claim) -> list[WindowRecord]:
     """Return the windows that a claim holds from now on, of those that it gets, in the order of their numbers.
 
     A plan task leaves the other tasks of its run the windows that they have.

@@ -129,7 +129,7 @@ def plan_all(
         group: topics and policy.
         position: where the previous live window ended; None: there was none.
         log: what Kafka holds.
-        until: the cut time.
+        until: the planned-until time.
         first: the resolved starting offsets; needed when there is no position.
         recovered: what a second look said of the `suspects`, up to their high watermarks.
         ends: where a window ends at the latest, by the timestamp index; None for a partition: no later record.

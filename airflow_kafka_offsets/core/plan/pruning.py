@@ -38,15 +38,15 @@ class Pruned:
 
     Attributes:
         before: each window with a smaller number is gone; 1: none is.
-        until: the latest cut time of a window that is gone and could have been replayed; None: there was none.
-        proof: the number and the cut time of the window that is gone and proved most of how far the group has come in time, see
+        planned_until: the latest one of a window that is gone and could have been replayed; None: there was none.
+        proof: the number and the planned-until time of the window that is gone and proved most of how far the group has come in time, see
             `core.history.Frontier`; None: there was none.
         floors: see `Floors`. Of another topic of the same name, the offsets are not concerned.
         prunes: the acts, oldest first: the number of the first window that each left, and when that was.
     """
 
     before: int = 1
-    until: datetime | None = None
+    planned_until: datetime | None = None
     proof: tuple[int, datetime] | None = None
     floors: Floors = field(default_factory=dict)
     prunes: tuple[tuple[int, datetime], ...] = ()
@@ -123,14 +123,16 @@ def _why_held(window: Window, limits: Limits, log: LogSnapshot) -> str | None:
 def without(windows: Sequence[Window], before: Pruned) -> Pruned:
     """Return what is known after these windows have left, the oldest first."""
     owners = [window for window in windows if window.state.owns and window.span]
-    times = [window.until for window in owners]
+    times = [window.planned_until for window in owners]
     ends = [
         ({tp: owned.end for tp, owned in window.ranges.without_empty().items()}, window.topic_ids) for window in owners
     ]
-    until = max(times if before.until is None else [*times, before.until], default=None)
-    proofs = [(window.seq, window.until) for window in windows if _proves(window)]
+    until = max(times if before.planned_until is None else [*times, before.planned_until], default=None)
+    proofs = [(window.seq, window.planned_until) for window in windows if _proves(window)]
     proof = max([before.proof, *proofs] if before.proof else proofs, key=lambda one: one[1], default=None)
-    return replace(before, before=windows[-1].seq + 1, until=until, proof=proof, floors=_raised(before.floors, ends))
+    return replace(
+        before, before=windows[-1].seq + 1, planned_until=until, proof=proof, floors=_raised(before.floors, ends)
+    )
 
 
 def _proves(window: Window) -> bool:
@@ -173,10 +175,10 @@ def check_span(group: str, start: datetime, pruned: Pruned) -> None:
     Raises:
         PrunedWindowError: with the time from which on all windows are there.
     """
-    if pruned.until is not None and start < pruned.until:
+    if pruned.planned_until is not None and start < pruned.planned_until:
         raise PrunedWindowError(
-            f"Windows before {name_window(group, pruned.before)} with cut times up to {pruned.until.isoformat()} were pruned from "
-            f"the ledger, because Kafka no longer held their offsets. Ask for a time span that starts at {pruned.until.isoformat()} or "
+            f"Windows before {name_window(group, pruned.before)} planned until {pruned.planned_until.isoformat()} were pruned from "
+            f"the ledger, because Kafka no longer held their offsets. Ask for a time span that starts at {pruned.planned_until.isoformat()} or "
             f"later, or name the windows. {_first_kept(group, pruned)}"
         )
 

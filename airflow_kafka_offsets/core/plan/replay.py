@@ -26,7 +26,7 @@ from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Posit
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.window import Excerpt, Held, Lane, State, Window
+from airflow_kafka_offsets.core.window import Excerpt, Lane, State, Window, WindowRecord
 
 MAX_BACKFILL_WINDOWS = 10_000
 """How many windows one replay may cut."""
@@ -73,7 +73,9 @@ def between_times(
     return OffsetRanges((tp, OffsetRange(start, max(start, end))) for tp, (start, end) in at.items())
 
 
-def overlapping(asked: OffsetRanges, owners: Iterable[Held], topic_ids: Mapping[str, str]) -> list[Held]:
+def overlapping(
+    asked: OffsetRanges, owners: Iterable[WindowRecord], topic_ids: Mapping[str, str]
+) -> list[WindowRecord]:
     """Return the windows that own any of these offsets, in today's topics.
 
     Args:
@@ -270,7 +272,7 @@ def _layers(gaps: Gaps) -> Iterator[OffsetRanges]:
 
 
 def check_divides(span: TimeSpan) -> None:
-    """Refuse a data interval that can't contain a window's cut time.
+    """Refuse a data interval that can't contain a window's planned-until time.
 
     Raises:
         BadInputError: it has no width.
@@ -290,8 +292,10 @@ def nothing_to_replay(what: str, owners: Sequence[Window] = ()) -> BadInputError
         what: what was asked.
         owners: windows that own the records of the asked time, but were cut at another time.
     """
-    hint = "kafka-offsets windows lists what there is, with each cut time"
+    hint = "kafka-offsets windows lists what there is, with each planned-until time"
     if owners:
         named = name_some([window.id for window in owners], ", ")
-        hint = f"The records of that time belong to windows with another cut time. Name these windows: {named}"
+        hint = (
+            f"The records of that time belong to windows with another planned-until time. Name these windows: {named}"
+        )
     return BadInputError(f"There is nothing to replay: {what}. {hint}")

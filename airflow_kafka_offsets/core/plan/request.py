@@ -42,7 +42,7 @@ class Live:
     """Ask for what is new.
 
     Attributes:
-        until: the cut time of new windows; None: the moment of planning.
+        until: the planned-until time of new windows; None: the moment of planning.
         ends_at: where new windows end, by Kafka's timestamp index; None: at the end offset at the moment of planning.
         at_most: how many windows the run can work on.
     """
@@ -61,7 +61,7 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
-    """Ask for a time span: the windows with ``start < until <= end``, and records of that time that no one owns.
+    """Ask for a time span: the windows with ``start < planned_until <= end``, and records of that time that no one owns.
 
     Attributes:
         start, end: in UTC, whatever zone they are given in.

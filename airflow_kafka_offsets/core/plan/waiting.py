@@ -162,8 +162,8 @@ def decide_window(window: Standing) -> Decision:
 
 
 def decide_until(condition: CommittedUntil, frontier: Frontier) -> Decision:
-    """Decide whether all that a group could read at a cut time is committed."""
-    is_met = frontier.until is not None and frontier.until >= condition.until
+    """Decide whether all that a group could read at a planned-until time is committed."""
+    is_met = frontier.planned_until is not None and frontier.planned_until >= condition.until
     facts = {
         "until": condition.until.isoformat(),
         "window_id": frontier.window_id if is_met else None,

@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_o
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.source.offsets import Meaning, SourceOffsets, next_offsets
-from airflow_kafka_offsets.core.window import Held
+from airflow_kafka_offsets.core.window import WindowRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +140,12 @@ def moves(old: Offsets, new: Offsets) -> Moves:
     return {tp: (old.get(tp), offset) for tp, offset in sorted(new.items()) if old.get(tp) != offset}
 
 
-def left_open(windows: Sequence[Held], topics: Collection[str]) -> tuple[Held, ...]:
+def left_open(windows: Sequence[WindowRecord], topics: Collection[str]) -> tuple[WindowRecord, ...]:
     """Return the windows with records of these topics. A group that continues from the watermark before them reads these again."""
     return tuple(held for held in windows if any(tp.topic in topics for tp in held.window.ranges.without_empty()))
 
 
-def left_open_notes(windows: Sequence[Held]) -> list[str]:
+def left_open_notes(windows: Sequence[WindowRecord]) -> list[str]:
     """Return the warnings about windows of the group that the offsets come from: open ones, and those that were committed behind them."""
     waiting = [f"{held.window.id} ({held.window.state}, held by {held.holder})" for held in windows if _is_open(held)]
     done = [held.window.id for held in windows if not _is_open(held)]
@@ -163,7 +163,7 @@ def left_open_notes(windows: Sequence[Held]) -> list[str]:
     return notes
 
 
-def committed_behind_note(windows: Sequence[Held]) -> list[str]:
+def committed_behind_note(windows: Sequence[WindowRecord]) -> list[str]:
     """Return the warning about offsets that someone who goes on from the watermark of a group reads a second time."""
     done = [held.window.id for held in windows if not _is_open(held)]
     if not done:
@@ -174,5 +174,5 @@ def committed_behind_note(windows: Sequence[Held]) -> list[str]:
     ]
 
 
-def _is_open(held: Held) -> bool:
+def _is_open(held: WindowRecord) -> bool:
     return held.window.state.is_open

@@ -10,7 +10,7 @@ from enum import StrEnum
 from airflow_kafka_offsets.core.errors import BadInputError, name_some
 from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address, split_url
-from airflow_kafka_offsets.core.window import Held
+from airflow_kafka_offsets.core.window import WindowRecord
 
 FORMS = "ledger, an offset store (redis://redis_default, kafka://), checkpoint:DIRECTORY or csv:FILE (csv:- for stdin)"
 
@@ -119,7 +119,7 @@ class SourceOffsets:
     offsets: Offsets
     notes: tuple[str, ...] = ()
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    later: tuple[Held, ...] = ()
+    later: tuple[WindowRecord, ...] = ()
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 

@@ -73,12 +73,13 @@ def check_session(environment: Mapping[str, str]) -> None:
     home = home_of_pyspark(environment)
     if home is None or find_spec("py4j") is None:  # pyspark alone requires it
         raise BadInputError(
-            "This worker has no Spark: the installed pyspark-client can only be a client of a Spark Connect server. Nothing was planned: "
-            f"install Spark on each worker ({_INSTALL}), or give the task the conn_id of a connection of type spark_connect"
+            "This worker has no Spark, only a client of Spark Connect; nothing was planned. Give the task the conn_id of a spark_connect "
+            f"connection, or install Spark on each worker:\n  {_INSTALL}"
         )
     _check_java(home, environment)
-    if environment.get("SPARK_HOME"):
-        _check_session_spark(home)
+    build, ours = spark_build(jar_names(home)), pyspark_version()
+    if environment.get("SPARK_HOME") and build and ours:
+        check_session_spark(str(home), build.version, ours)
 
 
 def check_pyspark() -> None:
@@ -98,52 +99,36 @@ def _installed(distribution: str) -> str | None:
 
 
 def _no_submit(binary: str, environment: Mapping[str, str]) -> str:
-    where = "in this place" if "/" in binary else "on the PATH of the worker"
-    said = f"No {binary} is {where}, so no Spark job can be launched; nothing was planned."
+    problem = f"No {binary} is {'there' if '/' in binary else 'on the PATH of the worker'}; nothing was planned."
     name = Path(binary).name
-    places = [Path(environment["SPARK_HOME"], "bin")] if environment.get("SPARK_HOME") else []
-    for folder in [*places, Path(sys.executable).parent]:
+    bins = [Path(environment["SPARK_HOME"], "bin")] if environment.get("SPARK_HOME") else []
+    for folder in [*bins, Path(sys.executable).parent]:
         if (folder / name).exists():
-            path = f"{said} It is in {folder}: export PATH={folder}:$PATH where the worker is started"
             is_of_pip = (folder / "find_spark_home.py").exists()  # it finds Spark with the Python of the PATH
-            return path if is_of_pip else f"{path}, or set spark_binary='{folder / name}' on the operator"
-    other = "" if name == _SUBMIT else f" (and set the connection's spark-binary to {_SUBMIT})"
-    return (
-        f"{said} Install Spark on each worker: {_INSTALL}{other}; or, for another version of Spark, put the bin folder of an unpacked one "
-        "on the PATH"
-    )
+            other = "" if is_of_pip else f", or set spark_binary='{folder / name}'"
+            return f"{problem} Start the worker with it on the PATH{other}:\n  export PATH={folder}:$PATH"
+    other = "" if name == _SUBMIT else f", and set the connection's spark-binary to {_SUBMIT}"
+    return f"{problem} Install Spark on each worker{other}:\n  {_INSTALL}"
 
 
 def _check_spark_home(environment: Mapping[str, str]) -> None:
     home = environment.get("SPARK_HOME")
     if home and not Path(home, "bin", "spark-class").exists():
         raise BadInputError(
-            f"SPARK_HOME is {home}, which has no bin/spark-class, so Spark can't start; nothing was planned. Set it to the folder of an "
-            "unpacked Spark on each worker, or unset it"
+            f"SPARK_HOME is {home}, which has no bin/spark-class; nothing was planned. Correct it, or unset it"
         )
 
 
 def _refuse_python_without_spark(program: str, environment: Mapping[str, str]) -> None:
-    asked = python_without_spark(program, environment)
-    if asked is None:
+    python = python_without_spark(program, environment)
+    if python is None:
         return
     folder = Path(program).absolute().parent
-    has_python = (folder / "python3").exists()
-    path = (
-        f"export PATH={folder}:$PATH where the worker is started, with no PYSPARK_PYTHON of another environment; or "
-        if has_python
-        else ""
-    )
+    path = f", or start the worker with its Python first:\n  export PATH={folder}:$PATH"
     raise BadInputError(
-        f"{program} looks for Spark with {asked}, and that Python has none, so no Spark job can be launched; nothing was planned. Let it find the "
-        f"Python that Spark is installed for: {path}set SPARK_HOME to the folder of Spark"
+        f"{program} looks for Spark with {python}, which has none; nothing was planned. Set SPARK_HOME to the folder of Spark"
+        f"{path if (folder / 'python3').exists() else ''}"
     )
-
-
-def _check_session_spark(home: Path) -> None:
-    build, ours = spark_build(jar_names(home)), pyspark_version()
-    if build is not None and ours is not None:
-        check_session_spark(str(home), build.version, ours)
 
 
 def _check_java(home: Path | None, environment: Mapping[str, str]) -> None:
@@ -152,23 +137,11 @@ def _check_java(home: Path | None, environment: Mapping[str, str]) -> None:
         return
     java = find_java(environment)
     if java is None:
-        _refuse_without_java(environment)
-        return
+        java_home = environment.get("JAVA_HOME")
+        where = f"in JAVA_HOME ({java_home})" if java_home else "on the PATH, and no JAVA_HOME"
+        raise BadInputError(f"The worker has no Java {where}; nothing was planned. Install Java 17, or set JAVA_HOME")
     build = spark_build(jar_names(home))
     if build is not None and java.version:
         check_java(build.version, java.version, java.program)
         if warning := java_warning(build.version, java.version, java.program):
             logger.warning("%s", warning)
-
-
-def _refuse_without_java(environment: Mapping[str, str]) -> None:
-    java_home = environment.get("JAVA_HOME")
-    what = (
-        f"JAVA_HOME is {java_home}, which has no bin/java"
-        if java_home
-        else "no java is on the PATH, and JAVA_HOME is not set"
-    )
-    raise BadInputError(
-        f"The worker has no Java, which launching a Spark job requires: {what}. Nothing was planned: install Java 17 on each "
-        "worker (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
-    )

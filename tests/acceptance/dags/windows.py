@@ -143,7 +143,7 @@ with DAG("reported", schedule=None):
         driver_memory="512m",
         jars=os.environ["CONNECTOR_JARS"],
         # As our operators start theirs: otherwise, this driver takes twice the time of a processor.
-        conf=json.loads(os.environ["QUICK_JVMS"]),
+        conf=json.loads(os.environ["SPARK_ON_CLUSTERS"]),
     )
     plan >> run >> CommitWindowOperator(task_id="commit", window=plan.output)
 
@@ -164,7 +164,7 @@ for name, limit in needed(ON_CLUSTER).items():
             ship=False,
             connector=None,
             driver_memory="512m",
-            conf=json.loads(os.environ["QUICK_JVMS"]),
+            conf=json.loads(os.environ["SPARK_ON_CLUSTERS"]),
             poll_interval=5,
             execution_timeout=limit,
             **retrying(retries=5),

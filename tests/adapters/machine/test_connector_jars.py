@@ -20,8 +20,8 @@ from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
 from airflow_kafka_offsets.spark.connector import SparkBuild, connector_package, folder_name
 from tests.lab.java import pyspark_home
 from tests.lab.maven import Mirror
-from tests.lab.patience import LONGEST, output_of
 from tests.lab.processes import wait_until
+from tests.lab.waiting import LONGEST
 
 NAME = folder_name(connector_package())
 SPARK = LocalSpark(pyspark_home(), SparkBuild("4.0.0", "2.13", frozenset()), os.environ)
@@ -84,7 +84,7 @@ def left_in(folder: Path) -> list[str]:
 def test_two_workers_at_one_moment_fetch_once_and_have_the_same_jars(
     start: Callable[[], subprocess.Popen[str]], mirror: Mirror, folder: Path
 ) -> None:
-    said = [output_of(worker, timeout=300)[0].split() for worker in [start(), start()]]
+    said = [worker.communicate(timeout=LONGEST)[0].split() for worker in [start(), start()]]
     assert said == [[str(folder / JAR)]] * 2
     assert len(mirror.asked) == 1
     assert (folder / JAR).read_bytes() == mirror.content
@@ -98,17 +98,17 @@ def test_what_a_killed_worker_left_half_way_is_used_by_nobody_and_removed_by_the
     first = start()
     assert mirror.half_way.wait(LONGEST)
     [staging] = left_in(folder)
-    wait_until(lambda: any((folder.parent / staging).rglob("*.jar*")), timeout=100, what="it begins to write")
+    wait_until(lambda: any((folder.parent / staging).rglob("*.jar*")), what="it begins to write")
     [spark_submit] = psutil.Process(first.pid).children()
     second = start()
     lock = folder.with_name(f".{folder.name}.lock")
-    wait_until(lambda: _has_open(second, lock), timeout=100, what="the second one waits for the first")
+    wait_until(lambda: _has_open(second, lock), what="the second one waits for the first")
     assert (kept_jars(folder), second.poll()) == ([], None)
 
     first.kill()
-    wait_until(lambda: not spark_submit.is_running(), timeout=60, what="spark-submit dies with its worker")
+    wait_until(lambda: not spark_submit.is_running(), what="spark-submit dies with its worker")
     mirror.flows.set()
-    assert output_of(second, timeout=300)[0].split() == [str(folder / JAR)]
+    assert second.communicate(timeout=LONGEST)[0].split() == [str(folder / JAR)]
     assert kept_jars(folder) == [folder / JAR]
     assert left_in(folder) == []
 

@@ -38,8 +38,7 @@ from tests.lab.processes import wait_until
 from tests.lab.start import NO_JOB, PROGRAM, StartArchive, home_like, ours
 
 ROOT = Path(__file__).parents[2]
-# As by Java's default, and not as in LIGHT: at the address that it was made for, Java takes an archive whose end is damaged, as it never reads that.
-CHEAP = [QUICK, *LIGHT, "-XX:ArchiveRelocationMode=1"]
+CHEAP = [QUICK, *LIGHT]
 JAVA = int(
     subprocess.run([java(), "-version"], capture_output=True, text=True, check=True).stderr.split('"')[1].split(".")[0]
 )
@@ -336,12 +335,12 @@ def test_a_maker_that_takes_too_long_is_ended_and_leaves_what_was_there(spark: L
 
 def test_a_maker_that_is_killed_leaves_nothing_that_is_used_nor_in_the_way(spark: LocalSpark, tmp_path: Path) -> None:
     maker = subprocess.Popen([PROGRAM, "archive", "--spark-home", spark.home, "--to", tmp_path], env=ours())
-    wait_until(lambda: psutil.Process(maker.pid).children(), timeout=120, what="the maker runs Spark")
+    wait_until(lambda: psutil.Process(maker.pid).children(), what="the maker runs Spark")
     children = psutil.Process(maker.pid).children(recursive=True)
     (work,) = (tmp_path / FOLDER).iterdir()
     maker.send_signal(signal.SIGKILL)
     maker.wait()
-    wait_until(lambda: not psutil.wait_procs(children, timeout=0)[1], timeout=60, what="Spark ends with its maker")
+    wait_until(lambda: not psutil.wait_procs(children, timeout=0)[1], what="Spark ends with its maker")
     assert find_archive(spark, tmp_path) is None
     # Another process may still be at work in a young one.
     os.utime(work, (0, time.time() - 90_000))

@@ -7,7 +7,7 @@ from datetime import timedelta
 from airflow_kafka_offsets.core.group import Until
 from airflow_kafka_offsets.core.lag.pace import Commit, Pace, commits_wanted, pace_of
 from airflow_kafka_offsets.core.plan.ownership import GroupState
-from airflow_kafka_offsets.core.window import Held, State
+from airflow_kafka_offsets.core.window import State, WindowRecord
 from tests.core.examples import NOON, claim, group, tp, window
 
 HOUR = timedelta(hours=1)
@@ -44,7 +44,7 @@ def test_a_window_that_ends_by_time_does_not_tell_what_had_arrived() -> None:
 
 
 def test_only_windows_before_the_oldest_open_one_are_below_the_watermark() -> None:
-    state = GroupState(version=1, open=(Held(window({tp(): (0, 5)}, seq=2, state=State.PLANNED), claim()),))
+    state = GroupState(version=1, open=(WindowRecord(window({tp(): (0, 5)}, seq=2, state=State.PLANNED), claim()),))
     assert pace_of(group(), state, commits(0, 1, 2)).caught_up_at == NOON
 
 

@@ -21,16 +21,16 @@ from airflow_kafka_offsets.core.plan.ownership import (
     to_hold,
     watermark,
 )
-from airflow_kafka_offsets.core.window import Claim, Held, Lane, Scope, State
+from airflow_kafka_offsets.core.window import Claim, Lane, Scope, State, WindowRecord
 from tests.core.examples import claim, position, ranges, standing, tp, window
 
 HERE = position({tp(): 10})
-OPEN = Held(window({tp(): (5, 10)}, 7, State.PLANNED), claim("dead"))
+OPEN = WindowRecord(window({tp(): (5, 10)}, 7, State.PLANNED), claim("dead"))
 
 
-def held(seq: int, state: State = State.PLANNED, by: Claim | None = None) -> Held:
+def held(seq: int, state: State = State.PLANNED, by: Claim | None = None) -> WindowRecord:
     """Make a window of five offsets that a dead run left behind."""
-    return Held(window({tp(): (5 * seq, 5 * seq + 5)}, seq, state), by or claim("dead"))
+    return WindowRecord(window({tp(): (5 * seq, 5 * seq + 5)}, seq, state), by or claim("dead"))
 
 
 @pytest.mark.parametrize("state", [State.PLANNED, State.COMMITTING, State.COMMITTED])
@@ -95,7 +95,7 @@ def test_a_plan_task_leaves_to_the_tasks_of_its_run_what_they_have() -> None:
 
 
 def test_the_watermark_is_where_the_oldest_open_window_starts() -> None:
-    newer = Held(window({tp(): (10, 20)}, 8, State.PLANNED), claim("dead"))
+    newer = WindowRecord(window({tp(): (10, 20)}, 8, State.PLANNED), claim("dead"))
     mark = watermark(GroupState(4, position({tp(): 20}), (OPEN, newer)))
     assert mark is not None
     assert mark.offsets == {tp(): 5}

@@ -21,7 +21,7 @@ def _windows(spans: list[int], states: list[State]) -> list[Window]:
     at, made = 0, []
     for seq, (span, state) in enumerate(zip(spans, states, strict=False), start=1):
         one = window({tp(): (at, at + span)}, seq, state)
-        made.append(replace(one, until=NOON + timedelta(hours=seq)))
+        made.append(replace(one, planned_until=NOON + timedelta(hours=seq)))
         at += span
     return made
 
@@ -41,7 +41,7 @@ def test_two_parts_leave_the_same_as_one(spans: list[int], states: list[State], 
 def test_only_a_live_window_that_left_nothing_unread_proves_how_far_a_group_has_come() -> None:
     live, capped, backfill = _windows([1, 1, 1], [State.COMMITTED] * 3)
     capped, backfill = replace(capped, is_capped=True), replace(backfill, lane=Lane.BACKFILL)
-    assert without([live, capped, backfill], NOTHING_PRUNED).proof == (1, live.until)
+    assert without([live, capped, backfill], NOTHING_PRUNED).proof == (1, live.planned_until)
     assert without([capped, backfill], NOTHING_PRUNED).proof is None
 
 

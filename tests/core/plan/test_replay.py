@@ -39,7 +39,7 @@ from airflow_kafka_offsets.core.plan.replay import (
 )
 from airflow_kafka_offsets.core.plan.request import TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.window import Held, Lane, State, Window
+from airflow_kafka_offsets.core.window import Lane, State, Window, WindowRecord
 from tests.core.examples import NOON, claim, group, log, position, ranges, tp, window
 
 IDS = {"orders": "id-of-orders"}
@@ -93,7 +93,7 @@ def test_what_is_asked_is_what_windows_own_and_what_nobody_does(
     history: tuple[OffsetRanges, list[Window], list[Window]],
 ) -> None:
     asked, live, filled = history
-    everything = [Held(w, claim()) for w in [*filled, *reversed(live)]]
+    everything = [WindowRecord(w, claim()) for w in [*filled, *reversed(live)]]
     owners = [held.window for held in overlapping(asked, everything, IDS)]
     gaps = without_owner(asked, owners, IDS)
     wanted, owned = set(records(asked)), [r for w in [*live, *filled] for r in records(w.ranges)]
@@ -142,7 +142,7 @@ def test_a_replay_that_makes_too_many_windows_is_refused() -> None:
 
 
 def test_windows_of_an_earlier_topic_of_the_name_own_nothing_today() -> None:
-    old = Held(window({tp(): (0, 10)}, orders="old"), claim())
+    old = WindowRecord(window({tp(): (0, 10)}, orders="old"), claim())
     asked = ranges({tp(): (0, 5)})
     assert overlapping(asked, [old], IDS) == []
     assert without_owner(asked, [old.window], IDS) == gaps_of((0, 5))
@@ -162,7 +162,7 @@ def test_the_search_ends_for_a_partition_at_the_live_window_that_starts_before_a
 
 def state(watermark: dict[TopicPartition, int], *open_windows: Window) -> GroupState:
     """Let the next live window start here, with some open ones before."""
-    return GroupState(1, position(watermark), tuple(Held(w, claim()) for w in open_windows))
+    return GroupState(1, position(watermark), tuple(WindowRecord(w, claim()) for w in open_windows))
 
 
 def test_offsets_at_or_above_the_watermark_are_refused_with_the_numbers() -> None:
@@ -220,7 +220,7 @@ def test_a_draft_has_the_topics_of_its_ranges_whatever_else_was_looked_at() -> N
     drafts = replay.backfill(group(max_offsets=10), gaps_of((5, 20)), state({tp(0): 20}), now, NOON)
     assert [draft.ranges for draft in drafts] == [ranges({tp(0): (5, 15)}), ranges({tp(0): (15, 20)})]
     assert {tuple(draft.topic_ids) for draft in drafts} == {("orders",)}
-    assert {(draft.lane, draft.until) for draft in drafts} == {(Lane.BACKFILL, NOON)}
+    assert {(draft.lane, draft.planned_until) for draft in drafts} == {(Lane.BACKFILL, NOON)}
 
 
 def test_partitions_that_are_not_there_and_topics_that_were_recreated_are_refused() -> None:
@@ -308,7 +308,7 @@ def test_nothing_to_replay_names_the_windows_that_own_the_records() -> None:
     assert "kafka-offsets windows lists what there is" in str(nothing_to_replay("no window was cut then"))
     text = str(nothing_to_replay("no window was cut then", [window({tp(): (0, 1)}, 7)]))
     assert text == (
-        "There is nothing to replay: no window was cut then. The records of that time belong to windows with another cut time. "
+        "There is nothing to replay: no window was cut then. The records of that time belong to windows with another planned-until time. "
         "Name these windows: lake-000007"
     )
 

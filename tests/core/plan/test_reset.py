@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.plan.reset import (
     summary_of_reset,
     window_starts,
 )
-from airflow_kafka_offsets.core.window import Held, Lane, State, Window
+from airflow_kafka_offsets.core.window import Lane, State, Window, WindowRecord
 from tests.core.examples import claim, log, position, ranges, tp, window
 
 # Three committed windows, newest first, as the ledger tells them.
@@ -150,7 +150,7 @@ def test_a_target_outside_of_the_log_is_refused(target: dict, what: str) -> None
 
 
 def test_an_open_window_comes_first() -> None:
-    held = Held(window({tp(0): (30, 40)}, 4, State.PLANNED), claim())
+    held = WindowRecord(window({tp(0): (30, 40)}, 4, State.PLANNED), claim())
     check_no_open_window("lake", GroupState(3, BEFORE))
     with pytest.raises(IllegalStepError, match="kafka-offsets abandon lake-000004 --why"):
         check_no_open_window("lake", GroupState(3, BEFORE, (held,)))

@@ -45,7 +45,7 @@ from airflow_kafka_offsets.core.plan.waiting import (
     decide_window,
     lookup_times,
 )
-from airflow_kafka_offsets.core.window import Held, State, Window
+from airflow_kafka_offsets.core.window import State, Window, WindowRecord
 from tests.core.examples import NOON, claim, group, log, position, standing, tp, window
 
 HOUR = timedelta(hours=1)
@@ -53,7 +53,7 @@ HOUR = timedelta(hours=1)
 
 def state(offsets: Mapping[TopicPartition, int] | None, *open_windows: Window) -> GroupState:
     """Let the ledger hold a group at these offsets."""
-    return GroupState(1, position(offsets) if offsets else None, tuple(Held(w, claim()) for w in open_windows))
+    return GroupState(1, position(offsets) if offsets else None, tuple(WindowRecord(w, claim()) for w in open_windows))
 
 
 def seen(

@@ -31,8 +31,8 @@ from airflow_kafka_offsets.spark.errors import (
     PublishError,
     WriteOptionError,
 )
-from tests.lab.patience import LONGEST
 from tests.lab.topics import delete_records
+from tests.lab.waiting import LONGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -200,7 +200,7 @@ class Rerun(Jobs):
         self, spark: SparkSession, run: Run, target: Any, written: list[tuple[str, int]], is_rerun: bool
     ) -> None:
         second = rows_of(2, *range(5, 10))
-        made_again = {"until": "2026-03-01T00:00:00+00:00", "is_rerun": is_rerun}
+        made_again = {"planned_until": "2026-03-01T00:00:00+00:00", "is_rerun": is_rerun}
         if not self.is_labelled:
             run(1, "value > 7", ledger=made_again)
             self.assert_rows(spark, target, *rows_of(1, 8, 9), *second)

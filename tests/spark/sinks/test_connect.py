@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.lab.patience import run_to_end
 from tests.lab.tables import CATALOG
+from tests.lab.waiting import run_to_end
 
 if TYPE_CHECKING:
     from tests.lab.kafka import KafkaBroker
@@ -97,7 +97,7 @@ def answers(spark_connect: SparkConnect, kafka: KafkaBroker, ranges: Ranges, fol
     }
     arguments = [spark_connect.url, kafka.bootstrap_servers, ranges, codes, f"{lake}/report.json"]
     command = [sys.executable, "-c", CLIENT, json.dumps(arguments)]
-    done = run_to_end(command, cwd=ROOT, timeout=500)
+    done = run_to_end(command, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-5000:]
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return told

@@ -185,13 +185,13 @@ def test_a_window_that_only_has_the_id_of_one_that_was_appended_is_not_left_out(
     window.write_delta(values(window), f"{tmp_path}/t", mode="append")
     shorter = {topic: {p: (start, end - 1) for p, (start, end) in found.items()} for topic, found in ranges.items()}
     for topics, until in ((shorter, "2026-01-01T01:00:00+00:00"), (ranges, "2026-03-01T00:00:00+00:00")):
-        other = make_window(topics, until=until)
+        other = make_window(topics, planned_until=until)
         with pytest.raises(OtherWindowError, match=r"another window .* so Delta would skip this one"):
             other.write_delta(values(other), f"{tmp_path}/t", mode="append")
         with monkeypatch.context() as patch:
             # As if that were many commits ago; Delta itself forgets nothing.
             patch.setattr(DeltaTable, "has_appended", lambda self: False)
-            other = make_window(topics, until=until)
+            other = make_window(topics, planned_until=until)
             assert other.write_delta(values(other), f"{tmp_path}/t", mode="append")
 
 
@@ -218,7 +218,7 @@ def test_what_another_job_wrote_while_this_one_was_about_to_create_the_table_is_
     window.write_delta(values(window), f"{tmp_path}/t", mode=mode)
     exists, looks = Catalog.tableExists, iter([False])
     monkeypatch.setattr(Catalog, "tableExists", lambda catalog, name: next(looks, exists(catalog, name)))
-    other = make_window(ten_records, until="2026-03-01T00:00:00+00:00")
+    other = make_window(ten_records, planned_until="2026-03-01T00:00:00+00:00")
     with pytest.raises(OtherWindowError, match="another window"):
         other.write_delta(values(other), f"{tmp_path}/t", mode=mode)
 

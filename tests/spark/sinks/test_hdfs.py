@@ -41,7 +41,7 @@ class TestHdfs(Directory, Jobs):
         self.assert_rows(spark, target, *rows_of(1, *range(7)), *rows_of(2, *range(5, 10)))
         run(1, "value > 7")
         with pytest.raises(OtherWindowError, match=f"another window {window_id(2)}"):
-            run(2, ledger={"until": "2026-03-01T00:00:00+00:00"})
+            run(2, ledger={"planned_until": "2026-03-01T00:00:00+00:00"})
         self.assert_rows(spark, target, *rows_of(1, 8, 9), *rows_of(2, *range(5, 10)))
         assert sorted(hdfs.client().list(folder)) == [f"window_id={window_id(seq)}" for seq in (1, 2)]
 

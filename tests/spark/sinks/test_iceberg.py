@@ -195,7 +195,7 @@ def test_what_another_job_wrote_while_this_one_was_about_to_create_the_table_is_
         window.write_iceberg(window.read().selectExpr("offset + 10 * partition as n"), table, **how)
     exists, looks = Catalog.tableExists, iter([False])
     monkeypatch.setattr(Catalog, "tableExists", lambda catalog, name: next(looks, exists(catalog, name)))
-    other = make_window(ten_records, until="2026-03-01T00:00:00+00:00")
+    other = make_window(ten_records, planned_until="2026-03-01T00:00:00+00:00")
     with pytest.raises(OtherWindowError, match="another window"):
         other.write_iceberg(other.read().selectExpr("offset + 10 * partition as n"), table, **how)
 

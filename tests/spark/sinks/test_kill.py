@@ -89,7 +89,7 @@ def kill_half_way(folder: Path, what: dict[str, Any]) -> None:
     with log.open("w") as output:
         child = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
     try:
-        wait_until(lambda: mark.exists() or child.poll() is not None, timeout=400, what="the jobs are half-way")
+        wait_until(lambda: mark.exists() or child.poll() is not None, what="the jobs are half-way")
         assert mark.exists(), log.read_text()[-5000:]
     finally:
         os.killpg(child.pid, signal.SIGKILL)
@@ -115,7 +115,7 @@ def run_jobs(what: dict[str, Any]) -> None:
         stuck = [stage for stage in stages if stage and stage.numActiveTasks == 1 and stage.numCompletedTasks > 0]
         return len(stuck) == len(jobs)
 
-    wait_until(are_half_way, timeout=300, what="every job has one task left")
+    wait_until(are_half_way, what="every job has one task left")
     Path(what["mark"]).touch()
     threading.Event().wait()
 

@@ -1,0 +1,211 @@
+"""What people change by hand, with who, when and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Select,
+    and_,
+    func,
+    insert,
+    select,
+)
+
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act, OldWindow
+from airflow_kafka_offsets.core.plan.ownership import (
+    Abandonment,
+    Owner,
+    Position,
+    abandonment,
+    check_gap,
+)
+from airflow_kafka_offsets.core.plan.pruning import Pruned
+from airflow_kafka_offsets.core.window import (
+    State,
+    check_steps,
+)
+from airflow_kafka_offsets.ledger import pruning, runs, staging
+from airflow_kafka_offsets.ledger.connections import Connections
+from airflow_kafka_offsets.ledger.documents import (
+    dump_position,
+)
+from airflow_kafka_offsets.ledger.engine import writing
+from airflow_kafka_offsets.ledger.rows import (
+    ID_OF_GROUP,
+    act_of,
+    find_group,
+    find_window,
+    id_of,
+    newest_owner,
+    positions_of,
+    record_of,
+    select_standing_group,
+    select_windows,
+)
+from airflow_kafka_offsets.ledger.tables import acts, attempts, groups, windows
+
+
+class Acts(Connections):
+    """The ledger, as acts need it. Every write is one transaction."""
+
+    def abandon(self, window_id: str, act: Act, *, leave_gap: bool = False) -> Abandonment:
+        """Take from an open window the ownership of its offsets, and record with the act what that means.
+
+        Raises:
+            IllegalStepError: it is not planned.
+            ConfirmationError: see `core.plan.ownership.check_gap`.
+            UnknownWindowError: there is no such window.
+        """
+        with self._writing() as connection:
+            # Together with the version: any change from here on makes the compare-and-set below fail.
+            row = find_window(connection, select_windows().add_columns(groups.c.version), window_id)
+            held = record_of(row)
+            group = connection.execute(select_standing_group(), {"of_group": held.window.group}).one()
+            done = abandonment(held.window, positions_of(connection, [group])[group.id], newest_owner(group))
+            origin = {"origin_seq": groups.c.next_seq, "origin": dump_position(done.position)} if done.position else {}
+            runs.advance(connection, group.name, row.version, **origin)
+            check_gap(done, leave_gap)  # after the compare-and-set: no one is asked to confirm outdated values
+            runs.change_window(connection, group.id, held.window, held.holds, state=State.ABANDONED)
+            _record(connection, group.id, replace(act, details={**act.details, **done.facts}))
+        return done
+
+    def commit_by_hand(
+        self, window_id: str, act: Act, *, in_two_steps: bool = False, output: Sequence[str] = ()
+    ) -> None:
+        """Commit a planned window on a person's word, which is recorded; `in_two_steps` and `output` as in `commit`.
+
+        Raises:
+            IllegalStepError: it is not planned.
+            OutputError: its job staged nothing, or the database refuses the rows; nothing was committed.
+            UnknownWindowError: there is no such window.
+        """
+        with writing(self._publishing(output)) as connection:
+            window, group_id, _ = runs.find_standing(connection, window_id)
+            check_steps(window_id, window.state, State.COMMITTING, State.COMMITTED)
+            runs.commit_window(connection, group_id, window, act.at, in_two_steps=in_two_steps)
+            _record(connection, group_id, act)
+            if output and window.span:
+                staging.publish(connection, window_id, output, None, act.at, is_planned=True)
+        if output and window.span:
+            staging.clean(self._engine)
+
+    def reset(self, group: str, version: int, position: Position, superseded: Sequence[int], act: Act) -> None:
+        """Move the watermark to a position, and mark the windows that it supersedes.
+
+        Raises:
+            ConcurrentChangeError: the group is no longer at this version.
+        """
+        with self._writing() as connection:
+            runs.advance(connection, group, version, origin_seq=groups.c.next_seq, origin=dump_position(position))
+            row = find_group(connection, group, groups.c.id, groups.c.next_seq)
+            runs.step_windows(connection, row.id, superseded, State.COMMITTED, state=State.SUPERSEDED)
+            _record(connection, row.id, replace(act, details={**act.details, NEXT_WINDOW: row.next_seq}))
+
+    def take_over(self, group: str, version: int, owner: Owner, act: Act) -> None:
+        """Give a group to another task.
+
+        Raises:
+            ConcurrentChangeError: the group is no longer at this version.
+            UnknownGroupError: there is no such group.
+        """
+        with self._writing() as connection:
+            (group_id,) = find_group(connection, group, groups.c.id)
+            runs.advance(connection, group, version, **runs.owner_values(owner))
+            _record(connection, group_id, act)
+
+    def found(self, group: KafkaGroup, position: Position, act: Act) -> None:
+        """Write down a group that never planned, and where its first window starts.
+
+        Raises:
+            ConcurrentChangeError: the group is there.
+        """
+        with self._writing() as connection:
+            definition, origin = json.dumps(group.to_json()), dump_position(position)
+            group_id = runs.add_group(connection, group.name, definition, origin, act.at, version=1)
+            _record(connection, group_id, act)
+
+    def record(self, group: str, act: Act) -> None:
+        """Record what a person did that changes nothing in the ledger.
+
+        Raises:
+            UnknownGroupError: there is no such group.
+        """
+        with self._writing() as connection:
+            (group_id,) = find_group(connection, group, groups.c.id)
+            _record(connection, group_id, act)
+
+    def pruned(self, group: str) -> Pruned:
+        """Return what is known of the windows that a group no longer has."""
+        with self._reading() as connection:
+            return pruning.load(connection, group)
+
+    def old_windows(self, group: str, *, since: int, limit: int) -> Sequence[OldWindow]:
+        """Return windows of a group with this number or a larger one, the oldest first; at most `limit`."""
+        mine = and_(windows.c.group_id == id_of(group), windows.c.seq >= since)
+        with self._reading() as connection:
+            rows = connection.execute(_old_windows().where(mine).order_by(windows.c.seq).limit(limit))
+            return [OldWindow(record_of(row), row.planned_at, row.attempts, row.last_attempt) for row in rows]
+
+    def prune(self, old: Sequence[OldWindow], act: Act, number: int | None = None) -> int:
+        """Delete old windows that follow one another, the first ones of their group, all or none.
+
+        Args:
+            old: these windows.
+            act: what is recorded.
+            number: that of the act, if a part of it is recorded already: its details are changed; None: it is new.
+
+        Returns:
+            The number of the act.
+
+        Raises:
+            ConcurrentChangeError: another process changed or pruned one of them, or a reset has made one of them the last commit.
+        """
+        group = old[0].held.window.group
+        with self._writing() as connection:
+            (group_id,) = find_group(connection, group, groups.c.id)
+            pruning.take_out(connection, group, group_id, old)
+            if number is None:
+                return _record(connection, group_id, act)
+            pruning.note(connection, number, act)
+            return number
+
+    def acts(self, group: str, *, newest: int | None = None) -> Sequence[Act]:
+        """Return what people did to a group, oldest first; with `newest`, only so many of the newest acts."""
+        query = select_acts().limit(newest)
+        with self._reading() as connection:
+            return [act_of(group, row) for row in connection.execute(query, {"of_group": group})][::-1]
+
+
+@cache
+def select_acts() -> Select[Any]:
+    """Select the acts of the group `of_group`, the newest first."""
+    return select(acts).where(acts.c.group_id == ID_OF_GROUP).order_by(acts.c.id.desc())
+
+
+@cache
+def _old_windows() -> Select[Any]:
+    mine = and_(attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq)
+    count = select(func.count()).select_from(attempts).where(mine).scalar_subquery()
+    last = select(func.max(attempts.c.started_at)).where(mine).scalar_subquery()
+    return select_windows().add_columns(count.label("attempts"), last.label("last_attempt"))
+
+
+def _record(connection: Connection, group_id: int, act: Act) -> int:
+    result = connection.execute(
+        insert(acts).values(
+            group_id=group_id,
+            kind=act.kind,
+            who=act.who,
+            why=act.why,
+            at=act.at,
+            details=json.dumps(dict(act.details)),
+        )
+    )
+    return runs.new_id(result)

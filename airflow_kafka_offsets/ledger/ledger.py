@@ -1,0 +1,326 @@
+"""The ledger: what runs and acts need of it, and what people look at."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    false,
+    select,
+    true,
+    union_all,
+)
+
+from airflow_kafka_offsets.core.errors import (
+    no_group,
+)
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import Attempt, WindowRow
+from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.overview import (
+    MAX_OF_RUN,
+    WindowLine,
+    WindowSummary,
+)
+from airflow_kafka_offsets.core.plan.ownership import (
+    Owner,
+    Position,
+)
+from airflow_kafka_offsets.core.window import (
+    Excerpt,
+    Lane,
+    State,
+)
+from airflow_kafka_offsets.core.window_id import parse_window_id
+from airflow_kafka_offsets.ledger.acts import Acts
+from airflow_kafka_offsets.ledger.documents import (
+    intact,
+    load_some_ranges,
+)
+from airflow_kafka_offsets.ledger.many_groups import ManyGroups
+from airflow_kafka_offsets.ledger.rows import (
+    ID_OF_GROUP,
+    attempt_of,
+    chunks,
+    definition_of,
+    find_window,
+    id_of,
+    line_of,
+    positions_of,
+    record_of,
+    select_attempts,
+    select_group,
+    select_history,
+    select_lines,
+    select_standing_group,
+    summary_of,
+)
+from airflow_kafka_offsets.ledger.runs import Runs
+from airflow_kafka_offsets.ledger.tables import attempts, claim_windows, claims, groups, windows
+
+
+class Ledger(Runs, Acts, ManyGroups):
+    """The record of groups, windows, claims, attempts and acts, in SQLite, PostgreSQL, MySQL or MariaDB.
+
+    Raises:
+        LedgerUnavailableError: the database did not answer.
+        LedgerSchemaError: its tables are missing, or another version of this package made them.
+    """
+
+    def groups(self) -> Sequence[KafkaGroup]:
+        """Return every group as it was defined when it last planned, whatever windows that plan gave."""
+        return self._groups()
+
+    def groups_of(self, owner: Owner) -> Sequence[KafkaGroup]:
+        """Return the groups that belong to a task, as they were defined when they last planned."""
+        return self._groups(groups.c.owner_dag_id == owner.dag_id, groups.c.owner_task_id == owner.task_id)
+
+    def _groups(self, *which: ColumnElement[bool]) -> list[KafkaGroup]:
+        query = select(groups.c.name, groups.c.definition).where(*which).order_by(groups.c.name)
+        with self._reading() as connection:
+            return [definition_of(row.name, row.definition) for row in connection.execute(query)]
+
+    def group(self, name: str) -> KafkaGroup:
+        """Return one group as it was defined when it last planned.
+
+        Raises:
+            UnknownGroupError: there is no such group.
+        """
+        with self._reading() as connection:
+            definition = connection.execute(select_group((groups.c.definition,)), {"of_group": name}).scalar()
+            if definition is None:
+                known = connection.execute(select(groups.c.name).order_by(groups.c.name)).scalars().all()
+                raise no_group(name, known)
+            return definition_of(name, definition)
+
+    def window(self, window_id: str) -> WindowRow:
+        """Return one window.
+
+        Raises:
+            UnknownWindowError: there is no such window.
+        """
+        with self._reading() as connection:
+            return _window_row(find_window(connection, select_history(), window_id))
+
+    def position(self, group: str) -> Position | None:
+        """Return where the next live window of a group starts; None: the ledger does not have the group."""
+        with self._reading() as connection:
+            found = connection.execute(select_standing_group(), {"of_group": group}).all()
+            return next(iter(positions_of(connection, found).values()), None)
+
+    def windows(
+        self,
+        group: str,
+        *,
+        states: Sequence[State] = (),
+        lane: Lane | None = None,
+        seqs: Sequence[int] = (),
+        cut_in: tuple[datetime, datetime] | None = None,
+        before: int | None = None,
+        since: int | None = None,
+        limit: int = 50,
+    ) -> Sequence[WindowRow]:
+        """Return windows of a group, newest first.
+
+        Args:
+            group: its name.
+            states: only these; none: all.
+            lane: only this one; None: both.
+            seqs: only these; none: all.
+            cut_in: only windows with ``start < planned_until <= end``.
+            before: only windows with smaller numbers, for the next page.
+            since: only windows with this number or a larger one.
+            limit: how many at most.
+        """
+        rows = self._history_of(group, states, lane, seqs, cut_in, before, since, limit)
+        return [_window_row(row) for row in rows]
+
+    def summaries(
+        self, group: str, *, states: Sequence[State] = (), seqs: Sequence[int] = (), limit: int = 50
+    ) -> Sequence[WindowSummary]:
+        """Return windows of a group in short, newest first. Their ranges are not read: with many partitions, this takes most of the time.
+
+        Args:
+            group: its name.
+            states: only these; none: all.
+            seqs: only these; none: all.
+            limit: how many at most.
+        """
+        return [summary_of(row) for row in self._history_of(group, states, None, seqs, None, None, None, limit)]
+
+    def _history_of(
+        self,
+        group: str,
+        states: Sequence[State],
+        lane: Lane | None,
+        seqs: Sequence[int],
+        cut_in: tuple[datetime, datetime] | None,
+        before: int | None,
+        since: int | None,
+        limit: int,
+    ) -> list[Row[Any]]:
+        """Find windows with their history, as `windows` is asked for them."""
+        cut_after, cut_until = cut_in or (None, None)
+        limits = {"planned_after": cut_after, "planned_until": cut_until, "before": before, "since": since}
+        asked: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
+        if seqs:
+            asked["of_seqs"] = list(seqs)
+        page = _page(tuple(sorted(set(states))), lane, frozenset(asked))
+        with self._reading() as connection:
+            # In one statement, PostgreSQL would read all windows of the group for a join with 200 of them, and SQLite would take so many
+            # branches to find much.
+            found = connection.execute(page, {"of_group": group, "at_most": limit, **asked}).scalars().all()
+            query = _history_among(connection.dialect.name)
+            each = [{"of_group": group, **_as_numbers(some)} for some in chunks(found)]
+            rows = [row for numbers in each for row in connection.execute(query, numbers)]
+        # Some may have changed since their numbers were found.
+        still = [row for row in rows if not states or row.state in states]
+        return sorted(still, key=lambda row: -row.seq)
+
+    def excerpt(
+        self,
+        group: str,
+        partitions: Collection[TopicPartition],
+        *,
+        before: int | None = None,
+        since: int | None = None,
+    ) -> Excerpt | None:
+        """Return the newest committed live window, with the ranges of some partitions only; None: there is none.
+
+        Args:
+            group: its name.
+            partitions: which ranges to read.
+            before: only windows with smaller numbers.
+            since: only windows with this number or a larger one.
+        """
+        query = select(windows.c.seq, windows.c.ranges, windows.c.packed).where(
+            windows.c.group_id == id_of(group),
+            windows.c.lane == Lane.LIVE,
+            windows.c.state == State.COMMITTED,
+            *_numbered(before, since),
+        )
+        with self._reading() as connection:
+            row = connection.execute(query.order_by(windows.c.seq.desc()).limit(1)).first()
+        if row is None:
+            return None
+        with intact(f"window {row.seq} of group {group}"):
+            ranges, topic_ids, many = load_some_ranges(row.ranges, row.packed, partitions)
+            return Excerpt(seq=row.seq, ranges=ranges, topic_ids=topic_ids, partition_count=many)
+
+    def attempts(self, window_id: str) -> Sequence[Attempt]:
+        """Return the attempts at a window, oldest first."""
+        group, seq = parse_window_id(window_id)
+        with self._reading() as connection:
+            return [attempt_of(row) for row in connection.execute(select_attempts(group).where(attempts.c.seq == seq))]
+
+    def attempts_at(self, group: str, seqs: Sequence[int]) -> Mapping[int, Sequence[Attempt]]:
+        """Return the attempts at windows of a group by their number, oldest first; a window without one is not in the answer."""
+        found: dict[int, list[Attempt]] = {}
+        with self._reading() as connection:
+            query = select_attempts(group).where(_among(connection.dialect.name, attempts.c.seq))
+            for some in chunks(seqs):
+                for row in connection.execute(query, _as_numbers(some)):
+                    found.setdefault(row.seq, []).append(attempt_of(row))
+        return found
+
+    def windows_of_run(
+        self, dag_id: str, run_id: str, task_id: str | None = None, map_index: int | None = None
+    ) -> Sequence[WindowLine]:
+        """Return the windows that a run has, or had, by group and number: at most `core.plan.overview.MAX_OF_RUN`.
+
+        The `holder` of each is the task instance of this run that had it, and not who had it last.
+
+        Args:
+            dag_id: the run's DAG.
+            run_id: the run.
+            task_id: only those of this task; None: of all.
+            map_index: only those of this mapped task instance; None: of all.
+        """
+        query = select_lines().add_columns(groups.c.name.label("group_name")).join(groups)
+        query = query.where(claims.c.dag_id == dag_id, claims.c.run_id == run_id)
+        if task_id is not None:
+            query = query.where(claims.c.task_id == task_id)
+        if map_index is not None:
+            query = query.where(claims.c.map_index == map_index)
+        same = and_(claim_windows.c.group_id == windows.c.group_id, claim_windows.c.seq == windows.c.seq)
+        query = query.join(claim_windows, same).join(claims, claims.c.id == claim_windows.c.claim_id)
+        with self._reading() as connection:
+            rows = connection.execute(query.order_by(groups.c.name, windows.c.seq).limit(MAX_OF_RUN))
+            return [line_of(row.group_name, row) for row in rows]
+
+
+@cache
+def _history_among(dialect: str) -> Select[Any]:
+    return select_history().where(windows.c.group_id == ID_OF_GROUP, _among(dialect, windows.c.seq))
+
+
+def _window_row(row: Row[Any]) -> WindowRow:
+    return WindowRow(record_of(row), row.planned_at, row.committed_at, row.attempts, row.records)
+
+
+@cache
+def _page(states: Sequence[State], lane: Lane | None, asked: Collection[str]) -> Select[Any]:
+    """Select the numbers of windows of the group `of_group`, the newest first, `at_most` so many.
+
+    For each lane and state by an index of its own: a database that looks for several at once may read all of the history.
+
+    Args:
+        states: the states that are wanted; none: all.
+        lane: the lane that is wanted; None: both.
+        asked: the parameters that say what else must hold.
+    """
+    is_ordered = (
+        "planned_until" not in asked
+    )  # the index that serves is by number; otherwise it is by planned-until time
+    # The sum hides the number from the index by number: a database that takes it reads all of the history for a span of time.
+    seq = windows.c.seq if is_ordered else windows.c.seq + 0
+    conditions = {
+        "of_seqs": seq.in_(bindparam("of_seqs", expanding=True)),
+        "planned_after": windows.c.planned_until > bindparam("planned_after"),
+        "planned_until": windows.c.planned_until <= bindparam("planned_until"),
+        "before": seq < bindparam("before"),
+        "since": seq >= bindparam("since"),
+    }
+    limit = bindparam("at_most", type_=Integer)
+    mine = select(windows.c.seq).where(windows.c.group_id == ID_OF_GROUP, *(conditions[name] for name in sorted(asked)))
+    if is_ordered:
+        mine = mine.order_by(windows.c.seq.desc()).limit(limit)
+    if not states and lane is None and is_ordered:
+        return mine
+    each = [
+        select(mine.where(windows.c.lane == one, windows.c.state == state, *more).subquery().c.seq)
+        for one in (Lane if lane is None else [lane])
+        for state in states or sorted(State)
+        for more in ([()] if is_ordered else [[windows.c.is_capped == capped] for capped in (false(), true())])
+    ]
+    found = union_all(*each).subquery()
+    return select(found.c.seq).order_by(found.c.seq.desc()).limit(limit)
+
+
+def _numbered(before: int | None, since: int | None) -> list[ColumnElement[bool]]:
+    """Return what holds for windows with numbers from one on, and before another one."""
+    seq = windows.c.seq
+    return [*([] if before is None else [seq < before]), *([] if since is None else [seq >= since])]
+
+
+def _among(dialect: str, seq: ColumnElement[int]) -> ColumnElement[bool]:
+    """Return the condition that a number is one of those that are asked for (`_as_numbers`)."""
+    is_one = seq.in_(bindparam("of_seqs", expanding=True))
+    if dialect != "postgresql":
+        return is_one
+    # Where most groups are small, it would read all of a large one rather than look for each number. The span says that few lie there.
+    return and_(is_one, seq.between(bindparam("first_seq"), bindparam("last_seq")))
+
+
+def _as_numbers(seqs: Sequence[int]) -> dict[str, Any]:
+    """Return numbers of windows as the parameters of `_among`."""
+    return {"of_seqs": list(seqs), "first_seq": min(seqs), "last_seq": max(seqs)}

@@ -1,0 +1,501 @@
+"""What is asked of many groups at once: a thousand of them take a handful of statements."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Connection,
+    Executable,
+    FromClause,
+    Integer,
+    Row,
+    ScalarSelect,
+    Select,
+    String,
+    Subquery,
+    and_,
+    any_,
+    case,
+    cast,
+    false,
+    func,
+    or_,
+    select,
+    true,
+    union_all,
+)
+
+from airflow_kafka_offsets.core.history import Act, Frontier
+from airflow_kafka_offsets.core.lag.pace import Commit
+from airflow_kafka_offsets.core.plan.overview import (
+    MAX_RECENT,
+    Outline,
+    Overview,
+    WindowSummary,
+    first_open,
+)
+from airflow_kafka_offsets.core.plan.ownership import (
+    GroupState,
+)
+from airflow_kafka_offsets.core.window import (
+    OPEN,
+    Lane,
+    Outcome,
+    Standing,
+    State,
+    WindowRecord,
+)
+from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
+from airflow_kafka_offsets.ledger import pruning
+from airflow_kafka_offsets.ledger.connections import Connections
+from airflow_kafka_offsets.ledger.documents import (
+    intact,
+)
+from airflow_kafka_offsets.ledger.rows import (
+    OWNER,
+    act_of,
+    chunks,
+    is_of_group,
+    line_of,
+    newest_live,
+    owner_of,
+    record_of,
+    rows_at,
+    select_history,
+    select_lines,
+    select_standing_groups,
+    select_standings,
+    select_windows,
+    standing_of,
+    states_of,
+    summary_of,
+)
+from airflow_kafka_offsets.ledger.tables import acts, attempts, claims, groups, pruned, windows
+
+
+class ManyGroups(Connections):
+    """The ledger, as lists of groups and sensors need it."""
+
+    def load_all(self, names: Sequence[str]) -> Mapping[str, GroupState]:
+        """Return the states of groups, as `load` without a claim does; one that never planned is not in the answer.
+
+        Of the open windows of a group only the oldest is there, where the watermark is: all of them may have a million ranges.
+        """
+        with self._reading_many() as connection:
+            found: dict[str, GroupState] = {}
+            for some in chunks(names):
+                rows = connection.execute(
+                    select_standing_groups().where(is_one_of(connection, groups.c.name, some))
+                ).all()
+                found |= states_of(connection, rows, oldest_open)
+            return found
+
+    def standings(self, window_ids: Sequence[str]) -> Mapping[str, Standing]:
+        """Return where windows stand; one that does not exist is not in the answer."""
+        asked = [parse_window_id(window_id) for window_id in window_ids]
+        with self._reading() as connection:
+            ids = _ids(connection, {group for group, _ in asked})
+            pairs = [(ids[group], seq) for group, seq in asked if group in ids]
+            found = map(standing_of, rows_at(connection, select_standings, pairs))
+            return {window.id: window for window in found}
+
+    def overviews(self, names: Sequence[str], *, newest_acts: int | None = None) -> Mapping[str, Overview]:
+        """Return where groups stand; one that the ledger does not have is not in the answer.
+
+        Args:
+            names: the groups.
+            newest_acts: of each, only so many of the newest acts; None: all.
+        """
+        with self._reading_many() as connection:
+            found: dict[str, Overview] = {}
+            for some in chunks(names):
+                found |= _overviews(connection, is_one_of(connection, groups.c.name, some), newest_acts)
+            return found
+
+    def outlines(self, names: Sequence[str]) -> Mapping[str, Outline]:
+        """Return groups in a line each, without any ranges; one that the ledger does not have is not in the answer."""
+        found: dict[str, Outline] = {}
+        with self._reading_many() as connection:
+            for some in chunks(names):
+                found |= _outlines(connection, some)
+        return found
+
+    def recent_commits(self, wanted: Mapping[str, int]) -> Mapping[str, Sequence[Commit]]:
+        """Return the newest committed live windows of groups, newest first, without their ranges: of each group at most so many.
+
+        A group without one is not in the answer.
+        """
+        found: dict[str, list[Commit]] = {}
+        with self._reading_many() as connection:
+            ids = list(_ids(connection, list(wanted)).items())
+            for some in chunks(ids, MAX_BRANCHES):
+                for name, rows in _newest_commits(connection, some, wanted).items():
+                    with intact(f"the times of the windows of group {name}"):
+                        found[name] = [_commit_of(row) for row in rows]
+        return found
+
+    def frontiers(self, names: Sequence[str]) -> Mapping[str, Frontier]:
+        """Return how far groups have come in time; one that never planned is not in the answer."""
+        with self._reading_many() as connection:
+            found: dict[str, Frontier] = {}
+            for some in chunks(names):
+                rows = connection.execute(_frontiers().where(is_one_of(connection, groups.c.name, some))).all()
+                waiting = open_seqs(connection, [row.id for row in rows if row.oldest_open is not None])
+                for row in rows:
+                    with intact(f"the planned-until times of group {row.name}"):
+                        found[row.name] = _frontier(row, waiting.get(row.id, ()))
+            return found
+
+
+MAX_BRANCHES = 100
+"""How many selects one statement may join: SQLite has a limit of 500."""
+
+MAX_OPEN = 50
+"""How many open windows of a group an overview has."""
+
+
+def _overviews(connection: Connection, which: ColumnElement[bool], newest_acts: int | None) -> dict[str, Overview]:
+    found = connection.execute(select_standing_groups().where(which)).all()
+    states, ids = states_of(connection, found, oldest_open), [row.id for row in found]
+    committed = {row.id: seq for row in found if (seq := row._mapping[State.COMMITTED.value]) is not None}
+    last = {row.group_id: summary_of(row) for row in _rows_of(connection, committed.items())}
+    is_open = _newest_open(connection, ids)
+    before = pruning.before(connection, ids)
+    done = _acts_of(connection, {row.id: row.name for row in found}, newest_acts)
+    return {
+        row.name: Overview(
+            states[row.name],
+            last.get(row.id),
+            tuple(is_open.get(row.id, ())),
+            tuple(done.get(row.id, ())),
+            before.get(row.id, 1),
+        )
+        for row in found
+    }
+
+
+def _acts_of(connection: Connection, names: Mapping[int, str], newest: int | None) -> dict[int, list[Act]]:
+    """Find what people did to groups, oldest first, by the id of the group.
+
+    Args:
+        connection: to the database.
+        names: the groups, by their ids.
+        newest: so many of each, with a branch for each group, which reads only so many entries of the index; None: all.
+    """
+    found: dict[int, list[Act]] = {}
+    ids = list(names) if newest is None else _with_acts(connection, list(names))
+    for query in _acts_queries(ids, newest):
+        for row in sorted(connection.execute(query), key=lambda row: int(row.id)):
+            found.setdefault(row.group_id, []).append(act_of(names[row.group_id], row))
+    return found
+
+
+def _with_acts(connection: Connection, ids: Sequence[int]) -> list[int]:
+    """Return the groups to which people did anything: for most it is nothing, and a branch for each takes time."""
+    # Not `exists`: MariaDB makes a join of that, and reads all acts.
+    any_act = select(acts.c.id).where(acts.c.group_id == groups.c.id).limit(1).correlate(groups).scalar_subquery()
+    query = select(groups.c.id).where(any_act.is_not(None))
+    queries = (query.where(is_one_of(connection, groups.c.id, some)) for some in chunks(ids))
+    return [id_ for one in queries for id_ in connection.execute(one).scalars()]
+
+
+def _acts_queries(ids: Sequence[int], newest: int | None) -> Iterator[Executable]:
+    if newest is None:
+        for some in chunks(ids):
+            yield select(acts).where(acts.c.group_id.in_(some))
+        return
+    for some in chunks(ids, MAX_BRANCHES):
+        each = (
+            select(acts).where(acts.c.group_id == group_id).order_by(acts.c.id.desc()).limit(newest).subquery()
+            for group_id in some
+        )
+        yield union_all(*map(select, each))
+
+
+def _outlines(connection: Connection, names: Sequence[str]) -> dict[str, Outline]:
+    rows = connection.execute(_lists().where(is_one_of(connection, groups.c.name, names))).all()
+    recent = _recent(connection, rows)
+    is_open = {row.id: _open_windows(row) for row in rows}
+    shown = [(row.id, seq) for row in rows for seq in (*is_open[row.id][0].values(), row.last) if seq is not None]
+    lines = {(row.group_id, row.seq): row for row in _lines(connection, shown)}
+    return {row.name: _outline(row, is_open[row.id], lines, recent.get(row.id, ([], set()))) for row in rows}
+
+
+_OPEN_COLUMNS = tuple(
+    (lane, state, f"first_{lane.value}_{state.value}", f"open_{lane.value}_{state.value}")
+    for lane in (Lane.LIVE, Lane.BACKFILL)
+    for state in sorted(OPEN)
+)
+
+
+# Statements of every page, plan and commit are built once: to build one takes longer than to run it.
+@cache
+def _lists() -> Select[Any]:
+    """Select groups, each with its newest committed live window, and with number and oldest of its open windows: steps into an index."""
+
+    def of(lane: Lane, state: State, what: ColumnElement[Any]) -> ScalarSelect[Any]:
+        return select(what).where(is_of_group(windows, lane, state)).correlate(groups).scalar_subquery()
+
+    columns: list[ColumnElement[Any]] = [newest_live(State.COMMITTED).label("last")]
+    for lane, state, first, number in _OPEN_COLUMNS:
+        columns += [of(lane, state, func.min(windows.c.seq)).label(first), of(lane, state, func.count()).label(number)]
+    return select(groups.c.id, groups.c.name, groups.c.next_seq, *OWNER, *columns)
+
+
+_Open = tuple[dict[Lane, int], dict[Lane, int]]
+"""The number of the oldest open window, and how many are open, in each lane that has some."""
+
+
+def _open_windows(row: Row[Any]) -> _Open:
+    found = row._mapping
+    counts: dict[Lane, int] = {}
+    firsts: dict[Lane, int] = {}
+    for lane, _, first, number in _OPEN_COLUMNS:
+        if seq := found[first]:
+            counts[lane] = counts.get(lane, 0) + found[number]
+            firsts[lane] = min(firsts.get(lane, seq), seq)
+    return firsts, counts
+
+
+_Recent = tuple[list[int], set[str]]
+"""The lags at which a group's newest live windows were cut, oldest first, as far as they are known, and the DAGs that held any of its newest windows last."""
+
+
+def _recent(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, _Recent]:
+    """Look at the newest windows of groups. Numbers have no holes at the end, so this is a step into the index for each group."""
+    # Each database has a form of its own: with that of another one it reads whole histories, or takes three times as long.
+    match connection.dialect.name:
+        case "postgresql":
+            query = _newest_by_limit()
+        case "sqlite":
+            query = _newest_by_number()
+        case _:
+            return _recent_by_row(connection, rows)
+    found = connection.execute(query.where(is_one_of(connection, groups.c.id, [row.id for row in rows])))
+    return {group_id: _gathered(*map(_listed, lists)) for group_id, *lists in found}
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return a list that a database gathered. The driver of PostgreSQL has read its JSON."""
+    return list(json.loads(value) if isinstance(value, str) else value)
+
+
+def _gathered(lags: Iterable[Any], dag_ids: Iterable[str]) -> _Recent:
+    """Return what was found of a group: pairs of a window's number and its lag, if it has one, and DAGs."""
+    return [lag for _, lag in sorted(lags) if lag is not None], set(dag_ids)
+
+
+def _lag_of(found: FromClause) -> ColumnElement[Any]:
+    return case((found.c.lane == Lane.LIVE, found.c.unread))
+
+
+def _dag_of(found: FromClause) -> ScalarSelect[Any]:
+    # As a join, it would read all claims.
+    return select(claims.c.dag_id).where(claims.c.id == found.c.holder).scalar_subquery()
+
+
+@cache
+def _newest_by_limit() -> Select[Any]:
+    # Of a range of numbers, PostgreSQL takes each third window to be in it, and reads all windows of all groups.
+    here = select(windows).where(windows.c.group_id == groups.c.id).correlate(groups)
+    newest = here.order_by(windows.c.seq.desc()).limit(MAX_RECENT).lateral()
+    lags = func.json_agg(func.json_build_array(newest.c.seq, _lag_of(newest)))
+    query = select(groups.c.id, lags, func.json_agg(_dag_of(newest).distinct()))
+    return query.join(newest, true()).group_by(groups.c.id)
+
+
+@cache
+def _newest_by_number() -> Select[Any]:
+    is_new = and_(windows.c.group_id == groups.c.id, windows.c.seq >= groups.c.next_seq - MAX_RECENT)
+    lags = func.json_group_array(func.json_array(windows.c.seq, _lag_of(windows)))
+    query = select(groups.c.id, lags, func.json_group_array(_dag_of(windows).distinct()))
+    return query.join(windows, is_new).group_by(groups.c.id)
+
+
+def _recent_by_row(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, _Recent]:
+    lags: dict[int, list[tuple[int, int | None]]] = {}
+    dag_ids: dict[int, set[str]] = {}
+    columns = (windows.c.group_id, windows.c.seq, _lag_of(windows), _dag_of(windows))
+    for some in chunks(rows, MAX_BRANCHES):
+        ends = [and_(windows.c.group_id == row.id, windows.c.seq >= row.next_seq - MAX_RECENT) for row in some]
+        for group_id, seq, lag, dag_id in connection.execute(select(*columns).where(or_(*ends))):
+            lags.setdefault(group_id, []).append((seq, lag))
+            dag_ids.setdefault(group_id, set()).add(dag_id)
+    return {group_id: _gathered(lags[group_id], dag_ids[group_id]) for group_id in lags}
+
+
+def _lines(connection: Connection, pairs: Sequence[tuple[int, int]]) -> list[Row[Any]]:
+    """Find windows by group id and number, without their ranges."""
+    return rows_at(connection, _held_lines, pairs)
+
+
+def _held_lines() -> Select[Any]:
+    return select_lines().join(claims)
+
+
+def _outline(row: Row[Any], is_open: _Open, lines: Mapping[tuple[int, int], Row[Any]], recent: _Recent) -> Outline:
+    (firsts, counts), (lags, dag_ids) = is_open, recent
+    oldest = {lane: line_of(row.name, lines[row.id, seq]) for lane, seq in firsts.items()}
+    last = None if row.last is None else line_of(row.name, lines[row.id, row.last])
+    shown = [found.holder.dag_id for found in (first_open(oldest), last) if found is not None]
+    return Outline(
+        group=row.name,
+        given=row.next_seq - 1,
+        owner=owner_of(row),
+        open=counts,
+        oldest=oldest,
+        last_committed=last,
+        unread=tuple(lags),
+        dag_ids=frozenset({row.owner_dag_id, *dag_ids, *shown} - {None}),
+    )
+
+
+def is_one_of(connection: Connection, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+    """Return the condition that a name or number is one of these: where the database can, they are one value, as a thousand take long to send."""
+    match connection.dialect.name:
+        case "sqlite":
+            asked = func.json_each(json.dumps(list(values))).table_valued("value")
+            return column.in_(select(asked.c.value))
+        case "postgresql":
+            return column == any_(cast(list(values), ARRAY(String if isinstance(column.type, String) else Integer)))
+        case _:
+            return column.in_(values)
+
+
+def _rows_of(connection: Connection, pairs: Iterable[tuple[int, int]]) -> list[Row[Any]]:
+    """Find windows by group id and number, with their history."""
+    return rows_at(connection, select_history, list(pairs))
+
+
+def _newest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[WindowSummary]]:
+    """Find the newest open windows of groups, in both lanes: at most `MAX_OPEN` of each group."""
+    each = [
+        select(windows.c.group_id, windows.c.seq).where(
+            is_one_of(connection, windows.c.group_id, group_ids), windows.c.lane == lane, windows.c.state == state
+        )
+        for lane in Lane
+        for state in sorted(OPEN)
+    ]
+    is_open = union_all(*each).subquery()
+    place = func.row_number().over(partition_by=is_open.c.group_id, order_by=is_open.c.seq.desc()).label("place")
+    ranked = select(is_open, place).subquery()
+    pairs = connection.execute(select(ranked.c.group_id, ranked.c.seq).where(ranked.c.place <= MAX_OPEN)).all()
+    found: dict[int, list[WindowSummary]] = {}
+    rows = _rows_of(connection, ((row.group_id, row.seq) for row in pairs))
+    for row in sorted(rows, key=lambda row: -row.seq):
+        found.setdefault(row.group_id, []).append(summary_of(row))
+    return found
+
+
+def oldest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[WindowRecord]]:
+    """Find the oldest of these windows of each group: it alone is read with its ranges."""
+    oldest = [(group_id, seqs[0]) for group_id, seqs in open_seqs(connection, group_ids).items()]
+    return {row.group_id: [record_of(row)] for row in rows_at(connection, select_windows, oldest)}
+
+
+def open_seqs(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[int]]:
+    """Find the numbers of these windows, without their ranges."""
+    found: dict[int, list[int]] = {}
+    for some in chunks(group_ids):
+        are_live = and_(is_one_of(connection, windows.c.group_id, some), windows.c.lane == Lane.LIVE)
+        of_groups = select(windows.c.group_id, windows.c.seq).where(are_live)
+        for state in sorted(OPEN):
+            for row in connection.execute(of_groups.where(windows.c.state == state)):
+                found.setdefault(row.group_id, []).append(row.seq)
+    return {group_id: sorted(seqs) for group_id, seqs in found.items()}
+
+
+def _ids(connection: Connection, names: Collection[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for some in chunks(sorted(names)):
+        query = select(groups.c.name, groups.c.id).where(is_one_of(connection, groups.c.name, some))
+        found |= {row.name: row.id for row in connection.execute(query)}
+    return found
+
+
+@cache
+def _frontiers() -> Select[Any]:
+    """Select groups, each with the latest planned-until time that is proven, and with its oldest open window: in one statement, of one moment."""
+    waiting = windows.alias("waiting")
+    first_open = [
+        select(func.min(waiting.c.seq))
+        .where(is_of_group(waiting, Lane.LIVE, state))
+        .correlate(groups)
+        .scalar_subquery()
+        for state in sorted(OPEN)
+    ]
+    older = [or_(first.is_(None), windows.c.seq < first) for first in first_open]
+    is_proof = and_(is_of_group(windows, Lane.LIVE, State.COMMITTED), windows.c.is_capped == false(), *older)
+    # Each column by itself: for a join with the newest one of many groups, PostgreSQL would read all windows.
+    newest = [
+        select(column)
+        .where(is_proof)
+        .order_by(windows.c.planned_until.desc())
+        .limit(1)
+        .correlate(groups)
+        .scalar_subquery()
+        .label(column.name)
+        for column in (windows.c.seq, windows.c.planned_until)
+    ]
+    return (
+        select(groups.c.id, groups.c.name, *newest, func.coalesce(*first_open).label("oldest_open"))
+        .add_columns(pruned.c.proof_seq, pruned.c.proof_until)
+        .select_from(groups)
+        .outerjoin(pruned, pruned.c.group_id == groups.c.id)
+    )
+
+
+def _newest_commits(
+    connection: Connection, ids: Sequence[tuple[str, int]], wanted: Mapping[str, int]
+) -> dict[str, list[Row[Any]]]:
+    """Find the newest committed live windows of groups: a branch for each, which reads only so many entries of the index."""
+    columns = [windows.c[column] for column in ("group_id", "seq", "planned_at", "committed_at", "is_capped")]
+    each = [
+        _with_last_success(
+            select(*columns)
+            .where(windows.c.group_id == group_id, windows.c.lane == Lane.LIVE, windows.c.state == State.COMMITTED)
+            .order_by(windows.c.seq.desc())
+            .limit(wanted[name])
+            .subquery()
+        )
+        for name, group_id in ids
+    ]
+    names = {group_id: name for name, group_id in ids}
+    found: dict[str, list[Row[Any]]] = {}
+    for row in connection.execute(union_all(*each)) if each else ():
+        found.setdefault(names[row.group_id], []).append(row)
+    return {name: sorted(rows, key=lambda row: -row.seq) for name, rows in found.items()}
+
+
+def _with_last_success(found: Subquery) -> Select[Any]:
+    """Select windows, each with the times of the last attempt at it that succeeded."""
+    at_window = and_(attempts.c.group_id == found.c.group_id, attempts.c.seq == found.c.seq)
+    last = [
+        select(attempts.c[column])
+        .where(at_window, attempts.c.outcome == Outcome.SUCCEEDED)
+        .order_by(attempts.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+        .label(column)
+        for column in ("started_at", "ended_at")
+    ]
+    return select(found, *last)
+
+
+def _commit_of(row: Row[Any]) -> Commit:
+    # Another launcher leaves no attempt.
+    began, ended = (row.started_at, row.ended_at) if row.ended_at else (row.planned_at, row.committed_at)
+    return Commit(row.seq, row.planned_at, row.committed_at, row.is_capped, (ended - began).total_seconds())
+
+
+def _frontier(row: Row[Any], waiting: Sequence[int]) -> Frontier:
+    proofs = [(seq, until) for seq, until in ((row.seq, row.planned_until), (row.proof_seq, row.proof_until)) if until]
+    seq, until = max(proofs, key=lambda proof: proof[1], default=(None, None))
+    window_id = None if seq is None else name_window(row.name, seq)
+    return Frontier(window_id, until, tuple(name_window(row.name, seq) for seq in waiting))

@@ -1,0 +1,365 @@
+"""Statements about groups and windows that several questions share, and what their rows say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    ARRAY,
+    BindParameter,
+    Column,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Integer,
+    Row,
+    ScalarSelect,
+    Select,
+    and_,
+    bindparam,
+    cast,
+    func,
+    select,
+    tuple_,
+)
+
+from airflow_kafka_offsets.core.errors import (
+    UnknownGroupError,
+    counted,
+)
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import Act, Attempt
+from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.plan.overview import (
+    WindowLine,
+    WindowSummary,
+)
+from airflow_kafka_offsets.core.plan.ownership import (
+    GroupState,
+    Owner,
+    Position,
+)
+from airflow_kafka_offsets.core.plan.pruning import absent
+from airflow_kafka_offsets.core.plan.reset import check_details
+from airflow_kafka_offsets.core.ranges import OffsetRanges
+from airflow_kafka_offsets.core.window import (
+    OWNING,
+    Claim,
+    Lane,
+    Outcome,
+    Scope,
+    Standing,
+    State,
+    Window,
+    WindowRecord,
+)
+from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
+from airflow_kafka_offsets.ledger import pruning
+from airflow_kafka_offsets.ledger.documents import (
+    count_filled,
+    intact,
+    load_position,
+    load_ranges,
+)
+from airflow_kafka_offsets.ledger.tables import attempts, claims, groups, windows
+
+MAX_PARAMETERS = 1000
+"""How many values one statement may have: databases have a limit."""
+
+_T = TypeVar("_T")
+
+OWNER = (groups.c.owner_dag_id, groups.c.owner_task_id)
+
+HOLDER = (claims.c.dag_id, claims.c.run_id, claims.c.task_id, claims.c.map_index, claims.c.scope)
+
+
+@lru_cache(maxsize=10_000)  # a page asks again and again, and definitions rarely change
+def definition_of(group: str, text: str) -> KafkaGroup:
+    with intact(f"the definition of group {group}"):
+        return KafkaGroup.from_json(json.loads(text))
+
+
+def act_of(group: str, row: Row[Any]) -> Act:
+    with intact(f"act {row.id} of group {group}"):
+        act = Act(row.kind, row.who, row.why, row.at, dict(json.loads(row.details)))
+        check_details(act.details)
+        return act
+
+
+def owner_of(group: Row[Any]) -> Owner | None:
+    return _owner_named(group.owner_dag_id, group.owner_task_id) if group.owner_dag_id is not None else None
+
+
+@lru_cache(maxsize=10_000)  # as above: of a thousand groups, to check the names takes longer than to find them again
+def _owner_named(dag_id: str, task_id: str) -> Owner:
+    return Owner(dag_id, task_id)
+
+
+FindOpen = Callable[[Connection, Sequence[int]], dict[int, list[WindowRecord]]]
+"""Finds open live windows of groups, by the ids of these, the oldest first."""
+
+
+def states_of(connection: Connection, found: Sequence[Row[Any]], find_open: FindOpen) -> dict[str, GroupState]:
+    positions = positions_of(connection, found)
+    is_open = find_open(connection, [row.id for row in found if row.planned or row.committing])
+    return {
+        row.name: GroupState(
+            version=row.version,
+            position=positions[row.id],
+            open=tuple(is_open.get(row.id, ())),
+            owner=owner_of(row),
+            began_at=row.created_at if row.origin_seq == 1 else None,
+        )
+        for row in found
+    }
+
+
+@cache
+def select_lines() -> Select[Any]:
+    columns = ("group_id", "seq", "lane", "state", "span", "planned_until", "planned_at", "committed_at")
+    return select(*(windows.c[column] for column in columns), *HOLDER).select_from(windows)
+
+
+def line_of(group: str, row: Row[Any]) -> WindowLine:
+    with intact(f"window {row.seq} of group {group}"):
+        return WindowLine(**_in_a_line(group, row))
+
+
+def _in_a_line(group: str, row: Row[Any]) -> dict[str, Any]:
+    return {
+        "group": group,
+        "seq": row.seq,
+        "lane": Lane(row.lane),
+        "state": State(row.state),
+        "span": row.span,
+        "planned_until": row.planned_until,
+        "planned_at": row.planned_at,
+        "committed_at": row.committed_at,
+        "holder": claim_of(row),
+    }
+
+
+def rows_at(
+    connection: Connection, build: Callable[[], Select[Any]], pairs: Sequence[tuple[int, int]]
+) -> list[Row[Any]]:
+    """Ask a query for windows by group id and number. It is kept for the function that builds it, which is one of this module."""
+    asking = _query_at(build, connection.dialect.name)
+    return [row for some in chunks(pairs) for row in connection.execute(asking, _as_asked(connection, some))]
+
+
+@cache
+def _query_at(build: Callable[[], Select[Any]], dialect: str) -> Select[Any]:
+    return build().where(_are(dialect))
+
+
+def _are(dialect: str) -> ColumnElement[bool]:
+    """Return the condition that windows have one of the group ids and numbers that are asked for (`_as_asked`)."""
+    which = tuple_(windows.c.group_id, windows.c.seq)
+    match dialect:
+        case "sqlite":
+            # With a list of several pairs, SQLite reads the whole table: its index serves what is selected from somewhere. As JSON, they are one value.
+            asked = func.json_each(bindparam("pairs")).table_valued("value")
+            first, second = (func.json_extract(asked.c.value, path) for path in ("$[0]", "$[1]"))
+            return which.in_(select(first, second))
+        case "postgresql":
+            # A list of a thousand pairs takes three times as long: PostgreSQL plans each as a question of its own.
+            numbers = ARRAY(Integer)
+            values = (cast(bindparam(name, type_=numbers), numbers) for name in ("of_ids", "of_seqs"))
+            return which.in_(select(*map(func.unnest, values)))
+        case _:
+            return which.in_(bindparam("pairs", expanding=True))
+
+
+def _as_asked(connection: Connection, pairs: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """Return group ids and numbers of windows as the parameters of `_are`."""
+    match connection.dialect.name:
+        case "sqlite":
+            return {"pairs": json.dumps([list(pair) for pair in pairs])}
+        case "postgresql":
+            return {"of_ids": [group_id for group_id, _ in pairs], "of_seqs": [seq for _, seq in pairs]}
+        case _:
+            return {"pairs": pairs}
+
+
+@cache
+def select_standing_group() -> Select[Any]:
+    return select_standing_groups().where(groups.c.name == bindparam("of_group"))
+
+
+@cache
+def select_standing_groups() -> Select[Any]:
+    """Select groups, each with its newest live window in every state that owns: one step into an index for each state."""
+    return select(groups, *(newest_live(state).label(state.value) for state in sorted(OWNING)))
+
+
+def newest_live(state: State) -> ScalarSelect[int]:
+    """Select the number of a group's newest live window in a state. Not as a maximum: for that, MariaDB reads all of them."""
+    numbers = select(windows.c.seq).where(is_of_group(windows, Lane.LIVE, state)).order_by(windows.c.seq.desc())
+    return numbers.limit(1).correlate(groups).scalar_subquery()
+
+
+def is_of_group(table: FromClause, lane: Lane, state: State) -> ColumnElement[bool]:
+    return and_(table.c.group_id == groups.c.id, table.c.lane == lane, table.c.state == state)
+
+
+def positions_of(connection: Connection, found: Sequence[Row[Any]]) -> dict[int, Position]:
+    """Find where the next live window of groups starts: at the end of the last one that owns its offsets, or at the origin."""
+    newest = {row.id: seq for row in found if (seq := newest_owner(row)) is not None and seq >= row.origin_seq}
+    ends = {row.group_id: row for row in rows_at(connection, _ends, list(newest.items()))}
+    positions: dict[int, Position] = {}
+    for row in found:
+        with intact(f"the watermark of group {row.name}"):
+            end = ends.get(row.id)
+            positions[row.id] = load_position(end.ranges, end.packed) if end else load_position(row.origin)
+    return positions
+
+
+def _ends() -> Select[Any]:
+    return select(windows.c.group_id, windows.c.ranges, windows.c.packed)
+
+
+def newest_owner(group: Row[Any]) -> int | None:
+    return max((seq for state in OWNING if (seq := group._mapping[state.value]) is not None), default=None)
+
+
+@cache
+def select_windows() -> Select[Any]:
+    return select(windows, groups.c.name.label("group_name"), *HOLDER).join(groups).join(claims)
+
+
+@cache
+def select_history() -> Select[Any]:
+    mine = and_(attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq)
+    count = select(func.count()).select_from(attempts).where(mine).scalar_subquery()
+    records = (
+        select(attempts.c.records)
+        .where(mine, attempts.c.outcome == Outcome.SUCCEEDED)
+        .order_by(attempts.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    return select_windows().add_columns(count.label("attempts"), records.label("records"))
+
+
+def select_attempts(group: str) -> Select[Any]:
+    return (
+        select(attempts, groups.c.name.label("group_name"), *HOLDER)
+        .join(claims)
+        .join(groups, groups.c.id == attempts.c.group_id)
+        .where(attempts.c.group_id == id_of(group))
+        .order_by(attempts.c.id)
+    )
+
+
+def attempt_of(row: Row[Any]) -> Attempt:
+    with intact(f"attempt {row.id} at window {row.seq} of group {row.group_name}"):
+        return Attempt(
+            id=row.id,
+            window_id=name_window(row.group_name, row.seq),
+            claim=claim_of(row),
+            try_number=row.try_number,
+            series=row.series,
+            outcome=Outcome(row.outcome),
+            records=row.records,
+            started_at=row.started_at,
+            ended_at=row.ended_at,
+        )
+
+
+def summary_of(row: Row[Any]) -> WindowSummary:
+    with intact(f"window {row.seq} of group {row.group_name}"):
+        return WindowSummary(
+            **_in_a_line(row.group_name, row),
+            isolation_level=IsolationLevel(row.isolation_level),
+            is_capped=row.is_capped,
+            unread=row.unread,
+            partitions=count_filled(row.ranges, row.packed),
+            attempts=row.attempts,
+            records=row.records,
+        )
+
+
+def record_of(row: Row[Any]) -> WindowRecord:
+    with intact(f"window {row.seq} of group {row.group_name}"):
+        ranges, topic_ids, leader_epochs = load_ranges(row.ranges, row.packed)
+        window = Window(
+            group=row.group_name,
+            seq=row.seq,
+            lane=Lane(row.lane),
+            state=State(row.state),
+            ranges=ranges,
+            topic_ids=topic_ids,
+            planned_until=row.planned_until,
+            isolation_level=IsolationLevel(row.isolation_level),
+            lost=load_ranges(row.lost)[0] if row.lost is not None else OffsetRanges({}),
+            is_capped=row.is_capped,
+            leader_epochs=leader_epochs,
+            schemas=row.schemas,
+            unread=row.unread,
+        )
+        if window.span != row.span:
+            raise ValueError(f"it has {counted(row.span, 'offset')}, and its ranges have {window.span}")
+        return WindowRecord(window, claim_of(row), row.holds, row.committed_at)
+
+
+def claim_of(row: Row[Any]) -> Claim:
+    return Claim(row.dag_id, row.run_id, row.task_id, row.map_index, Scope(row.scope))
+
+
+def chunks(values: Sequence[_T], size: int | None = None) -> Iterator[Sequence[_T]]:
+    size = size or MAX_PARAMETERS
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def id_of(group: str | BindParameter[str]) -> ScalarSelect[int]:
+    return select(groups.c.id).where(groups.c.name == group).scalar_subquery()
+
+
+ID_OF_GROUP = id_of(bindparam("of_group"))
+"""For a statement that is built once: it gets the name as a parameter."""
+
+
+def find_group(connection: Connection, name: str, *columns: Column[Any]) -> Row[Any]:
+    row = connection.execute(select_group(columns), {"of_group": name}).first()
+    if row is None:
+        raise _unknown_group(name)
+    return row
+
+
+@cache
+def select_group(columns: Sequence[Column[Any]]) -> Select[Any]:
+    return select(*columns).where(groups.c.name == bindparam("of_group"))
+
+
+def _unknown_group(name: str) -> UnknownGroupError:
+    return UnknownGroupError(f"The ledger has no group {name}; kafka-offsets status lists them")
+
+
+def find_window(connection: Connection, query: Select[Any], window_id: str) -> Row[Any]:
+    return find_at(connection, query.where(*IS_WINDOW), window_id)
+
+
+IS_WINDOW = (groups.c.name == bindparam("of_group"), windows.c.seq == bindparam("of_seq"))
+
+
+def find_at(connection: Connection, query: Select[Any], window_id: str, **asked: Any) -> Row[Any]:
+    group, seq = parse_window_id(window_id)
+    row = connection.execute(query, {"of_group": group, "of_seq": seq, **asked}).first()
+    if row is None:
+        raise absent(group, [seq], pruning.load(connection, group))
+    return row
+
+
+@cache
+def select_standings() -> Select[Any]:
+    own = [windows.c[column] for column in ("group_id", "seq", "lane", "state", "span", "holds")]
+    return select(*own, groups.c.name.label("group_name"), *HOLDER).select_from(windows).join(groups).join(claims)
+
+
+def standing_of(row: Row[Any]) -> Standing:
+    with intact(f"window {row.seq} of group {row.group_name}"):
+        return Standing(row.group_name, row.seq, Lane(row.lane), State(row.state), row.span, claim_of(row), row.holds)

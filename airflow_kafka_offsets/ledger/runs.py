@@ -1,0 +1,548 @@
+"""What a run asks and writes, from its plan to its commit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    CursorResult,
+    ScalarSelect,
+    Select,
+    and_,
+    bindparam,
+    insert,
+    select,
+    update,
+)
+
+from airflow_kafka_offsets.core.errors import (
+    MAX_NAMED,
+    ConcurrentChangeError,
+)
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import Attempt
+from airflow_kafka_offsets.core.plan.ownership import (
+    GroupState,
+    Owner,
+    Position,
+    is_owner,
+)
+from airflow_kafka_offsets.core.plan.pruning import absent
+from airflow_kafka_offsets.core.schemas import NOTHING, Frozen, ToFreeze
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import (
+    OPEN,
+    OWNING,
+    Claim,
+    Draft,
+    Lane,
+    Outcome,
+    Standing,
+    State,
+    Window,
+    WindowRecord,
+    check_commit,
+)
+from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.ledger import freezing, pruning, staging
+from airflow_kafka_offsets.ledger.connections import Connections
+from airflow_kafka_offsets.ledger.documents import (
+    dump_position,
+    dump_ranges,
+    intact,
+)
+from airflow_kafka_offsets.ledger.engine import writing
+from airflow_kafka_offsets.ledger.packing import pack
+from airflow_kafka_offsets.ledger.rows import (
+    ID_OF_GROUP,
+    IS_WINDOW,
+    OWNER,
+    _unknown_group,
+    attempt_of,
+    chunks,
+    definition_of,
+    find_at,
+    find_group,
+    id_of,
+    owner_of,
+    record_of,
+    select_attempts,
+    select_standing_group,
+    select_standings,
+    select_windows,
+    standing_of,
+    states_of,
+)
+from airflow_kafka_offsets.ledger.tables import attempts, claim_windows, claims, groups, windows
+
+
+class Runs(Connections):
+    """The ledger, as runs need it. Every write is one transaction."""
+
+    def load(self, group: str, claim: Claim | None = None) -> GroupState:
+        """Return what matters to someone who asks for a window."""
+        with self._reading() as connection:
+            found = connection.execute(select_standing_group(), {"of_group": group}).all()
+            state = states_of(connection, found, _open).get(group, GroupState())
+            if claim is None:
+                return state
+            claimed = _claimed(connection, group, claim)
+            return replace(
+                state,
+                claimed=claimed,
+                elsewhere=() if claimed else _elsewhere(connection, group, claim),
+                is_pruned=pruning.had_one(connection, group, claim),
+            )
+
+    def add_windows(
+        self,
+        group: KafkaGroup,
+        version: int,
+        drafts: Sequence[Draft],
+        claim: Claim,
+        now: datetime,
+        take: Sequence[WindowRecord] = (),
+        to_freeze: ToFreeze = NOTHING,
+    ) -> list[WindowRecord]:
+        """Write down new windows held by the claim, give it others as `hold` does, and freeze schemas, all or none; return the new ones.
+
+        A group without an owner belongs to the claim's task from its first live window on. The group's definition is written
+        down, too, unless the group belongs to another task.
+
+        Raises:
+            ConcurrentChangeError: the group is no longer at this version, or see `hold` and `freeze`.
+        """
+        definition = json.dumps(group.to_json())
+        with self._writing() as connection:
+            if version == 0:
+                origin = dump_position(Position(drafts[0].ranges.starts, drafts[0].topic_ids))
+                add_group(connection, group.name, definition, origin, now, version=0)
+            # What is read here is valid only if the group is still at this version below.
+            row = find_group(connection, group.name, groups.c.id, groups.c.next_seq, *OWNER)
+            defined = _defined(owner_of(row), definition, drafts, claim)
+            advance(connection, group.name, version, next_seq=row.next_seq + len(drafts), **defined)
+            holder = _claim_id(connection, claim)
+            _freeze(connection, to_freeze.there)
+            drafts = _with_schemas(connection, drafts, to_freeze.new)
+            added = [draft.named(group.name, seq) for seq, draft in enumerate(drafts, start=row.next_seq)]
+            more = {"group_id": row.id, "holder": holder, "holds": 1, "planned_at": now}
+            for window in added:  # one at a time: together they could be too large for one statement
+                connection.execute(insert(windows), {**_window_values(window), **more})
+            _note_claims(connection, holder, row.id, [window.seq for window in added])
+            if take:
+                _hold(connection, row.id, take, holder, claim, now)
+        return [WindowRecord(window, claim, holds=1) for window in added]
+
+    def schemas(self, number: int) -> Frozen:
+        """Return the schemas that are kept under a number."""
+        with self._reading() as connection:
+            return freezing.load(connection, number)
+
+    def freeze(self, there: Sequence[tuple[Window, Frozen]]) -> None:
+        """Freeze schemas with windows of a group, in place of those that they have, all or none.
+
+        Each text is kept once, and equal schemas have one number.
+
+        Args:
+            there: the windows, each with what takes the place of its schemas.
+
+        Raises:
+            ConcurrentChangeError: a window has other ones by now.
+        """
+        if there:
+            with self._writing() as connection:
+                _freeze(connection, there)
+
+    def define(self, group: KafkaGroup, claim: Claim) -> None:
+        """Write down the definition of a group that is there already, unless the group belongs to another task than the claim's.
+
+        Raises:
+            UnknownGroupError: there is no such group.
+        """
+        with self._reading() as connection:
+            row = find_group(connection, group.name, groups.c.definition, *OWNER)
+        if group.topics_pattern is not None:  # what it matched, only a plan of new windows says
+            group = group.having_matched(definition_of(group.name, row.definition).topics)
+        definition = json.dumps(group.to_json())
+        is_new = row.definition != definition  # an unchanged definition takes no lock
+        if is_new and is_owner(owner_of(row), claim):
+            with self._writing() as connection:
+                connection.execute(update(groups).where(groups.c.name == group.name).values(definition=definition))
+
+    def hold(
+        self,
+        held_windows: Sequence[WindowRecord],
+        claim: Claim,
+        now: datetime,
+        there: Sequence[tuple[Window, Frozen]] = (),
+    ) -> list[WindowRecord]:
+        """Give windows to a claim, and `freeze` schemas, all or none, if each still has the holder and the state that `held_windows` says.
+
+        Attempts of others that still run on them become `lost`.
+
+        Raises:
+            ConcurrentChangeError: someone else took one first, or it was changed; or see `freeze`.
+        """
+        with self._writing() as connection:
+            (group_id,) = find_group(connection, held_windows[0].window.group, groups.c.id)
+            _hold(connection, group_id, held_windows, _claim_id(connection, claim), claim, now)
+            _freeze(connection, there)
+        return [replace(held, holder=claim, holds=held.holds + 1) for held in held_windows]
+
+    def start_attempt(self, window: Window, claim: Claim, this_try: Try, now: datetime) -> int:
+        """Record that a try begins, and return its number. Attempts of earlier tries that still run become `lost`.
+
+        Args:
+            window: the window.
+            claim: who works on it.
+            this_try: which try of the task it is.
+            now: the time.
+        """
+        with self._writing() as connection:
+            claim_id = _claim_id(connection, claim)
+            group_id, running = _group_and_earlier(connection, window, claim_id, this_try.number)
+            _lose(connection, running, now)
+            result = connection.execute(
+                insert(attempts).values(
+                    group_id=group_id,
+                    seq=window.seq,
+                    claim_id=claim_id,
+                    try_number=this_try.number,
+                    series=this_try.series,
+                    outcome=Outcome.RUNNING,
+                    started_at=now,
+                )
+            )
+            return new_id(result)
+
+    def succeeded(self, group: str, claim: Claim, this_try: Try) -> Mapping[int, Attempt]:
+        """Return the successful attempts of a task that this try continues, by the window's sequence number."""
+        query = select_attempts(group).where(
+            attempts.c.claim_id == id_of_claim(),
+            attempts.c.series == this_try.series,
+            attempts.c.outcome == Outcome.SUCCEEDED,
+        )
+        with self._reading() as connection:
+            found = [(row.seq, attempt_of(row)) for row in connection.execute(query, _names(claim))]
+        return {seq: attempt for seq, attempt in found if this_try.continues(attempt)}
+
+    def end_attempt(self, attempt: int, outcome: Outcome, records: int | None, now: datetime) -> None:
+        """Record how a try ended."""
+        with self._writing() as connection:
+            connection.execute(
+                update(attempts)
+                .where(attempts.c.id == attempt, attempts.c.outcome == Outcome.RUNNING)
+                .values(outcome=outcome, records=records, ended_at=now)
+            )
+
+    def commit(
+        self,
+        window_id: str,
+        claim: Claim,
+        attempt: int | None,
+        now: datetime,
+        *,
+        in_two_steps: bool = False,
+        output: Sequence[str] = (),
+    ) -> bool:
+        """Commit a window, if it is still planned; False: it was committed before, and nothing changed but its output.
+
+        Args:
+            window_id: the window.
+            claim: who commits.
+            attempt: the attempt that is the evidence; None: there is none, or none is needed.
+            now: the time.
+            in_two_steps: leave a live window committing, until `finish`.
+            output: tables of the ledger's database that get, in the same transaction, what the job staged for them.
+
+        Raises:
+            WindowError: see `core.window.check_commit`.
+            OutputError: what the job staged can't be published; nothing was committed.
+            UnknownWindowError: there is no such window.
+        """
+        with writing(self._publishing(output)) as connection:
+            window, group_id, outcome = find_standing(connection, window_id, attempt)
+            is_first = check_commit(window, claim, outcome)
+            if is_first:
+                commit_window(connection, group_id, window, now, in_two_steps=in_two_steps)
+            elif output:  # another commit of the same rerun must wait for this one
+                change_window(connection, group_id, window, window.holds, state=window.state)
+            if output and window.span:
+                is_planned = window.state is State.PLANNED
+                staging.publish(connection, window_id, output, attempt, now, is_planned=is_planned)
+        if output and window.span:
+            staging.clean(self._engine)
+        return is_first
+
+    def finish(self, group: str, version: int, seqs: Sequence[int], now: datetime) -> None:
+        """Finish commits that were begun: windows that are committing become committed, all or none.
+
+        Raises:
+            ConcurrentChangeError: the group is no longer at this version, or one of the windows is not committing.
+        """
+        with self._writing() as connection:
+            advance(connection, group, version)
+            (group_id,) = find_group(connection, group, groups.c.id)
+            step_windows(connection, group_id, seqs, State.COMMITTING, state=State.COMMITTED, committed_at=now)
+
+
+def owner_values(owner: Owner) -> dict[str, str]:
+    return {"owner_dag_id": owner.dag_id, "owner_task_id": owner.task_id}
+
+
+def _defined(owner: Owner | None, definition: str, drafts: Sequence[Draft], claim: Claim) -> dict[str, str]:
+    """Return what new windows change in their group's row: nothing if the group belongs to another task."""
+    if not is_owner(owner, claim):
+        return {}
+    is_live = any(draft.lane is Lane.LIVE for draft in drafts)
+    return {"definition": definition, **(owner_values(Owner.of(claim)) if is_live else {})}
+
+
+def _open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[WindowRecord]]:
+    """Find the live windows of groups that wait for their commit, the oldest first."""
+    found: dict[int, list[WindowRecord]] = {}
+    for group_id in group_ids:
+        asked = [{"of_id": group_id, "of_state": state} for state in sorted(OPEN)]
+        rows = [row for each in asked for row in connection.execute(_live_of_group(), each)]
+        found[group_id] = [record_of(row) for row in sorted(rows, key=lambda row: row.seq)]
+    return found
+
+
+@cache
+def _live_of_group() -> Select[Any]:
+    is_live = and_(windows.c.lane == Lane.LIVE, windows.c.state == bindparam("of_state"))
+    return select_windows().where(windows.c.group_id == bindparam("of_id"), is_live)
+
+
+def _claimed(connection: Connection, group: str, claim: Claim) -> tuple[WindowRecord, ...]:
+    return tuple(map(record_of, connection.execute(_windows_of_claim(), {"of_group": group, **_names(claim)})))
+
+
+@cache
+def _windows_of_claim() -> Select[Any]:
+    same = and_(claim_windows.c.group_id == windows.c.group_id, claim_windows.c.seq == windows.c.seq)
+    of_claim = claim_windows.c.claim_id == id_of_claim()
+    query = select_windows().join(claim_windows, same).where(of_claim, claim_windows.c.group_id == ID_OF_GROUP)
+    return query.order_by(claim_windows.c.seq)
+
+
+def _elsewhere(connection: Connection, group: str, claim: Claim) -> tuple[str, ...]:
+    found = connection.execute(_owned_elsewhere(), {"of_group": group, **_names(claim)})
+    return tuple(name_window(name, seq) for name, seq in found)
+
+
+@cache
+def _owned_elsewhere() -> Select[Any]:
+    of_claim = claim_windows.c.claim_id == id_of_claim()
+    return (
+        select(groups.c.name, windows.c.seq)
+        .join_from(groups, windows)
+        .join(claim_windows)
+        .where(of_claim, groups.c.name != bindparam("of_group"), windows.c.state.in_(OWNING))
+        .order_by(groups.c.name, windows.c.seq)
+        .limit(MAX_NAMED)
+    )
+
+
+def _window_values(window: Window) -> dict[str, Any]:
+    ranges, packed = pack(dump_ranges(window.ranges, window.topic_ids, window.leader_epochs))
+    return {
+        "seq": window.seq,
+        "lane": window.lane,
+        "state": window.state,
+        "planned_until": window.planned_until,
+        "isolation_level": window.isolation_level,
+        "span": window.span,
+        "ranges": ranges,
+        "packed": packed,
+        "lost": dump_ranges(window.lost, {}) if window.lost else None,
+        "is_capped": window.is_capped,
+        "schemas": window.schemas,
+        "unread": window.unread,
+    }
+
+
+def _with_schemas(connection: Connection, drafts: Sequence[Draft], new: Sequence[Frozen]) -> Sequence[Draft]:
+    if not new:
+        return drafts
+    numbers = freezing.keep_each(connection, new)
+    return [replace(draft, schemas=number) for draft, number in zip(drafts, numbers, strict=True)]
+
+
+def _freeze(connection: Connection, there: Sequence[tuple[Window, Frozen]]) -> None:
+    """Compare-and-set: let windows have other schemas than those that were read."""
+    numbers = freezing.keep_each(connection, [frozen for _, frozen in there])
+    for (window, _), number in zip(there, numbers, strict=True):
+        here = and_(windows.c.group_id == id_of(window.group), windows.c.seq == window.seq)
+        before = windows.c.schemas.is_(None) if window.schemas is None else windows.c.schemas == window.schemas
+        done = connection.execute(update(windows).where(here, before).values(schemas=number))
+        if done.rowcount != 1:
+            raise ConcurrentChangeError(f"Another process froze schemas with window {window.id} just now")
+
+
+@cache
+def _known_claim() -> Select[Any]:
+    names = ("dag_id", "run_id", "task_id", "map_index")
+    return select(claims.c.id, claims.c.scope).where(*(claims.c[name] == bindparam(f"of_{name}") for name in names))
+
+
+@cache
+def id_of_claim() -> ScalarSelect[int]:
+    return _known_claim().with_only_columns(claims.c.id).scalar_subquery()
+
+
+def _names(claim: Claim) -> dict[str, str | int]:
+    return {
+        "of_dag_id": claim.dag_id,
+        "of_run_id": claim.run_id,
+        "of_task_id": claim.task_id,
+        "of_map_index": claim.map_index,
+    }
+
+
+def _claim_id(connection: Connection, claim: Claim) -> int:
+    found = connection.execute(_known_claim(), _names(claim)).first()
+    if found is not None:
+        if found.scope != claim.scope:  # the task has another operator now
+            connection.execute(update(claims).where(claims.c.id == found.id).values(scope=claim.scope))
+        return int(found.id)
+    return new_id(connection.execute(insert(claims).values(asdict(claim))))
+
+
+def _hold(
+    connection: Connection,
+    group_id: int,
+    held_windows: Sequence[WindowRecord],
+    claim_id: int,
+    claim: Claim,
+    now: datetime,
+) -> None:
+    for held in held_windows:
+        change_window(connection, group_id, held.window, held.holds, holder=claim_id, holds=held.holds + 1)
+    _lose(connection, _running(connection, group_id, [h.window.seq for h in held_windows if h.holder != claim]), now)
+    mine = select(claim_windows.c.seq).filter_by(claim_id=claim_id, group_id=group_id)
+    known = set(connection.execute(mine).scalars())
+    _note_claims(connection, claim_id, group_id, [h.window.seq for h in held_windows if h.window.seq not in known])
+
+
+def _note_claims(connection: Connection, claim_id: int, group_id: int, new: Sequence[int]) -> None:
+    if new:
+        rows = [{"claim_id": claim_id, "group_id": group_id, "seq": seq} for seq in new]
+        connection.execute(insert(claim_windows), rows)
+
+
+def _group_and_earlier(connection: Connection, window: Window, claim_id: int, try_number: int) -> tuple[int, list[int]]:
+    """Return a group's id and the task's running attempts at its window up to this try, in one query."""
+    asked = {"of_group": window.group, "of_seq": window.seq, "of_claim": claim_id, "up_to": try_number}
+    rows = connection.execute(_running_up_to(), asked).all()
+    if not rows:
+        raise _unknown_group(window.group)
+    if rows[0].seq is None:
+        raise absent(window.group, [window.seq], pruning.load(connection, window.group))
+    return rows[0].id, [row.attempt for row in rows if row.attempt is not None]
+
+
+@cache
+def _running_up_to() -> Select[Any]:
+    at_window = and_(attempts.c.group_id == groups.c.id, attempts.c.seq == bindparam("of_seq"))
+    earlier = and_(attempts.c.claim_id == bindparam("of_claim"), attempts.c.try_number <= bindparam("up_to"))
+    return (
+        select(groups.c.id, windows.c.seq, attempts.c.id.label("attempt"))
+        .outerjoin(windows, and_(windows.c.group_id == groups.c.id, windows.c.seq == bindparam("of_seq")))
+        .outerjoin(attempts, and_(at_window, earlier, attempts.c.outcome == Outcome.RUNNING))
+        .where(groups.c.name == bindparam("of_group"))
+    )
+
+
+def _running(connection: Connection, group_id: int, seqs: Sequence[int]) -> list[int]:
+    found: list[int] = []
+    for some in chunks(seqs):
+        at_windows = and_(attempts.c.group_id == group_id, attempts.c.seq.in_(some))
+        running = select(attempts.c.id).where(at_windows, attempts.c.outcome == Outcome.RUNNING)
+        found += connection.execute(running).scalars()
+    return found
+
+
+def _lose(connection: Connection, running: Sequence[int], now: datetime) -> None:
+    """Record running attempts as lost: another claim works on their windows from now on."""
+    # By their ids: a search here would lock the gap where others insert their attempts (InnoDB).
+    for some in chunks(running):
+        are_running = and_(attempts.c.id.in_(some), attempts.c.outcome == Outcome.RUNNING)
+        connection.execute(update(attempts).where(are_running).values(outcome=Outcome.LOST, ended_at=now))
+
+
+def new_id(result: CursorResult[Any]) -> int:
+    assert result.inserted_primary_key is not None  # the primary keys of these tables are auto-incremented
+    return int(result.inserted_primary_key[0])
+
+
+def add_group(connection: Connection, name: str, definition: str, origin: str, now: datetime, *, version: int) -> int:
+    values = {"name": name, "definition": definition, "origin": origin, "created_at": now}
+    return new_id(connection.execute(insert(groups).values(version=version, next_seq=1, origin_seq=1, **values)))
+
+
+def advance(connection: Connection, group: str, version: int, **values: Any) -> None:
+    """Compare-and-set: move the group to its next version, and lock its row until the transaction ends."""
+    done = connection.execute(
+        update(groups).where(groups.c.name == group, groups.c.version == version).values(version=version + 1, **values)
+    )
+    if done.rowcount != 1:
+        raise ConcurrentChangeError(f"Another process changed group {group} just now; nothing was written")
+
+
+def find_standing(
+    connection: Connection, window_id: str, attempt: int | None = None
+) -> tuple[Standing, int, Outcome | None]:
+    """Find a window without its ranges, its group's id, and how an attempt at it ended: all that a commit checks, in one query."""
+    row = find_at(connection, _standing_with_evidence(), window_id, of_attempt=attempt)
+    window = standing_of(row)
+    with intact(f"attempt {attempt}"):
+        return window, row.group_id, None if row.outcome is None else Outcome(row.outcome)
+
+
+@cache
+def _standing_with_evidence() -> Select[Any]:
+    here = (attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq)
+    evidence = and_(attempts.c.id == bindparam("of_attempt"), *here)
+    return select_standings().add_columns(attempts.c.outcome).outerjoin(attempts, evidence).where(*IS_WINDOW)
+
+
+def change_window(
+    connection: Connection, group_id: int, window: Window | Standing, holds: int, /, **values: Any
+) -> None:
+    """Compare-and-set: change a window whose state and hold are still those that were read."""
+    done = connection.execute(
+        update(windows)
+        .where(windows.c.group_id == group_id, windows.c.seq == window.seq)
+        .where(windows.c.state == window.state, windows.c.holds == holds)
+        .values(values)
+    )
+    if done.rowcount != 1:
+        raise ConcurrentChangeError(f"Another process adopted or changed window {window.id} just now")
+
+
+def commit_window(
+    connection: Connection, group_id: int, window: Standing, now: datetime, *, in_two_steps: bool
+) -> None:
+    """Change a window to committed, or in two steps a live one to committing."""
+    done = State.COMMITTING if in_two_steps and window.lane is Lane.LIVE else State.COMMITTED
+    at = now if done is State.COMMITTED else None
+    change_window(connection, group_id, window, window.holds, state=done, committed_at=at)
+
+
+def step_windows(connection: Connection, group_id: int, seqs: Sequence[int], before: State, **values: Any) -> None:
+    """Compare-and-set: change windows that are all in this state."""
+    for some in chunks(seqs):
+        done = connection.execute(
+            update(windows)
+            .where(windows.c.group_id == group_id, windows.c.seq.in_(some), windows.c.state == before)
+            .values(values)
+        )
+        if done.rowcount != len(some):
+            raise ConcurrentChangeError(f"Another process changed windows that were {before} just now")
