@@ -77,7 +77,7 @@ def _next_window(args: Namespace, ledger: Ledger, group: KafkaGroup, definition:
         "problems": [],
     }
     try:
-        [planned] = open_service(args, ledger, group).preview(group, state.position)
+        planned = open_service(args, ledger, group).next_window(group, state.position)
     except LogError as exc:
         problems = [{**tp._asdict(), "problem": why} for tp, why in sorted(exc.partitions.items())]
         document |= {"refused": str(exc), "problems": problems}
@@ -127,7 +127,7 @@ def _replay(args: Namespace) -> dict[str, str | None]:
 
 
 def _replayed(service: WindowService, group: KafkaGroup, request: Replay) -> Answer:
-    windows, drafts = service.preview_replay(group, request)
+    windows, drafts = service.answer(group, request)
     document = replay_document(group.name, windows, drafts)
     return Answer(document, lambda: _replay_text(document))
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, short
 from airflow_kafka_offsets.core.fields import CONN_ID, DURATION, Kinds, check_attributes, or_none, read_time, whole
-from airflow_kafka_offsets.core.group import GROUP, KafkaGroup, check_group_name
+from airflow_kafka_offsets.core.group import GROUP, KafkaGroup
 from airflow_kafka_offsets.core.lag.words import GroupVerdict
 from airflow_kafka_offsets.core.offsets import Offsets
 from airflow_kafka_offsets.core.starting import EPOCH
-from airflow_kafka_offsets.core.window_id import parse_window_id
+from airflow_kafka_offsets.core.window_id import check_group_name, parse_window_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, replace
 from datetime import datetime, timedelta
@@ -29,11 +28,9 @@ from airflow_kafka_offsets.core.secrets import is_in_clear, options_in_clear
 from airflow_kafka_offsets.core.starting import Start, StartingOffsets, parse_starting_offsets
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
 from airflow_kafka_offsets.core.topics import Matched, Matching, check_pattern, checked_topics
+from airflow_kafka_offsets.core.window_id import check_group_name
 from airflow_kafka_offsets.spark.shared import FIXED_OPTIONS
 
-# The characters that a directory name, a Kafka group.id and a YARN tag all allow.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-MAX_NAME = 200
 MAX_OPEN = 1000
 MAX_GRACE = timedelta(days=30)
 MAX_RETENTION = timedelta(days=36_500)
@@ -252,19 +249,6 @@ class KafkaGroup:
 
 
 GROUP = Kind("a KafkaGroup", lambda value: isinstance(value, KafkaGroup))
-
-
-def check_group_name(name: str) -> None:
-    """Refuse a name that can't be a directory, a Kafka ``group.id`` or a cluster's tag.
-
-    Raises:
-        BadInputError: the name has other characters than these allow, or is too long.
-    """
-    if not isinstance(name, str) or len(name) > MAX_NAME or not _NAME.fullmatch(name):
-        raise BadInputError(
-            f"A group's name may hold letters, digits, '.', '_' and '-', starts with a letter or digit and has at most "
-            f"{MAX_NAME} characters (it becomes part of paths, tags and the Kafka group.id); got {short(name)}"
-        )
 
 
 def check_spark_options(options: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -42,6 +42,14 @@ class LogSnapshot:
 
     topic_ids: Mapping[str, str]
     bounds: Mapping[TopicPartition, Bounds]
+
+    def only(self, topics: Collection[str]) -> LogSnapshot:
+        """Return what it shows of some topics."""
+        if self.topic_ids.keys() <= set(topics):
+            return self
+        wanted = set(topics)
+        topic_ids = {topic: topic_id for topic, topic_id in self.topic_ids.items() if topic in wanted}
+        return LogSnapshot(topic_ids, {tp: bounds for tp, bounds in self.bounds.items() if tp.topic in wanted})
 
     def grown_to(self, offsets: Offsets, topic_ids: Mapping[str, str]) -> LogSnapshot | None:
         """Return what this snapshot would show today at least, if others have seen these offsets since; None: it may show other topics or partitions.

@@ -73,3 +73,9 @@ def unseen_before(begun: Sequence[Attempt]) -> Attempt | None:
     """
     before = begun[-2] if len(begun) > 1 else None
     return before if before is not None and before.outcome is Outcome.LOST else None
+
+
+def records_read(attempts: Sequence[Attempt]) -> int | None:
+    """Return how many records the newest successful attempt with a count has read; None: there is no such attempt."""
+    counts = [a.records for a in attempts if a.outcome is Outcome.SUCCEEDED and a.records is not None]
+    return counts[-1] if counts else None

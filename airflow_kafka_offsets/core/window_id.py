@@ -1,11 +1,27 @@
-"""The name of a window: its group and its number."""
+"""The names of groups and windows. A window's has its group and its number."""
 
 from __future__ import annotations
 
 import re
 
 from airflow_kafka_offsets.core.errors import BadInputError, short
-from airflow_kafka_offsets.core.group import check_group_name
+
+# The characters that a directory name, a Kafka group.id and a YARN tag all allow.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+MAX_NAME = 200
+
+
+def check_group_name(name: str) -> None:
+    """Refuse a name that can't be a directory, a Kafka ``group.id`` or a cluster's tag.
+
+    Raises:
+        BadInputError: the name has other characters than these allow, or is too long.
+    """
+    if not isinstance(name, str) or len(name) > MAX_NAME or not _NAME.fullmatch(name):
+        raise BadInputError(
+            f"A group's name holds letters, digits, '.', '_' and '-', begins with a letter or digit and has at most {MAX_NAME} "
+            f"characters; got {short(name)}"
+        )
 
 
 def name_window(group: str, seq: int) -> str:

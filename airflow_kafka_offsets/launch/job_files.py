@@ -29,7 +29,7 @@ from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, H
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
-    from airflow_kafka_offsets.service.windows import Planned
+    from airflow_kafka_offsets.service.plan import Planned
 
 MAX_ARGUMENT = 100_000
 """The largest argument of spark-submit, in bytes. Linux refuses 128 KiB."""

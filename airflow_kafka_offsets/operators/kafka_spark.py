@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.launch.job_files import Report
-    from airflow_kafka_offsets.service.windows import Planned
+    from airflow_kafka_offsets.service.plan import Planned
     from airflow_kafka_offsets.task.airflow import Task
     from airflow_kafka_offsets.task.dag_files import Ahead
     from airflow_kafka_offsets.task.definition import OnOpenWindow
@@ -235,7 +235,9 @@ class KafkaSparkOperator(Planner, Lineage, OneStopPerTry, PySparkOperator):
 
         run, url = self._task.run, self._remote
         assert url is not None, "the task's own Spark has one session for all windows"
-        mine, earlier = mine_and_earlier(self._service.attempts(planned.window.id), run.claim, run.this_try.number)
+        mine, earlier = mine_and_earlier(
+            self._service.ledger.attempts(planned.window.id), run.claim, run.this_try.number
+        )
         end_sessions(url, earlier, self._task.state)
         self._stop.check()
         conf = {"spark.remote": session_url(url, mine) or url}

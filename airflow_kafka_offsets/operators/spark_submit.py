@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.window import Claim
     from airflow_kafka_offsets.launch.job_files import Report
     from airflow_kafka_offsets.ports import Cluster
-    from airflow_kafka_offsets.service.windows import Planned, WindowService
+    from airflow_kafka_offsets.service.plan import Planned
+    from airflow_kafka_offsets.service.windows import WindowService
     from airflow_kafka_offsets.task.airflow import Task
     from airflow_kafka_offsets.task.dag_files import Ahead
     from airflow_kafka_offsets.task.definition import OnOpenWindow
@@ -270,8 +271,8 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
         from airflow_kafka_offsets.core.tries import first_of_series
         from airflow_kafka_offsets.launch.job_files import read_report, task_folder
 
-        run, row = task.run, service.row(planned.window.id)
-        own = [attempt for attempt in service.attempts(planned.window.id) if attempt.claim == run.claim]
+        run, row = task.run, service.ledger.window(planned.window.id)
+        own = [attempt for attempt in service.ledger.attempts(planned.window.id) if attempt.claim == run.claim]
         first = first_of_series(run.this_try, own).id
         # A retry reconnects to the job of this name, and a clear starts another. Airflow's numbers can come twice, the ledger's can't.
         self.name_job(f"{planned.window.id}:{first}")

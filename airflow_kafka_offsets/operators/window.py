@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.window import Window
     from airflow_kafka_offsets.launch.job_files import Report
-    from airflow_kafka_offsets.service.windows import Planned, WindowService
+    from airflow_kafka_offsets.service.plan import Planned
+    from airflow_kafka_offsets.service.windows import WindowService
     from airflow_kafka_offsets.task.airflow import Task
     from airflow_kafka_offsets.task.definition import OnOpenWindow
     from airflow_kafka_offsets.task.exchange import Exchange
@@ -215,7 +216,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
         from airflow_kafka_offsets.core.plan.ownership import How
         from airflow_kafka_offsets.core.window import Outcome, State
         from airflow_kafka_offsets.core.window_id import parse_window_id
-        from airflow_kafka_offsets.service.windows import Planned
+        from airflow_kafka_offsets.service.plan import Planned
         from airflow_kafka_offsets.task.ending import until_planned
         from airflow_kafka_offsets.task.plan import named_window, patiently
         from airflow_kafka_offsets.task.work import Work, evidence_of
@@ -225,8 +226,8 @@ class CommitWindowOperator(Lineage, BaseOperator):
         with until_planned(run, None, self.window):
             window_id, ledger_conn_id = named_window(self.window)
             service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
-            window = service.window(window_id)
-            group = service.definition(window.group)
+            window = service.ledger.window(window_id).held.window
+            group = service.ledger.group(window.group)
             servers = spark_servers(kafka_config(group.kafka_conn_id), group.spark_options)
         task.show([window])
         # As planned: a second try finds the window committed, and still is the first run.

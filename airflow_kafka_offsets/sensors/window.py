@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.core.conditions import CommittedUntil, WindowCommitted, parse_moment
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.fields import CONN_ID, Kind, check_fields, or_none
-from airflow_kafka_offsets.core.group import KafkaGroup, check_group_name
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.window_id import check_group_name
 from airflow_kafka_offsets.sensors.condition import ConditionSensor
 
 if TYPE_CHECKING:

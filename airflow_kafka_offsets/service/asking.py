@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.plan.waiting import Decision
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import freshness, watch
-from airflow_kafka_offsets.service.windows import IsOver
+from airflow_kafka_offsets.service.plan import IsOver
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.ledger.ledger import Ledger

@@ -11,10 +11,10 @@ from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.source.audit import Audit, Auditor
 from airflow_kafka_offsets.core.source.islands import Islands
+from airflow_kafka_offsets.core.tries import records_read
 from airflow_kafka_offsets.core.window import State, Window
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.service.replay import rows
-from airflow_kafka_offsets.service.windows import told
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.ledger.ledger import Ledger
@@ -61,4 +61,4 @@ def _with_records(ledger: Ledger, found: Iterator[WindowRow]) -> Iterator[tuple[
         window = row.held.window
         # The last run may have reported no count, for example if it found an append done. An earlier run may have reported one.
         is_untold = row.records is None and row.attempts > 1
-        yield window, told(ledger.attempts(window.id)) if is_untold else row.records
+        yield window, records_read(ledger.attempts(window.id)) if is_untold else row.records

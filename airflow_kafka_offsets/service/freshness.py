@@ -60,8 +60,8 @@ from airflow_kafka_offsets.core.plan.waiting import Seen
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import watch
+from airflow_kafka_offsets.service.base import utc_now
 from airflow_kafka_offsets.service.times import find
-from airflow_kafka_offsets.service.windows import utc_now
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.ledger.ledger import Ledger

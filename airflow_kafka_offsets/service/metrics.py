@@ -13,8 +13,8 @@ from airflow_kafka_offsets.core.state_metrics import Family, GroupNow, OpenWindo
 from airflow_kafka_offsets.core.window import Lane
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import watch
+from airflow_kafka_offsets.service.base import utc_now
 from airflow_kafka_offsets.service.freshness import before_kafka, each
-from airflow_kafka_offsets.service.windows import utc_now
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.ledger.ledger import Ledger

@@ -25,6 +25,7 @@ from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, topics_of
 from airflow_kafka_offsets.core.plan.matching import appeared_note
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, watermark
+from airflow_kafka_offsets.core.plan.planning import SECOND_LOOK_LEVEL, suspects
 from airflow_kafka_offsets.core.plan.reset import Reset, check_confirmed, check_no_open_window, summary_of_reset
 from airflow_kafka_offsets.core.source import importing, verifying
 from airflow_kafka_offsets.core.source.importing import ImportedOffsets, Moves
@@ -33,12 +34,12 @@ from airflow_kafka_offsets.core.source.verifying import Difference
 from airflow_kafka_offsets.core.store.guarantees import must_write
 from airflow_kafka_offsets.core.window import WindowRecord
 from airflow_kafka_offsets.ports import LogOffsets, OffsetSource, OffsetStore
+from airflow_kafka_offsets.service.base import utc_now
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.replay import from_oldest_open
 from airflow_kafka_offsets.service.reset import snapshot_of_all, work_out
 from airflow_kafka_offsets.service.sources import StoreSource
 from airflow_kafka_offsets.service.topics import topics_now, topics_to_take
-from airflow_kafka_offsets.service.windows import second_look, utc_now
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.ledger.ledger import Ledger
@@ -350,7 +351,7 @@ class Moving:
         stored = store.read(group.name, topics) if store is not None else None
         steps = Publisher(self._ledger, store, self._clock).path(group.name, state)
         log = kafka.snapshot(topics_now(kafka, group, mark), group.isolation_level)
-        recovered = second_look(kafka, mark, log)
+        recovered = kafka.bounds(behind, SECOND_LOOK_LEVEL) if (behind := suspects(mark, log)) else {}
         if stored is None:
             return verifying.compare(state, group.reads, stored, log, steps, recovered)
         gone = _gone(kafka, verifying.in_one_only(mark, stored) - log.topic_ids.keys())

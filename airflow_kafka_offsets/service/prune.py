@@ -6,14 +6,12 @@ Its transactions leave the group's version alone, so they keep no one from plann
 from __future__ import annotations
 
 import logging
-import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from airflow_kafka_offsets.core.errors import ConcurrentChangeError, counted
+from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import KEPT_FROM, Act, OldWindow
 from airflow_kafka_offsets.core.log import LogSnapshot
@@ -22,7 +20,7 @@ from airflow_kafka_offsets.core.plan.pruning import Limits, why_kept
 from airflow_kafka_offsets.core.window import OWNING, Lane, State
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ports import LogOffsets
-from airflow_kafka_offsets.service.windows import LONGEST_PAUSE, RACES, utc_now
+from airflow_kafka_offsets.service.base import until_won, utc_now
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.ledger.ledger import Ledger
@@ -112,12 +110,10 @@ class Pruning:
         ledger: Ledger,
         kafka: LogOffsets,
         clock: Callable[[], datetime] = utc_now,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._ledger = ledger
         self._kafka = kafka
         self._clock = clock
-        self._sleep = sleep
         self._done: _Done | None = None
 
     @property
@@ -155,13 +151,7 @@ class Pruning:
         act = Act("prune", who, why, self._clock(), {"older_than_seconds": int(older_than.total_seconds())})
         done = _Done(self._ledger, act)
         self._done = done
-        for look in range(RACES):
-            try:
-                return self._prune(group, older_than, are_deleted, done)
-            except ConcurrentChangeError as exc:
-                logger.info("%s; looking again", exc)
-                self._sleep(random.uniform(0, min(LONGEST_PAUSE, 0.01 * 2**look)))
-        return self._prune(group, older_than, are_deleted, done)
+        return until_won(lambda: self._prune(group, older_than, are_deleted, done))
 
     def _prune(self, group: KafkaGroup, older_than: timedelta, are_deleted: bool, done: _Done) -> Prune:
         search = self._search(group, older_than, are_deleted)

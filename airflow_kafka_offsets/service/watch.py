@@ -48,7 +48,8 @@ from airflow_kafka_offsets.core.plan.waiting import (
 from airflow_kafka_offsets.core.window import Standing
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.ports import LogOffsets
-from airflow_kafka_offsets.service.windows import IsOver, utc_now
+from airflow_kafka_offsets.service.base import utc_now
+from airflow_kafka_offsets.service.plan import IsOver
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.ledger.ledger import Ledger

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.spark import guard, values
+from airflow_kafka_offsets.spark import exit_code, values
 from airflow_kafka_offsets.spark.counting import CountedRead, Counts, check_counts, recounted
 from airflow_kafka_offsets.spark.errors import (
     BAD_RECORD,
@@ -243,7 +243,7 @@ class WindowReading:
         self._progress.to("read")
         self._unchecked, self._bad_count, self._bad, self._options = counted_read, bad_count, None, options
         if self._guarded:
-            guard.arm(self)
+            exit_code.arm(self)
         return frame
 
     @contextlib.contextmanager
@@ -311,7 +311,7 @@ class WindowReading:
             raise
         self._kept.append(kept)
         if self._guarded:
-            guard.arm(self)
+            exit_code.arm(self)
         return frame
 
     def _decoding(

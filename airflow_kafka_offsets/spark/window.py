@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_kafka_offsets.spark import guard
+from airflow_kafka_offsets.spark import exit_code
 from airflow_kafka_offsets.spark.errors import HandoffError, NoWindowError, TargetError
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, CONF_WINDOW_URI, Handoff
 from airflow_kafka_offsets.spark.parent import die_with_jvm
@@ -39,7 +39,7 @@ _BY_FUNCTION = "what the function wrote stays until the window runs again"
 def current_window(spark: SparkSession, uri: str | None = None) -> KafkaWindow:
     """Return the window that this job was started with; a second call in one session returns the same object.
 
-    A job that takes it, and does not read it or has no successful check, ends with exit code 1 (see `guard`). The job ends, too,
+    A job that takes it, and does not read it or has no successful check, ends with exit code 1 (see `exit_code`). The job ends, too,
     when its JVM is killed (see `parent`).
 
     Args:
@@ -60,7 +60,7 @@ def current_window(spark: SparkSession, uri: str | None = None) -> KafkaWindow:
             "uri) with the 'exchange' of the plan task"
         )
     window = _only(spark, Handoff.from_json(text))
-    guard.arm(window)
+    exit_code.arm(window)
     return window
 
 

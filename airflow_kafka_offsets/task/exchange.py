@@ -19,7 +19,8 @@ from airflow_kafka_offsets.wiring.exchange import open_exchange
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.window import Window
-    from airflow_kafka_offsets.service.windows import Planned, WindowService
+    from airflow_kafka_offsets.service.plan import Planned
+    from airflow_kafka_offsets.service.windows import WindowService
 
 
 @dataclass(frozen=True, slots=True)

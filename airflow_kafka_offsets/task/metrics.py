@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.plan.ownership import How
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome
 
 if TYPE_CHECKING:
-    from airflow_kafka_offsets.service.windows import Planned
+    from airflow_kafka_offsets.service.plan import Planned
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,8 @@ from airflow_kafka_offsets.wiring.runs import is_over
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.run import Run
-    from airflow_kafka_offsets.service.windows import Planned, WindowService
+    from airflow_kafka_offsets.service.plan import Planned
+    from airflow_kafka_offsets.service.windows import WindowService
     from airflow_kafka_offsets.task.definition import Planner
 
 logger = logging.getLogger(__name__)

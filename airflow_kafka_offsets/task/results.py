@@ -13,7 +13,7 @@ from airflow_kafka_offsets.launch.job_files import NO_REPORT, Report, ranges_by_
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
-    from airflow_kafka_offsets.service.windows import Planned
+    from airflow_kafka_offsets.service.plan import Planned
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,10 @@ from airflow_kafka_offsets.core import ending
 from airflow_kafka_offsets.core.ending import NO_JOB, RUNS_AGAIN, Done, Left
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, LedgerUnavailableError, LogError, counted, name_some
 from airflow_kafka_offsets.core.lineage import ReadWindow
-from airflow_kafka_offsets.core.tries import unseen_before
+from airflow_kafka_offsets.core.tries import records_read, unseen_before
 from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.launch.job_files import NO_REPORT, Report
+from airflow_kafka_offsets.service.topics import as_last_planned
 from airflow_kafka_offsets.spark.errors import LostRecordsError
 from airflow_kafka_offsets.task.ending import SILENT, follows
 from airflow_kafka_offsets.task.metrics import TaskMetrics
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.run import Run
     from airflow_kafka_offsets.core.window import Window, WindowRecord
-    from airflow_kafka_offsets.service.windows import Planned, WindowService
+    from airflow_kafka_offsets.service.plan import Planned
+    from airflow_kafka_offsets.service.windows import WindowService
     from airflow_kafka_offsets.task.definition import Stop
 
 logger = logging.getLogger(__name__)
@@ -197,7 +199,7 @@ class Work:
         # A stopped process is killed in a few seconds, and a ledger that is away had its time to answer.
         if not was_stopped and not isinstance(exc, LedgerUnavailableError):
             try:
-                record = self._service.row(planned.window.id).held
+                record = self._service.ledger.window(planned.window.id).held
                 state, holder = record.window.state, self._holder(record)
             except KafkaOffsetsError as error:
                 unknown = str(error)
@@ -219,7 +221,7 @@ class Work:
         claim = self._run.claim
         if not record.holder.lets_commit(claim):
             return str(record.holder)
-        own = [a.try_number for a in self._service.attempts(record.window.id) if a.claim == claim]
+        own = [a.try_number for a in self._service.ledger.attempts(record.window.id) if a.claim == claim]
         later = [number for number in own if number > self._run.this_try.number]
         return f"try {later[-1]} of this task" if later else None
 
@@ -228,7 +230,7 @@ class Work:
         if not self._drives_here or self._run.keeps_state:
             return
         try:
-            unseen = unseen_before(self._service.attempts(window.id))
+            unseen = unseen_before(self._service.ledger.attempts(window.id))
         except KafkaOffsetsError as exc:  # only a warning depends on it
             logger.warning("Could not ask the ledger whether the job of an earlier try may still run: %s", exc)
             return
@@ -267,7 +269,11 @@ def evidence_of(window: Window, report: Report) -> str:
 def ready(service: WindowService, group: KafkaGroup, planned: Planned) -> Planned:
     """Return a window with all that its job needs to know."""
     window_id = planned.window.id
-    known = replace(planned, read_before=service.read_before(window_id))
+    known = replace(planned, read_before=records_read(service.ledger.attempts(window_id)))
     if group.registry is None:
         return known
-    return replace(known, frozen=service.frozen(window_id), topics=service.topics_of_group(group))
+    return replace(
+        known,
+        frozen=service.frozen(window_id),
+        topics=tuple(as_last_planned(service.ledger, group, has_planned=True).topics),
+    )

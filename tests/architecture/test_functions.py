@@ -79,13 +79,20 @@ def test_no_transaction_of_the_ledger_is_open_while_somebody_else_works() -> Non
         assert not is_generator, f"{method.name} hands out values, and may do so in its transaction"
 
 
-def test_in_a_turn_neither_kafka_nor_airflow_is_asked() -> None:
-    """A turn is a transaction: whoever takes one lets its memory ask no one meanwhile (`service.memory`)."""
+def test_in_a_turn_only_the_ledger_is_asked() -> None:
+    """A turn is a transaction. What it does is written with plain functions of the ledger and of values, not with what a service has."""
     turns = [
-        ast.unparse(node.items[0].context_expr) + " " + " ".join(ast.unparse(item) for item in node.items[1:])
+        (node, name_of(path))
         for path in MODULES
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.With) and ".turn(" in ast.unparse(node.items[0].context_expr)
     ]
     assert turns
-    assert all(turn.endswith("memory.alone()") for turn in turns), turns
+    for turn, module in turns:
+        of_self = {
+            ast.unparse(node)
+            for statement in turn.body
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+        }
+        assert of_self <= {"self.ledger"}, f"{module}, line {turn.lineno}: {of_self} in a turn"

@@ -28,17 +28,18 @@ def name_of(path: Path) -> str:
 
 
 @cache
-def imports_of(path: Path, *, anywhere: bool = True) -> tuple[str, ...]:
-    """Return what a module imports, what is for the type checker only left out.
+def imports_of(path: Path, *, anywhere: bool = True, typed: bool = False) -> tuple[str, ...]:
+    """Return what a module imports.
 
     Args:
         path: the module's file.
         anywhere: False: only what is imported when the module is.
+        typed: also what only the type checker imports.
     """
-    return tuple(_imports_of(path, anywhere))
+    return tuple(_imports_of(path, anywhere, typed))
 
 
-def _imports_of(path: Path, anywhere: bool) -> Iterator[str]:
+def _imports_of(path: Path, anywhere: bool, typed: bool) -> Iterator[str]:
     package = name_of(path) if path.name == "__init__.py" else name_of(path).rpartition(".")[0]
     todo: list[ast.AST] = [ast.parse(path.read_text())]
     while todo:
@@ -52,7 +53,7 @@ def _imports_of(path: Path, anywhere: bool) -> Iterator[str]:
                 module = f"{base}.{module}".rstrip(".")
             # `from package import module` imports the module.
             yield from (f"{module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test) and not typed:
             todo += node.orelse
         elif anywhere or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             todo += ast.iter_child_nodes(node)
@@ -112,9 +113,9 @@ def module_of(name: str) -> str:
     return name if name in {name_of(path) for path in MODULES} else name.rpartition(".")[0]
 
 
-def ours_of(path: Path) -> set[str]:
+def ours_of(path: Path, *, typed: bool = False) -> set[str]:
     """Return the modules of ours that a module imports, at any time."""
-    return {module_of(i) for i in imports_of(path) if top(i) == PACKAGE} - {name_of(path)}
+    return {module_of(i) for i in imports_of(path, typed=typed) if top(i) == PACKAGE} - {name_of(path)}
 
 
 def folder_of(name: str) -> str:
@@ -150,8 +151,9 @@ def test_a_layer_knows_only_those_below_it(folder: str) -> None:
     assert LAYERS[folder] <= set(below)
 
 
-def test_no_two_modules_import_each_other() -> None:
-    graph = {name_of(path): ours_of(path) for path in MODULES}
+@pytest.mark.parametrize("typed", [False, True])
+def test_there_is_no_cycle_between_files(typed: bool) -> None:
+    graph = {name_of(path): ours_of(path, typed=typed) for path in MODULES}
     TopologicalSorter(graph).prepare()
 
 

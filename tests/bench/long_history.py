@@ -36,7 +36,8 @@ from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service import watch
-from airflow_kafka_offsets.service.windows import Planned, WindowService
+from airflow_kafka_offsets.service.plan import Planned
+from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.databases import MariaDB, Postgres
 from tests.lab.history import History, write
 
@@ -156,7 +157,7 @@ def old_offset(it: Side) -> None:
     """Ask who owns one old offset of each topic."""
     at = it.history.span * (it.history.windows // 3)
     asked = OffsetRanges((TopicPartition(topic, 0), OffsetRange(at, at + 1)) for topic in it.history.partitions)
-    found, drafts = it.service.preview_replay(it.group, Ranges(asked))
+    found, drafts = it.service.answer(it.group, Ranges(asked))
     assert len(found) == 1
     assert not drafts
 

@@ -14,18 +14,17 @@ from hypothesis import strategies as st
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError
 from airflow_kafka_offsets.core.group import (
     MAX_GRACE,
-    MAX_NAME,
     MAX_OPEN,
     MAX_RETENTION,
     KafkaGroup,
     OnAtRisk,
     OnDataLoss,
     Until,
-    check_group_name,
     check_reads,
 )
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.secrets import is_secret
+from airflow_kafka_offsets.core.window_id import MAX_NAME, check_group_name
 from tests.core.examples import NOON, group
 
 

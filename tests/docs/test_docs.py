@@ -17,7 +17,7 @@ import pytest
 from airflow_kafka_offsets.core.launch.spark_versions import check_versions_agree
 from airflow_kafka_offsets.launch import connect, twins
 from airflow_kafka_offsets.page import app
-from airflow_kafka_offsets.service.windows import SECOND_LOOKS
+from airflow_kafka_offsets.service.look import SECOND_LOOKS
 from airflow_kafka_offsets.task import plan as planning
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,9 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.ledger.ledger import Ledger
+from airflow_kafka_offsets.service.base import utc_now
 from airflow_kafka_offsets.service.prune import Prune, Pruning
-from airflow_kafka_offsets.service.windows import WindowService, utc_now
+from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.kafka import KafkaBroker
 from tests.lab.topics import create_topic, delete_records, delete_topic, produce
 

@@ -15,7 +15,7 @@ from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
 from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.connector import avro_of, connector_package, folder_name
 from tests.lab.java import pyspark_home
 from tests.lab.registry import Registry

@@ -38,7 +38,7 @@ from airflow_kafka_offsets.launch.job_files import (
     window_conf,
     write_login,
 )
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff, Subject
 from airflow_kafka_offsets.task.results import MAX_RANGES_IN_XCOM, placeholders, window_result
 

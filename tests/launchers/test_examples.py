@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_kafka_offsets.core.plan.ownership import How
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.task.results import placeholders, window_result
 from tests.core.examples import group, tp, window
 from tests.docs.test_docs import ROOT, blocks

@@ -15,7 +15,7 @@ from airflow.providers.apache.spark.hooks import spark_submit as provider
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.launch.jobs import JobName, label_value
 from airflow_kafka_offsets.core.launch.login import reader_options
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from tests.lab.java import pyspark_home
 from tests.lab.processes import LOOPBACK
 from tests.lab.small_server import Handler, SmallServer

@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, ClusterError
 from airflow_kafka_offsets.core.launch.jobs import JobName
 from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.launch.job_files import MAX_ARGUMENT
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from tests.launch.test_job_files import window_of
 
 NAME = JobName("g-000007", "a" * 20, "b" * 20, datetime(2026, 1, 1, tzinfo=UTC))

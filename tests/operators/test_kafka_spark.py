@@ -29,7 +29,7 @@ from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.launch.connect import remote_url
 from airflow_kafka_offsets.operators.kafka_spark import quiet_conf
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.connector import connector_package
 from airflow_kafka_offsets.task.work import Work
 from airflow_kafka_offsets.wiring.connections import find_connection

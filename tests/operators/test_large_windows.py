@@ -23,7 +23,7 @@ from airflow_kafka_offsets.core.window import Claim, Outcome, State
 from airflow_kafka_offsets.launch import job_files
 from airflow_kafka_offsets.launch.job_files import Report, handoff_of, window_conf
 from airflow_kafka_offsets.operators.spark_submit import KafkaSparkSubmitOperator
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_FILE, Handoff
 from airflow_kafka_offsets.spark.options import layout, reader_options
 from airflow_kafka_offsets.spark.window import KafkaWindow

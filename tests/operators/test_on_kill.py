@@ -135,10 +135,11 @@ def test_a_time_out_stops_the_job_before_the_launch_forgets_it(monkeypatch: pyte
     assert operator._claim is not None
     task = Task(operator, context_of(operator._claim, Try(1, 1)))
     begun: Any = SimpleNamespace(id=1, claim=operator._claim, try_number=1, series="1")
-    service: Any = SimpleNamespace(
-        row=lambda _: SimpleNamespace(planned_at=datetime(2026, 1, 1, tzinfo=UTC), attempts=2),
+    ledger = SimpleNamespace(
+        window=lambda _: SimpleNamespace(planned_at=datetime(2026, 1, 1, tzinfo=UTC), attempts=2),
         attempts=lambda _: [begun],
     )
+    service: Any = SimpleNamespace(ledger=ledger)
     planned: Any = SimpleNamespace(window=window_of(1))
     with pytest.raises(AirflowTaskTimeout):
         operator._launch(task, planned, None, service)  # type: ignore[arg-type]

@@ -22,12 +22,13 @@ from unittest.mock import patch
 
 from sqlalchemy import Connection, update
 
-from airflow_kafka_offsets.core.plan import ownership, pruning
+from airflow_kafka_offsets.core.plan import decide, ownership, pruning
 from airflow_kafka_offsets.core.plan.ownership import Abandonment
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Standing, Window, check_commit
 from airflow_kafka_offsets.ledger import acts, runs
 from airflow_kafka_offsets.ledger.tables import groups, windows
+from airflow_kafka_offsets.service import acts as acts_of_people
 from airflow_kafka_offsets.service import windows as service
 from airflow_kafka_offsets.service.publish import Publisher
 from tests.service.simulation import BrokenLawError, simulate
@@ -96,8 +97,8 @@ RULES: Mapping[str, partial[AbstractContextManager[Any]]] = {
     "a window is taken from the dead only": partial(
         patch.object, ownership, "is_handed_over", lambda *args, **more: True
     ),
-    "a window is given while Kafka holds it": partial(patch.object, service.WindowService, "_check_readable", _nothing),
-    "no reset with open windows": partial(patch.object, service, "check_no_open_window", _nothing),
+    "a window is given while Kafka holds it": partial(patch.object, decide, "check_readable", _nothing),
+    "no reset with open windows": partial(patch.object, acts_of_people, "check_no_open_window", _nothing),
     "what Kafka holds is not pruned": partial(patch.object, pruning, "_why_held", _nothing),
     "no empty window behind open ones": partial(patch.object, ownership, "check_something", _nothing),
 }

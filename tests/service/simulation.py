@@ -73,9 +73,10 @@ from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service import prune
 from airflow_kafka_offsets.service.move import Asked, Moving
+from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.service.prune import Pruning
 from airflow_kafka_offsets.service.sources import LedgerSource
-from airflow_kafka_offsets.service.windows import Planned, WindowService
+from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.task import work as working
 from airflow_kafka_offsets.task.definition import Stop
 from airflow_kafka_offsets.task.work import Work
@@ -641,7 +642,7 @@ class Simulation:
         """Let a person prune, in transactions of one window and then of two."""
         older_than = timedelta(seconds=self.random.choice([0, 20, 200]))
         kafka = Boundary(self.kafka, self.pause, "kafka")
-        pruning = Pruning(self.boundary, kafka, lambda: self.world.now, lambda _: None)
+        pruning = Pruning(self.boundary, kafka, lambda: self.world.now)
         self._start_act(f"prune {older_than}", lambda: pruning.prune(self.group, older_than, "ada", "why"))
 
     def _abandon(self, window_id: str, *, leave_gap: bool) -> None:

@@ -289,7 +289,7 @@ def test_a_new_leader_that_is_slow_is_waited_for_before_a_log_counts_as_truncate
     world.kafka.truncate(tp(0), 15)
     pauses.clear()
     with pytest.raises(LogTruncatedError):
-        world.service.preview(world.group, ownership.watermark(world.ledger.load("lake")))
+        world.service.next_window(world.group, ownership.watermark(world.ledger.load("lake")))
     assert 15 <= sum(pauses) < 16
 
 
@@ -384,9 +384,9 @@ def test_offsets_of_one_topic_go_back_although_another_one_was_recreated_since(r
     world = recreated
     reset = world.service.reset(world.group, '{"orders":{"0":10}}', "ada", "wrong", supersede=True)
     assert [window.id for window in reset.superseded] == ["lake-000002"]
-    assert reset.position.topic_ids["clicks"] == world.service.window("lake-000002").topic_ids["clicks"], (
-        "its own reset is left"
-    )
+    assert (
+        reset.position.topic_ids["clicks"] == world.service.ledger.window("lake-000002").held.window.topic_ids["clicks"]
+    ), "its own reset is left"
     [act] = world.ledger.acts("lake")
     assert act.details["unread"] == {"lake-000002": {"clicks-0": [5, 10]}}
 
@@ -467,7 +467,7 @@ def test_a_person_does_not_commit_a_window_without_the_rows_of_its_output_tables
         OutputError, match=r"its job staged nothing for orders.* kafka-offsets abandon lake-000001 --why"
     ):
         world.service.commit_by_hand(window.id, "ada", "why")
-    assert world.service.window(window.id).state is State.PLANNED
+    assert world.service.ledger.window(window.id).held.window.state is State.PLANNED
 
 
 @pytest.fixture

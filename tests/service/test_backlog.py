@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, Windows
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Scope, State, Window
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from tests.core.examples import claim, ranges, tp
 from tests.service.world import World, after_clear
 
@@ -177,7 +177,7 @@ def test_only_the_newest_living_window_can_be_abandoned_without_a_gap(world: Wor
     with pytest.raises(ConfirmationError, match=r"window lake-000001 ends.*orders-0 \[0, 10\)"):
         world.service.abandon(first.id, "me", "because")
     assert seqs(world.ask(TWO, Live(at_most=1))) == [4]
-    assert world.service.window("lake-000004").ranges == third.ranges
+    assert world.service.ledger.window("lake-000004").held.window.ranges == third.ranges
 
 
 @pytest.mark.parametrize("is_behind_committed", [True, False])

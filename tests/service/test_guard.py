@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,9 +16,10 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS
 from airflow_kafka_offsets.core.plan.request import Live
-from airflow_kafka_offsets.core.window import Draft, Outcome
+from airflow_kafka_offsets.core.window import Outcome
 from tests.core.examples import claim, tp
 from tests.service.memory_log import NoTimes
+from tests.service.test_turns import before_the_turn, plan_aside
 from tests.service.world import World
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -51,7 +51,7 @@ def test_a_group_that_keeps_up_hears_nothing_and_asks_once_more(world: World) ->
     assert world.kafka.calls == ["snapshot", "retentions", "first_records"]
 
 
-FEW = 7
+FEW = 6
 """So many questions to Kafka a plan has at most, by docs/guarantees.md, if no log ends too early and retention is far."""
 
 
@@ -89,7 +89,7 @@ def test_a_first_plan_asks_no_more_of_them(quick_folder: Any) -> None:
     other.kafka.produce(tp(0), 10, other.now)
     assert other.plan(claim(), until_now(other)).window.span == 10
     assert other.kafka.calls.count("offsets_at") == 2
-    assert len(other.kafka.calls) <= FEW
+    assert len(other.kafka.calls) == FEW
 
 
 def test_a_log_that_seems_to_end_too_early_is_looked_at_five_times_more(by_pattern: World) -> None:
@@ -158,7 +158,7 @@ def test_without_the_right_to_read_the_configuration_the_definition_counts(
 ) -> None:
     backlog(world)
     world.kafka.tells_configs = False
-    assert world.service.preview(world.group, world.ledger.load("lake").position)[0].warnings == ()
+    assert world.service.next_window(world.group, world.ledger.load("lake").position).warnings == ()
     assert "may not read the configuration of orders: grant the ACL DescribeConfigs" in caplog.text
     world.configure(retention=7 * DAY)
     assert len(world.plan(claim("second")).warnings) == 1
@@ -188,35 +188,24 @@ def test_a_kafka_that_does_not_tell_times_stops_only_who_must_know(world: World,
         assert world.plan(claim("second")).window.span == 10
 
 
-def test_whoever_loses_a_race_near_the_end_of_retention_looks_again(world: World) -> None:
+def test_whoever_loses_a_race_near_the_end_of_retention_looks_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     backlog(world)
     world.configure(max_open_windows=2, max_offsets=100)
-    add, others = world.ledger.add_windows, [claim("other")]
-
-    def beaten(group: Any, version: int, drafts: Sequence[Draft], by: Any, now: Any, *more: Any) -> Any:
-        if others:
-            # Another run is faster, with the same look at Kafka.
-            add(group, version, drafts, others.pop(), now)
-        return add(group, version, drafts, by, now, *more)
-
-    world.ledger.add_windows = beaten  # type: ignore[method-assign]
+    before_the_turn(world, monkeypatch, lambda: plan_aside(world, claim("other")))
     planned = world.plan(claim("second"))
     assert planned.window.seq == 3
     assert planned.window.ranges[tp(0)].start == 60
     assert world.kafka.calls.count("snapshot") == 2
 
 
-def test_whoever_loses_a_race_far_from_it_asks_kafka_nothing_more(world: World) -> None:
+def test_whoever_loses_a_race_far_from_it_asks_kafka_nothing_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.kafka.produce(tp(0), 200, world.now)
     world.configure(max_open_windows=2, max_offsets=100)
-    add, others = world.ledger.add_windows, [claim("other")]
-
-    def beaten(group: Any, version: int, drafts: Sequence[Draft], by: Any, now: Any, *more: Any) -> Any:
-        if others:
-            add(group, version, drafts, others.pop(), now)
-        return add(group, version, drafts, by, now, *more)
-
-    world.ledger.add_windows = beaten  # type: ignore[method-assign]
+    before_the_turn(world, monkeypatch, lambda: plan_aside(world, claim("other")))
     assert world.plan(claim("second")).window.seq == 3
     assert world.kafka.calls == ["snapshot", "retentions", "first_records"]
 
@@ -284,22 +273,19 @@ def test_after_a_loss_what_is_left_is_read_also_with_fail(world: World, how: str
 
 
 def test_whoever_loses_a_race_to_itself_is_warned_about_the_window_that_it_gets(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A task that Airflow takes for dead plans while its next try does: both ask for one run."""
     world.kafka.produce(tp(0), 300, world.now)
     backlog(world)
     world.configure(max_open_windows=3, max_offsets=100)
-    add, racers = world.ledger.add_windows, [claim("other"), claim("second")]
 
-    def beaten(*arguments: Any) -> Any:
-        ahead, racers[:] = racers[:], []
-        for racer in ahead:
-            world.service.plan(world.group, racer, world.over.__contains__)
-            caplog.clear()
-        return add(*arguments)
+    def both() -> None:
+        for racer in (claim("other"), claim("second")):
+            plan_aside(world, racer)
+        caplog.clear()
 
-    world.ledger.add_windows = beaten  # type: ignore[method-assign]
+    before_the_turn(world, monkeypatch, both)
     assert world.plan(claim("second")).window.seq == 3
     [warned] = [r.getMessage() for r in caplog.records if "retention may remove records of" in r.getMessage()]
     assert "records of lake-000003 before a job has read them: orders-0 offsets" in warned

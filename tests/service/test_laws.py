@@ -33,7 +33,7 @@ from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, Request, TimeSpan, Windows
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Scope, State, Window, WindowRecord
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from tests.core.examples import NOON, claim, tp
 from tests.lab.memory import IN_MEMORY
 from tests.service.world import World, after_clear
@@ -192,8 +192,12 @@ class Lake(RuleBasedStateMachine):
             self._ask(run, request)
 
     def _ask(self, run: Claim, request: Request) -> None:
-        had = [w for w in self.working.get(run, []) if self.world.service.window(w.id).state.owns]
-        was = [w for w in self.working.get(run, []) if self.world.service.window(w.id).state is State.SUPERSEDED]
+        had = [w for w in self.working.get(run, []) if self.world.service.ledger.window(w.id).held.window.state.owns]
+        was = [
+            w
+            for w in self.working.get(run, [])
+            if self.world.service.ledger.window(w.id).held.window.state is State.SUPERSEDED
+        ]
         before = self._rows()
         self._settle(run)
         try:

@@ -241,7 +241,7 @@ def test_owners_are_found_on_one_connection(url: str) -> None:
     write(ledger._engine, [history])
     asked = Ranges(ranges_of({0: (2_001, 3), 1: (1_998, 4)}))
     with counting(ledger._engine) as counts:
-        found, drafts = WindowService(ledger, kafka).preview_replay(history.group, asked)
+        found, drafts = WindowService(ledger, kafka).answer(history.group, asked)
     assert [window.seq for window in found] == [400, 401]
     assert not drafts
     assert counts.connections == 2

@@ -18,8 +18,8 @@ from airflow_kafka_offsets.core.plan.request import Live, Ranges, TimeSpan, Wind
 from airflow_kafka_offsets.core.source.offsets import Meaning
 from airflow_kafka_offsets.core.window import Claim, Scope
 from airflow_kafka_offsets.service.move import Asked, Moving
+from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.service.sources import LedgerSource
-from airflow_kafka_offsets.service.windows import Planned
 from tests.core.examples import NOON, claim, group, ranges, tp
 from tests.service.world import World
 

@@ -51,7 +51,7 @@ def _read(world: World, day: int) -> None:
 
 
 def _pruning(world: World) -> Pruning:
-    return Pruning(world.ledger, world.kafka, lambda: world.now, lambda _: None)
+    return Pruning(world.ledger, world.kafka, lambda: world.now)
 
 
 def _prune(world: World, age: timedelta = DAY, **more: bool) -> Prune:

@@ -174,7 +174,7 @@ class Twins:
 
         ledger = self.pruned.ledger
         real, before = ledger.prune, ledger.pruned("lake").before
-        service = Pruning(ledger, self.kafka, lambda: self.pruned.now, lambda _: None)
+        service = Pruning(ledger, self.kafka, lambda: self.pruned.now)
         with ExitStack() as patched:
             patched.enter_context(patch.object(prune, "FIRST_PAGE", 2))
             patched.enter_context(patch.object(prune, "LONGEST_PAGE", 2))

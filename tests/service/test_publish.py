@@ -66,7 +66,7 @@ def stands(store: MemoryStore) -> dict[int, int]:
 
 def state_of(world: World, window: Window) -> State:
     """Return a window's state."""
-    return world.service.window(window.id).state
+    return world.service.ledger.window(window.id).held.window.state
 
 
 def test_every_commit_moves_the_store(world: World, store: MemoryStore) -> None:

@@ -31,7 +31,8 @@ from airflow_kafka_offsets.core.plan.request import Live, Ranges, TimeSpan, Wind
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Scope, State, Window
 from airflow_kafka_offsets.ledger import engine
 from airflow_kafka_offsets.ledger.ledger import Ledger
-from airflow_kafka_offsets.service.windows import Planned, WindowService
+from airflow_kafka_offsets.service.plan import Planned
+from airflow_kafka_offsets.service.windows import WindowService
 from tests.core.examples import NOON, claim, ranges, tp
 from tests.lab.memory import IN_MEMORY
 from tests.lab.waiting import LONGEST
@@ -428,7 +429,7 @@ def test_a_backfill_window_whose_commit_stopped_half_way_is_finished_and_not_run
     latecomer.die(ONE)
     [other] = latecomer.ask(TWO, request_)
     assert latecomer.do(other.window, TWO) is not other.is_rerun
-    assert latecomer.service.window(planned.window.id).state is State.COMMITTED
+    assert latecomer.service.ledger.window(planned.window.id).held.window.state is State.COMMITTED
 
 
 def test_two_replays_of_the_same_offsets_at_once_make_one_window(latecomer: World) -> None:
@@ -507,7 +508,7 @@ def test_a_reprocessed_run_asks_kafka_for_one_snapshot(latecomer: World) -> None
 
 def test_a_preview_of_a_replay_writes_nothing(latecomer: World) -> None:
     before = everything(latecomer)
-    windows, drafts = latecomer.service.preview_replay(latecomer.group, offsets(15, 23))
+    windows, drafts = latecomer.service.answer(latecomer.group, offsets(15, 23))
     assert (seqs(windows), [d.ranges for d in drafts]) == ([2], [ranges({tp(0): (15, 20)})])
     assert everything(latecomer) == before
 
@@ -520,7 +521,7 @@ def test_a_reset_backwards_supersedes_backfill_windows_too(latecomer: World) -> 
     with pytest.raises(ConfirmationError, match=filled.id):
         latecomer.service.reset(latecomer.group, "earliest", "me", "wrong schema")
     latecomer.service.reset(latecomer.group, "earliest", "me", "wrong schema", supersede=True)
-    assert latecomer.service.window(filled.id).state is State.SUPERSEDED
+    assert latecomer.service.ledger.window(filled.id).held.window.state is State.SUPERSEDED
     assert latecomer.run(TWO).ranges == ranges({tp(0): (0, 25), tp(1): (0, 0)})
 
 

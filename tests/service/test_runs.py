@@ -25,7 +25,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.plan.request import Live, Refused, Request, TimeSpan, Windows
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State
-from airflow_kafka_offsets.service.windows import RACES
+from airflow_kafka_offsets.service.base import RACES
 from tests.core.examples import NOON, claim, group, ranges, tp
 from tests.service.world import World
 
@@ -116,7 +116,7 @@ def test_a_run_with_an_abandoned_window_plans_anew(world: World) -> None:
     anew = world.plan(ONE)
     assert (anew.how, anew.window.id) == ("new", "lake-000002")
     assert anew.window.ranges == ranges({tp(0): (0, 20), tp(1): (0, 0)})
-    assert world.service.window(given_up.id).state is State.ABANDONED
+    assert world.service.ledger.window(given_up.id).held.window.state is State.ABANDONED
 
 
 def test_a_run_with_a_superseded_window_stops(world: World) -> None:
@@ -451,7 +451,7 @@ def test_an_open_transaction_ends_the_window(world: World) -> None:
     world.kafka.produce(tp(0), 6)
     assert world.plan(ONE).window.ranges[tp(0)].end == 4
     world.configure(isolation_level="read_uncommitted")
-    assert world.service.preview(world.group, None)[0].ranges[tp(0)].end == 10
+    assert world.service.next_window(world.group, None).ranges[tp(0)].end == 10
 
 
 def test_the_cut_time_is_the_one_given_or_the_moment(world: World) -> None:
@@ -482,7 +482,7 @@ def test_who_lost_a_race_looks_again_a_few_times(world: World, monkeypatch: pyte
     monkeypatch.setattr(world.ledger, "add_windows", slow)
     assert world.plan(ONE).how == "new"
     tries = -10 * RACES
-    world.service.commit("lake-000001", ONE, world.work(world.service.window("lake-000001"), ONE))
+    world.service.commit("lake-000001", ONE, world.work(world.service.ledger.window("lake-000001").held.window, ONE))
     with pytest.raises(ConcurrentChangeError):
         world.plan(TWO)
 
@@ -507,7 +507,7 @@ def test_an_open_window_does_not_move_the_watermark(world: World) -> None:
 
 def test_an_unknown_window_is_named(world: World) -> None:
     with pytest.raises(UnknownWindowError, match="lake-000009"):
-        world.service.window("lake-000009")
+        world.service.take(world.group, "lake-000009", ONE, lambda _: True)
     with pytest.raises(UnknownWindowError, match="lake"):
         world.service.commit("lake-000009", ONE)
 

@@ -24,7 +24,7 @@ from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.core.examples import claim, tp
 from tests.lab import registry as lab
-from tests.service.test_turns import before_the_write, plan_aside
+from tests.service.test_turns import before_the_turn, plan_aside
 from tests.service.world import World
 
 ONE, TWO, THREE = claim("run-1"), claim("run-2"), claim("run-3")
@@ -144,7 +144,7 @@ def test_a_plan_that_loses_a_race_freezes_nothing(
     def faster() -> None:
         Ledger.hold(world.ledger, [world.ledger.window(window.id).held], THREE, world.now)
 
-    before_the_write(world, monkeypatch, faster, at="hold")
+    before_the_turn(world, monkeypatch, faster, at="turn")
     with pytest.raises(WindowBusyError):
         world.ask(TWO, Windows((window.seq,)))
     assert (world.service.frozen(window.id), rows(world, "SELECT * FROM kafka_offsets_schemas")) == ({}, [])
@@ -246,7 +246,7 @@ def test_the_loser_of_a_race_asks_the_registry_nothing_more(
         world.group = before
         asked.append(len(registry.asked))
 
-    before_the_write(world, monkeypatch, other)
+    before_the_turn(world, monkeypatch, other)
     window = world.plan(ONE).window
     assert (window.ranges[tp(0)].start, ids_of(world, window)) == (3, [101])
     assert asked == [len(registry.asked)]

@@ -66,7 +66,7 @@ def test_all_topics_whose_whole_names_match_are_read_and_one_that_appears_from_i
     by_pattern.kafka.create("orders-asia")
     by_pattern.kafka.produce(tp(0, "orders-asia"), 3)
     by_pattern.kafka.produce(EU, 2)
-    planned = by_pattern.service.preview(by_pattern.group, by_pattern.ledger.load("lake").position)[0]
+    planned = by_pattern.service.next_window(by_pattern.group, by_pattern.ledger.load("lake").position)
     assert planned.verdicts[tp(0, "orders-asia")] is Verdict.NEW_PARTITION
     assert read(by_pattern.run(claim("r2"))) == {"orders-asia": (0, 3), "orders-eu": (5, 7)}
     assert by_pattern.ledger.group("lake").topics == ("orders-asia", "orders-eu", "orders-us")

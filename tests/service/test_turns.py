@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,8 @@ def busy(world: World) -> World:
     return world
 
 
-def before_the_write(
-    world: World, monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], Any], at: str = "add_windows"
-) -> None:
-    """Let these happen, one before each of the next writes: after the look at the ledger that the write relies on."""
+def before_the_turn(world: World, monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], Any], at: str = "turn") -> None:
+    """Let these happen, one before each of the next turns: after the look at Kafka and Airflow that the decision relies on."""
     original, left = getattr(world.ledger, at), list(acts)
 
     def late(*arguments: Any) -> Any:
@@ -52,14 +51,14 @@ def plan_aside(world: World, by: Claim) -> None:
 def test_the_loser_gets_the_next_window_and_asks_kafka_nothing_more(
     busy: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before_the_write(busy, monkeypatch, lambda: plan_aside(busy, TWO))
+    before_the_turn(busy, monkeypatch, lambda: plan_aside(busy, TWO))
     assert busy.plan(ONE).window.ranges[tp(0)] == ranges({tp(0): (3, 6)})[tp(0)]
     assert busy.kafka.calls == ["snapshot", "retentions"]
 
 
 def test_the_loser_asks_airflow_about_no_one_who_began_since(busy: World, monkeypatch: pytest.MonkeyPatch) -> None:
     busy.plan(THREE)
-    before_the_write(busy, monkeypatch, lambda: plan_aside(busy, TWO))
+    before_the_turn(busy, monkeypatch, lambda: plan_aside(busy, TWO))
     asked: list[Claim] = []
 
     def is_over(by: Claim) -> bool:
@@ -80,7 +79,7 @@ def test_what_others_have_seen_since_is_not_taken_for_a_truncated_log(
         for number in range(6):
             plan_aside(busy, claim(f"other-{number}"))
 
-    before_the_write(busy, monkeypatch, more_arrives)
+    before_the_turn(busy, monkeypatch, more_arrives)
     with pytest.raises(WindowBusyError):
         busy.plan(ONE)
     assert busy.kafka.calls == ["snapshot", "retentions"]
@@ -93,7 +92,7 @@ def test_a_partition_that_others_have_seen_since_is_looked_at(busy: World, monke
         busy.kafka.produce(tp(2), 1)
         plan_aside(busy, TWO)
 
-    before_the_write(busy, monkeypatch, a_partition_is_added)
+    before_the_turn(busy, monkeypatch, a_partition_is_added)
     assert busy.plan(ONE).window.seq == 2
     assert busy.kafka.calls == ["snapshot", "retentions", "snapshot", "retentions"]
 
@@ -107,7 +106,7 @@ def test_a_loss_that_is_seen_in_the_turn_is_looked_at_again(busy: World, monkeyp
         busy.kafka.produce(tp(0), 7)
         busy.service.reset(busy.group, "earliest", "ada", "made again")
 
-    before_the_write(busy, monkeypatch, made_again)
+    before_the_turn(busy, monkeypatch, made_again)
     assert busy.plan(ONE).window.ranges[tp(0)] == ranges({tp(0): (0, 3)})[tp(0)]
     assert busy.kafka.calls.count("snapshot") > 1
 
@@ -119,7 +118,7 @@ def test_a_log_that_really_ends_too_early_is_told_after_a_look(busy: World, monk
         plan_aside(busy, TWO)
         busy.kafka.truncate(tp(0), 2)
 
-    before_the_write(busy, monkeypatch, truncated)
+    before_the_turn(busy, monkeypatch, truncated)
     planned = busy.plan(ONE)  # by what Kafka held when it was asked
     assert planned.window.ranges[tp(0)] == ranges({tp(0): (6, 9)})[tp(0)]
     with pytest.raises(LogTruncatedError):
@@ -127,17 +126,28 @@ def test_a_log_that_really_ends_too_early_is_told_after_a_look(busy: World, monk
 
 
 def test_a_cut_time_is_looked_up_once(busy: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    before_the_write(busy, monkeypatch, lambda: plan_aside(busy, TWO))
+    before_the_turn(busy, monkeypatch, lambda: plan_aside(busy, TWO))
     busy.plan(ONE, Live(until=NOON + timedelta(minutes=1), ends_at=NOON + timedelta(minutes=1)))
     assert busy.kafka.calls == ["snapshot", "offsets_at", "retentions"]
 
 
-def test_with_an_offset_store_no_one_takes_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store is asked between two steps, and a turn would hold its lock meanwhile."""
-    world = World(tmp_path, MemoryStore(), max_open_windows=9, max_offsets=3)
+def test_the_offset_store_is_asked_before_the_turn_and_not_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    world = World(tmp_path, store, max_open_windows=9, max_offsets=3)
     world.kafka.produce(tp(0), 10)
-    monkeypatch.setattr(world.ledger, "turn", None)
-    before_the_write(world, monkeypatch, lambda: plan_aside(world, TWO))
+    original = world.ledger.turn
+
+    @contextmanager
+    def without_a_store(group: str) -> Iterator[None]:
+        with original(group), monkeypatch.context() as away:
+            away.setattr(MemoryStore, "read", None)
+            away.setattr(MemoryStore, "advance", None)
+            yield
+
+    monkeypatch.setattr(world.ledger, "turn", without_a_store)
+    before_the_turn(world, monkeypatch, lambda: plan_aside(world, TWO))
     assert world.plan(ONE).window.seq == 2
 
 
@@ -147,6 +157,6 @@ def test_whoever_loses_its_turn_too_tries_again(busy: World, monkeypatch: pytest
     def lost() -> None:
         raise ConcurrentChangeError("too late")
 
-    before_the_write(busy, monkeypatch, *[lost] * 5)
+    before_the_turn(busy, monkeypatch, *[lost] * 5)
     assert busy.plan(ONE).window.seq == 1
     assert busy.kafka.calls == ["snapshot", "retentions"]

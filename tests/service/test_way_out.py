@@ -40,8 +40,9 @@ from airflow_kafka_offsets.core.plan.ownership import Owner, Position
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, Windows
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
 from airflow_kafka_offsets.service.move import Asked, Moving
+from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.service.sources import LedgerSource
-from airflow_kafka_offsets.service.windows import Planned, WindowService
+from airflow_kafka_offsets.service.windows import WindowService
 from tests.core.examples import ranges, tp
 from tests.lab.memory import IN_MEMORY
 from tests.ledger.test_staging import Warehouse

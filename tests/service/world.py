@@ -20,7 +20,8 @@ from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State, Wind
 from airflow_kafka_offsets.ledger.engine import _sqlite
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service import watch
-from airflow_kafka_offsets.service.windows import LIVE, Planned, WindowService
+from airflow_kafka_offsets.service.plan import LIVE, Planned
+from airflow_kafka_offsets.service.windows import WindowService
 from tests.core.examples import NOON, group
 from tests.lab.memory import IN_MEMORY
 from tests.service.memory_log import MemoryLog

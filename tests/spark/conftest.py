@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_kafka_offsets.spark import KafkaWindow, guard
+from airflow_kafka_offsets.spark import KafkaWindow, exit_code
 from airflow_kafka_offsets.spark.handoff import Handoff
 from tests.lab.jars import avro_jars, jdbc_jars
 from tests.lab.tables import FEW_RECORDS, NO_CHECKSUMS, SHORT_PLANS, table_settings
@@ -140,7 +140,7 @@ def make_window(spark: SparkSession, kafka: KafkaBroker) -> Iterator[MakeWindow]
         return KafkaWindow(spark, handoff(topics, **{"options": options, **values}))
 
     yield make
-    guard.disarm()
+    exit_code.disarm()
 
 
 @pytest.fixture

@@ -318,7 +318,7 @@ def test_a_job_over_connect_takes_its_window_from_the_exchange_and_reports_there
     code = """
     from pathlib import Path
 
-    from airflow_kafka_offsets.spark import current_window, guard
+    from airflow_kafka_offsets.spark import current_window, exit_code
 
     folder = Path(lake, "handed")
     folder.mkdir()
@@ -327,7 +327,7 @@ def test_a_job_over_connect_takes_its_window_from_the_exchange_and_reports_there
     mine = current_window(spark, f"file://{folder}")
     with mine.persisted() as frame:
         assert frame.count() == 100
-    guard.disarm()
+    exit_code.disarm()
     """
     client(spark_connect, kafka, read_topic, tmp_path, code)
     _, report = sorted(tmp_path.glob("handed/reports/*/part-*"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_kafka_offsets.spark import KafkaWindow, current_window, guard
+from airflow_kafka_offsets.spark import KafkaWindow, current_window, exit_code
 from airflow_kafka_offsets.spark.errors import HandoffError, NoWindowError, WriteOptionError
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE
 from tests.spark.conftest import handoff
@@ -36,7 +36,7 @@ def conf(spark: SparkSession) -> Iterator[SparkSession]:
     yield spark
     spark.conf.unset(CONF_WINDOW)
     spark.conf.unset(CONF_WINDOW_FILE)
-    guard.disarm()
+    exit_code.disarm()
 
 
 def test_a_window_in_the_conf(conf: SparkSession) -> None:
@@ -82,12 +82,12 @@ def test_a_job_without_a_window_is_told_what_to_do(conf: SparkSession) -> None:
 
 def test_only_a_window_of_the_job_itself_is_guarded(conf: SparkSession) -> None:
     KafkaWindow(conf, GIVEN).read()
-    assert guard._guarded == []
+    assert exit_code._guarded == []
     conf.conf.set(CONF_WINDOW, replace(GIVEN, window_id="lake.orders-000079").to_json())
     window = current_window(conf)
-    assert (guard._guarded, window.is_unread, window.is_unfinished) == ([window], True, False)
+    assert (exit_code._guarded, window.is_unread, window.is_unfinished) == ([window], True, False)
     window.read()
-    assert (guard._guarded, window.is_unread, window.is_unfinished) == ([window], False, True)
+    assert (exit_code._guarded, window.is_unread, window.is_unfinished) == ([window], False, True)
 
 
 def test_of_a_window_without_records_no_read_is_missed(conf: SparkSession) -> None:

@@ -22,7 +22,7 @@ from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, PlanWindowOp
 from airflow_kafka_offsets.core.errors import NoReportError
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import State
-from airflow_kafka_offsets.spark import KafkaWindow, current_window, guard, reports
+from airflow_kafka_offsets.spark import KafkaWindow, current_window, exit_code, reports
 from airflow_kafka_offsets.spark.errors import HandoffError, IncompleteReadError, ReportError, WriteOptionError
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_URI
 from tests.core.examples import claim
@@ -90,7 +90,7 @@ def around(kafka: KafkaBroker, topic: str, tmp_path: Path, monkeypatch: pytest.M
     connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": kafka.bootstrap_servers}}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
     yield Around(KafkaGroup(f"lake.{topic}", topics=[topic]), tmp_path / "exchange")
-    guard.disarm()
+    exit_code.disarm()
 
 
 def test_the_job_of_the_examples_reports_what_it_read_and_then_its_window_is_committed(

@@ -18,7 +18,8 @@ from airflow_kafka_offsets.launch.job_files import Report, handoff_of
 from airflow_kafka_offsets.ledger import schema
 from airflow_kafka_offsets.ledger.engine import open_engine
 from airflow_kafka_offsets.ledger.ledger import Ledger
-from airflow_kafka_offsets.service.windows import LIVE, Planned, WindowService
+from airflow_kafka_offsets.service.plan import LIVE, Planned
+from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.spark import KafkaWindow
 from airflow_kafka_offsets.spark.errors import IncompleteReadError, TargetError
 from airflow_kafka_offsets.spark.shared import stage_prefix

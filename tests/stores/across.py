@@ -25,7 +25,8 @@ from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.core.window import Claim, Scope
 from airflow_kafka_offsets.ledger.ledger import Ledger
-from airflow_kafka_offsets.service.windows import WindowService, utc_now
+from airflow_kafka_offsets.service.base import utc_now
+from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.wiring import open_log, open_service
 from airflow_kafka_offsets.wiring.stores.opening import open_store
 from tests.lab.kafka import KafkaBroker

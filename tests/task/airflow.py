@@ -11,7 +11,8 @@ from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.launch.job_files import Report
-from airflow_kafka_offsets.service.windows import Planned, WindowService
+from airflow_kafka_offsets.service.plan import Planned
+from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.task.definition import Stop
 from airflow_kafka_offsets.task.work import Work
 from tests.core.examples import claim

@@ -50,7 +50,7 @@ from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Scope, State
 from airflow_kafka_offsets.launch.job_files import Report
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.errors import LostRecordsError
 from airflow_kafka_offsets.task import plan as planning
 from airflow_kafka_offsets.task import results
@@ -179,7 +179,7 @@ def test_what_can_not_be_told_changes_nothing(
     def break_(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(world.service, "row", break_)
+    monkeypatch.setattr(world.ledger, "window", break_)
     with pytest.raises(RuntimeError, match="half-way"):
         task(world, fail)
     assert "The log can't show what became of" in caplog.text
@@ -307,7 +307,7 @@ def test_a_task_that_was_stopped_does_not_wait_for_the_ledger(
     stop = Stop()
 
     def run(planned: Planned) -> Report:
-        monkeypatch.setattr(world.service, "row", lambda _: pytest.fail("it was asked"))
+        monkeypatch.setattr(world.ledger, "window", lambda _: pytest.fail("it was asked"))
         stop.set()  # as on_kill does; in five seconds Airflow kills the process
         raise RuntimeError("the driver was killed")
 
@@ -328,7 +328,7 @@ def test_a_task_that_was_stopped_does_not_wait_for_the_ledger(
         ),
     ],
 )
-@pytest.mark.parametrize("question", ["row", "attempts"])
+@pytest.mark.parametrize("question", ["window", "attempts"])
 def test_why_the_ledger_does_not_say_is_told(
     world: World,
     caplog: pytest.LogCaptureFixture,
@@ -338,7 +338,7 @@ def test_why_the_ledger_does_not_say_is_told(
     says: str,
 ) -> None:
     def run(planned: Planned) -> Report:
-        monkeypatch.setattr(world.service, question, Mock(side_effect=error))
+        monkeypatch.setattr(world.ledger, question, Mock(side_effect=error))
         return fail(planned)
 
     with pytest.raises(RuntimeError):
@@ -424,7 +424,7 @@ def test_a_ledger_that_does_not_answer_is_not_asked_again(
         raise LedgerUnavailableError("no answer")
 
     monkeypatch.setattr(world.service, "commit", silent)
-    monkeypatch.setattr(world.service, "row", lambda _: pytest.fail("it was asked again"))
+    monkeypatch.setattr(world.ledger, "window", lambda _: pytest.fail("it was asked again"))
     with pytest.raises(LedgerUnavailableError):
         task(world, read)
     assert logged(caplog)[-1].startswith("Window lake-000001: not known to be committed\n")
@@ -543,7 +543,7 @@ def test_an_empty_window_that_was_handed_off_is_committed_and_leaves_nothing_to_
     assert not empty.window.span
     with pytest.raises(AirflowSkipException, match="empty and committed"):
         PlanWindowOperator(task_id="plan", group=world.group, window=empty.window.id).execute(context)
-    assert world.service.window(empty.window.id).state is State.COMMITTED
+    assert world.service.ledger.window(empty.window.id).held.window.state is State.COMMITTED
 
 
 def test_the_block_of_a_plan_task_is_last_also_when_its_ranges_are_left_to_the_ledger(

@@ -72,7 +72,7 @@ def report(given: Mapping[str, Any], name: str = "1-a.1", **values: Any) -> None
 
 
 def state(world: World, given: Mapping[str, Any]) -> State:
-    return world.service.window(given["window_id"]).state
+    return world.service.ledger.window(given["window_id"]).held.window.state
 
 
 def test_the_job_gets_all_that_it_needs_and_no_secret(world: World, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_what_the_job_reported_is_committed_and_kept(
     report(given)
     assert commit(given) == {"window_id": "lake-000001", "is_rerun": False, "records": 20, "bad": 1}
     assert state(world, given) is State.COMMITTED
-    [attempt] = world.service.attempts("lake-000001")
+    [attempt] = world.service.ledger.attempts("lake-000001")
     assert (attempt.claim.task_id, attempt.outcome, attempt.records) == ("commit", Outcome.SUCCEEDED, 20)
     assert "job: 20 records read of 20 offsets; 1 record could not be decoded" in caplog.messages[-1]
 
@@ -205,7 +205,7 @@ def test_a_user_may_say_that_a_green_task_is_enough(
         "bad": None,
     }
     assert "another launcher ran it; the only evidence" in caplog.messages[-1]
-    assert world.service.attempts("lake-000001") == []
+    assert world.service.ledger.attempts("lake-000001") == []
 
 
 @pytest.mark.parametrize("options", [{}, {"green_is_enough": True}])
@@ -220,7 +220,7 @@ def test_a_topic_that_was_recreated_while_the_job_ran_is_noticed_before_the_comm
     with pytest.raises(TopicRecreatedError, match="topic orders was recreated"):
         commit(given, **options)
     assert state(world, given) is State.PLANNED
-    assert world.service.attempts("lake-000001") == []
+    assert world.service.ledger.attempts("lake-000001") == []
 
 
 def test_a_rerun_needs_its_own_report_and_is_told_how_many_records_there_were(world: World, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.window import Scope
 from airflow_kafka_offsets.decorators.kafka_spark import _KafkaSparkDecoratedOperator
 from airflow_kafka_offsets.launch.job_files import Report
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.task.airflow import Task
 from airflow_kafka_offsets.task.definition import Stop
 from airflow_kafka_offsets.task.openlineage import FACET, SCHEMA, TOTALS, TOTALS_SCHEMA

@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Lane
 from airflow_kafka_offsets.launch.job_files import Report
-from airflow_kafka_offsets.service.windows import Planned
+from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.task import metrics
 from airflow_kafka_offsets.task.metrics import TaskMetrics
 from tests.core.examples import claim, tp

@@ -33,7 +33,8 @@ from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Outcome, State
 from airflow_kafka_offsets.launch.job_files import Report
-from airflow_kafka_offsets.service.windows import Planned, WindowService
+from airflow_kafka_offsets.service.plan import Planned
+from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.task import plan as planning
 from airflow_kafka_offsets.task.airflow import Task
 from airflow_kafka_offsets.task.definition import Stop
@@ -43,7 +44,7 @@ from airflow_kafka_offsets.task.results import event_extra, task_result
 from tests.core.examples import NOON, claim, tp
 from tests.lab.memory import IN_MEMORY
 from tests.lab.registry import Registry
-from tests.service.test_turns import before_the_write
+from tests.service.test_turns import before_the_turn
 from tests.service.world import World, after_clear
 from tests.stores.memory import MemoryStore
 from tests.task.airflow import context_of, work_on
@@ -158,8 +159,8 @@ def test_a_topic_that_is_recreated_while_the_job_runs_is_noticed_before_the_comm
 
     with pytest.raises(TopicRecreatedError, match="topic orders was recreated"):
         all_of(world, world.ask(NEW), run, this_try=Try(), claim=NEW)
-    assert world.service.window("lake-000004").state is State.PLANNED
-    assert [attempt.outcome for attempt in world.service.attempts("lake-000004")] == [Outcome.FAILED]
+    assert world.service.ledger.window("lake-000004").held.window.state is State.PLANNED
+    assert [attempt.outcome for attempt in world.service.ledger.attempts("lake-000004")] == [Outcome.FAILED]
 
 
 def test_a_job_is_told_how_many_records_the_last_successful_run_that_told_has_read(world: World) -> None:
@@ -305,7 +306,7 @@ def test_a_job_gets_the_schemas_that_its_window_has_when_its_attempt_begins(
         seen.append(planned.frozen)
         return Report(planned.window.span)
 
-    before_the_write(world, monkeypatch, freeze, at="start_attempt")
+    before_the_turn(world, monkeypatch, freeze, at="start_attempt")
     all_of(world, planned, run, this_try=Try(), claim=NEW)
     assert seen == [newer]
 
@@ -351,13 +352,11 @@ def test_a_ledger_that_is_away_for_this_warning_does_not_fail_the_try_and_an_end
         monkeypatch.setattr(world.ledger, "attempts", attempts)
         raise error
 
-    before_the_write(
-        world, monkeypatch, lambda: monkeypatch.setattr(world.ledger, "attempts", away), at="start_attempt"
-    )
+    before_the_turn(world, monkeypatch, lambda: monkeypatch.setattr(world.ledger, "attempts", away), at="start_attempt")
     is_fatal = not isinstance(error, KafkaOffsetsError)
     with pytest.raises(AirflowTaskTimeout) if is_fatal else contextlib.nullcontext():
         all_of(world, planned, lambda p: Report(p.window.span), this_try=Try(), claim=NEW, drives_here=True)
-    [attempt] = world.service.attempts("lake-000004")
+    [attempt] = world.service.ledger.attempts("lake-000004")
     assert attempt.outcome is (Outcome.FAILED if is_fatal else Outcome.SUCCEEDED)
     assert is_fatal != any("Could not ask the ledger" in line for line in caplog.messages)
 
@@ -434,8 +433,8 @@ def test_an_answer_to_the_commit_that_is_late_by_seconds_costs_no_retry(
     away = Away(with_store, what, 3, monkeypatch)
     commit_without_answer(with_store, away)
     assert away.clock.now > 0
-    assert with_store.service.window("lake-000001").state is State.COMMITTED
-    assert [attempt.outcome for attempt in with_store.service.attempts("lake-000001")] == [Outcome.SUCCEEDED]
+    assert with_store.service.ledger.window("lake-000001").held.window.state is State.COMMITTED
+    assert [attempt.outcome for attempt in with_store.service.ledger.attempts("lake-000001")] == [Outcome.SUCCEEDED]
     assert with_store.store is not None
     assert with_store.store.groups["lake"][tp(0)] == 10
 
@@ -451,5 +450,5 @@ def test_a_commit_without_an_answer_is_tried_for_a_minute_and_then_the_task_fail
     with pytest.raises(error):
         commit_without_answer(with_store, away)
     assert 60 <= away.clock.now < 70, "a pause before the last question is at most ten seconds"
-    assert with_store.service.window("lake-000001").state is stays
+    assert with_store.service.ledger.window("lake-000001").held.window.state is stays
     assert with_store.watermark == {0: 0, 1: 0}

@@ -105,19 +105,6 @@ class GroupState:
     began_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What a run that plans live gets.
-
-    Attributes:
-        adopt: open windows of dead runs, oldest first, as they are.
-        cut: how many new windows it may cut after all others, 0 or more.
-    """
-
-    adopt: tuple[WindowRecord, ...]
-    cut: int
-
-
 class How(StrEnum):
     """How a run got a window."""
 
@@ -306,8 +293,10 @@ def _unread(window: Window, topics: Container[str]) -> list[str]:
     return [topic for topic in topics_of(window.ranges.without_empty()) if topic not in topics]
 
 
-def choose(state: GroupState, over: Collection[Claim], *, at_most: int, max_open: int) -> Choice:
-    """Choose the windows of a new run that plans live.
+def choose(
+    state: GroupState, over: Collection[Claim], *, at_most: int, max_open: int
+) -> tuple[tuple[WindowRecord, ...], int]:
+    """Choose the windows of a new run that plans live: open ones of dead runs, oldest first, and how many it cuts after all others.
 
     Args:
         state: the group.
@@ -322,7 +311,7 @@ def choose(state: GroupState, over: Collection[Claim], *, at_most: int, max_open
     cut = min(at_most - len(adopt), max(0, max_open - len(state.open)))
     if not adopt and not cut:
         raise _busy(state)
-    return Choice(adopt, cut)
+    return adopt, cut
 
 
 def check_something(state: GroupState, adopted: Sequence[WindowRecord], spans: Collection[int]) -> None:

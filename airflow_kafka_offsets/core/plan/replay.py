@@ -6,6 +6,7 @@ docs/design.md, rules 6 and 7.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from airflow_kafka_offsets.core.errors import (
@@ -32,6 +33,34 @@ MAX_BACKFILL_WINDOWS = 10_000
 """How many windows one replay may cut."""
 
 Gaps = Mapping[TopicPartition, Sequence[OffsetRange]]
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """What the ledger has of the offsets or windows that a run names.
+
+    Attributes:
+        windows: the windows that run, oldest first.
+        gaps: offsets that no window owns.
+        owners: windows that own records of the asked time, although they belong to another time.
+    """
+
+    windows: Sequence[WindowRecord] = ()
+    gaps: Gaps = field(default_factory=dict)
+    owners: Sequence[WindowRecord] = ()
+
+
+def check_has_planned(group: str, state: GroupState) -> None:
+    """Refuse a replay of a group without a watermark.
+
+    Raises:
+        NotYetError: nothing lies below it.
+    """
+    if state.position is None:
+        raise NotYetError(
+            f"Group {group} has not planned yet, so nothing lies below its watermark. Let an ordinary run of its DAG "
+            "plan first (starting_offsets='latest' begins with new records and leaves older ones to a replay)"
+        )
 
 
 def may_replay(window: Window) -> bool:

@@ -14,7 +14,7 @@ from tests.lab.waiting import run_to_end
 
 JOB = """
     import sys
-    from airflow_kafka_offsets.spark import guard
+    from airflow_kafka_offsets.spark import exit_code
 
     class Window:
         id = "lake.orders-000012"
@@ -30,7 +30,7 @@ JOB = """
             pass
 
     window = Window()
-    guard.arm(window)
+    exit_code.arm(window)
 
     unread = Window()
     unread.is_unread, unread.is_unfinished = True, False
@@ -48,7 +48,7 @@ def test_a_read_without_a_check_that_is_incomplete_ends_red(tmp_path: Path) -> N
     job = end(tmp_path, "print('buffered')")
     assert job.returncode == 1
     assert job.stdout == "buffered\nchecked\n", "what was printed is not lost"
-    assert "exit code 1, so that its window is not committed" in job.stderr
+    assert "exit code 1, so that the window is not committed" in job.stderr
     assert "ValueError: 55 of 57" in job.stderr
 
 
@@ -92,30 +92,30 @@ def test_a_job_that_fails_by_itself_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_disarmed_there_is_no_guard(tmp_path: Path) -> None:
-    job = end(tmp_path, "guard.disarm()")
+    job = end(tmp_path, "exit_code.disarm()")
     assert (job.returncode, job.stdout, job.stderr) == (0, "", "")
 
 
 def test_armed_again_after_disarm_and_only_once(tmp_path: Path) -> None:
-    job = end(tmp_path, "guard.disarm(); guard.arm(window); guard.arm(window); window.is_complete = True")
+    job = end(tmp_path, "exit_code.disarm(); exit_code.arm(window); exit_code.arm(window); window.is_complete = True")
     assert (job.returncode, job.stdout) == (0, "checked\n")
 
 
 def test_a_window_that_was_taken_and_never_read_ends_red(tmp_path: Path) -> None:
-    job = end(tmp_path, "guard.disarm()\nguard.arm(unread)")
+    job = end(tmp_path, "exit_code.disarm()\nexit_code.arm(unread)")
     assert job.returncode == 1
     assert "took window lake.orders-000012 and never called read()" in job.stderr
 
 
 def test_a_window_that_is_taken_again_after_it_was_read_is_not_missed(tmp_path: Path) -> None:
-    again = "guard.arm(unread)"
-    job = end(tmp_path, f"guard.disarm()\n{again}\nwindow.is_unfinished = False\nguard.arm(window)\n{again}")
+    again = "exit_code.arm(unread)"
+    job = end(tmp_path, f"exit_code.disarm()\n{again}\nwindow.is_unfinished = False\nexit_code.arm(window)\n{again}")
     assert (job.returncode, job.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("then", ["unread.is_unread = False", "window.is_unfinished = False\nguard.arm(window)"])
+@pytest.mark.parametrize("then", ["unread.is_unread = False", "window.is_unfinished = False\nexit_code.arm(window)"])
 def test_a_window_that_is_read_or_handed_to_another_reader_is_not_missed(tmp_path: Path, then: str) -> None:
-    job = end(tmp_path, f"guard.disarm()\nguard.arm(unread)\n{then}")
+    job = end(tmp_path, f"exit_code.disarm()\nexit_code.arm(unread)\n{then}")
     assert (job.returncode, job.stderr) == (0, "")
 
 
@@ -135,7 +135,7 @@ def test_a_window_that_is_read_or_handed_to_another_reader_is_not_missed(tmp_pat
     ids=["last_value", "a console", "a report of the job's own", "PyErr_Print", "a thread's report"],
 )
 def test_an_error_that_was_printed_and_did_not_end_the_job_is_no_way_around(tmp_path: Path, earlier: str) -> None:
-    job = end(tmp_path, f"guard.disarm()\nguard.arm(unread)\n{earlier}\nprint('went on')")
+    job = end(tmp_path, f"exit_code.disarm()\nexit_code.arm(unread)\n{earlier}\nprint('went on')")
     assert (job.returncode, job.stdout) == (1, "went on\n")
     assert "never called read()" in job.stderr
 
@@ -148,7 +148,7 @@ def test_an_error_that_another_exit_callback_reports_does_not_end_the_job(tmp_pa
         try: 1 / 0
         except ZeroDivisionError: sys.excepthook(*sys.exc_info())
     """
-    job = end(tmp_path, "guard.disarm()\nguard.arm(unread)\n" + textwrap.dedent(callback))
+    job = end(tmp_path, "exit_code.disarm()\nexit_code.arm(unread)\n" + textwrap.dedent(callback))
     assert "ZeroDivisionError" in job.stderr
     assert (job.returncode, "never called read()" in job.stderr) == (1, True)
 
@@ -171,12 +171,12 @@ def test_an_error_after_which_a_console_follows_is_no_way_around(tmp_path: Path,
 def test_a_hook_of_the_jobs_own_is_called_and_the_job_ends_red(tmp_path: Path, is_chained: bool) -> None:
     call = "before(*error)" if is_chained else "None"
     hook = f"before = sys.excepthook\nsys.excepthook = lambda *error: (print('hook'), {call})"
-    job = end(tmp_path, f"{hook}\nguard.arm(window)\nraise RuntimeError('mine')")
+    job = end(tmp_path, f"{hook}\nexit_code.arm(window)\nraise RuntimeError('mine')")
     assert (job.returncode, job.stdout) == (1, "hook\n" if is_chained else "hook\nchecked\n")
 
 
 def test_the_hook_of_before_is_called_and_is_back_after_disarm(tmp_path: Path) -> None:
-    rest = "guard.disarm()\nassert sys.excepthook is sys.__excepthook__\n"
-    rest += "sys.excepthook = lambda *error: print('mine')\nguard.arm(window)\nraise RuntimeError('x')"
+    rest = "exit_code.disarm()\nassert sys.excepthook is sys.__excepthook__\n"
+    rest += "sys.excepthook = lambda *error: print('mine')\nexit_code.arm(window)\nraise RuntimeError('x')"
     job = end(tmp_path, rest)
     assert (job.returncode, job.stdout) == (1, "mine\n")

@@ -1,6 +1,6 @@
 """Ends a job with exit code 1 if it took a window and did not read all of it.
 
-The launcher commits the window if the job's exit code is 0. So at the end of the process, the guard checks each read that the
+The launcher commits the window if the job's exit code is 0. So at the end of the process, this module checks each read that the
 job did not check. If a read is incomplete, or was never run, the process ends with exit code 1.
 """
 
@@ -12,23 +12,41 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from airflow_kafka_offsets.spark.reading import WindowReading
+from typing import Any, Protocol
 
 EXIT_CODE = 1
 
 _HAS_CONSOLE = bool(sys.flags.inspect)
-"""Whether a console follows the job (python -i), whose exit code is that of the process. Python 3.14 takes the flag back when it begins."""
+"""Whether a console follows the job (python -i). Python 3.14 takes the flag back when the console begins."""
 
-_guarded: list[WindowReading] = []
+
+class Reading(Protocol):
+    """What the end of a process asks of a window."""
+
+    id: str
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether no one took its offsets."""
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether it was read, and not checked."""
+
+    def finish(self) -> None:
+        """Check what was read."""
+
+    def release(self) -> None:
+        """Let go of Spark's frames."""
+
+
+_guarded: list[Reading] = []
 _hook_before: Callable[..., Any] | None = None
 _is_failing = False
 """Whether the process ends by an exception that no one caught."""
 
 
-def arm(window: WindowReading) -> None:
+def arm(window: Reading) -> None:
     """Check this window when the process ends."""
     _register()
     if window not in _guarded:
@@ -100,7 +118,7 @@ def _check() -> None:
         )
 
 
-def _finish_or_exit(window: WindowReading) -> None:
+def _finish_or_exit(window: Reading) -> None:
     try:
         if window.is_unfinished:
             window.finish()

@@ -1,0 +1,230 @@
+"""All that planning asks outside of the ledger: Kafka, Airflow and the schema registry, in a few rounds. Reads no record."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from airflow_kafka_offsets.core import leader_epochs
+from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaRefusedError, name_some
+from airflow_kafka_offsets.core.group import KafkaGroup, OnAtRisk
+from airflow_kafka_offsets.core.lag.measure import to_ms
+from airflow_kafka_offsets.core.lag.pace import commits_wanted, pace_of
+from airflow_kafka_offsets.core.lag.retention import Retention, hidden_note
+from airflow_kafka_offsets.core.lag.risk import Danger, dangers, endangered, probes, together, warning_of
+from airflow_kafka_offsets.core.lag.search import Search
+from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
+from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
+from airflow_kafka_offsets.core.plan.decide import Asking, Choice, Facts, Records, holders_to_ask, to_run
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
+from airflow_kafka_offsets.core.plan.planning import SECOND_LOOK_LEVEL, suspects
+from airflow_kafka_offsets.core.plan.readable import ends_behind
+from airflow_kafka_offsets.core.plan.replay import between_times
+from airflow_kafka_offsets.core.plan.request import Live, TimeSpan
+from airflow_kafka_offsets.core.ranges import OffsetRanges
+from airflow_kafka_offsets.core.starting import EPOCH, AtCommitted, first_offsets, lookup_time
+from airflow_kafka_offsets.core.window import Claim, Draft, Window
+from airflow_kafka_offsets.ports import LogOffsets
+from airflow_kafka_offsets.service.publish import Publisher
+from airflow_kafka_offsets.service.times import find
+from airflow_kafka_offsets.service.topics import topics_now
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
+
+logger = logging.getLogger(__name__)
+
+SECOND_LOOKS = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds before each further look at a log that seems to end too early. Their sum is what a slow new leader may need."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Looks for one plan.
+
+    Attributes:
+        ledger: knows how fast the group commits.
+        kafka: the group's Kafka.
+        publisher: the group's offset store.
+        now: the moment of planning.
+        sleep: waits for a leader that lags.
+    """
+
+    ledger: Ledger
+    kafka: LogOffsets
+    publisher: Publisher
+    now: datetime
+    sleep: Callable[[float], None]
+
+    def at_span(self, group: KafkaGroup, state: GroupState, span: TimeSpan) -> Facts:
+        """Look up the offsets of a time span."""
+        level = group.isolation_level
+        log = self.kafka.snapshot(topics_now(self.kafka, group, state.position), level)
+        partitions = list(log.bounds)
+        starts = self.kafka.offsets_at(partitions, max(span.start, EPOCH), level)
+        ends = self.kafka.offsets_at(partitions, max(span.end, EPOCH), level)
+        return Facts(state.version, logs={level: log}, between=between_times(starts, ends, log))
+
+    def at_holders(
+        self, asking: Asking, records: Records, is_over: Callable[[Claim], bool]
+    ) -> dict[tuple[int, int], bool]:
+        """Ask Airflow which holders are over."""
+        asked = holders_to_ask(asking, records)
+        over = {holder: is_over(holder) for holder in {held.holder for held in asked}}
+        return {(held.window.seq, held.holds): over[held.holder] for held in asked}
+
+    def at_kafka(self, asking: Asking, records: Records, choice: Choice, facts: Facts) -> Facts:
+        """Look at all that a choice needs of Kafka: the group's topics if it cuts windows, and the windows that run again."""
+        group, position, again = records.group, records.state.position, to_run(choice, records)
+        wanted: dict[IsolationLevel, set[str]] = {}
+        for window in again:
+            wanted.setdefault(window.isolation_level, set()).update(topics_of(window.ranges.without_empty()))
+        topics: tuple[str, ...] = ()
+        if choice.cut:
+            topics = topics_now(self.kafka, group, position)
+        wanted.setdefault(group.isolation_level, set()).update(topics, topics_of(records.owned.gaps))
+        logs = dict(facts.logs)
+        for level, names in sorted(wanted.items()):
+            known = logs.get(level, LogSnapshot({}, {}))
+            if names - known.topic_ids.keys():
+                log = self.kafka.snapshot(sorted(names), level)
+                logs[level] = LogSnapshot({**known.topic_ids, **log.topic_ids}, {**known.bounds, **log.bounds})
+        facts = replace(facts, topics=topics, logs=logs)
+        if choice.cut:
+            assert isinstance(asking.request, Live)
+            facts = self._at_new(group, position, asking.request, facts)
+        facts = self._at_windows(again, facts)
+        return replace(facts, epoch_ends=self.kafka.epoch_ends(facts.epochs) if facts.epochs else {})
+
+    def _at_new(self, group: KafkaGroup, position: Position | None, request: Live, facts: Facts) -> Facts:
+        log = facts.logs[group.isolation_level].only(facts.topics) if facts.logs else LogSnapshot({}, {})
+        ends = self._offsets_at(group, log, request.ends_at)
+        if position is None:
+            return replace(facts, ends=ends, first=self.first_offsets(group, log))
+        behind = {tp: position.offsets[tp] for tp in suspects(position, log)}
+        recovered = self._again(behind, SECOND_LOOK_LEVEL)
+        doubtful = leader_epochs.doubtful(position.leader_epochs, position.topic_ids, log)
+        return replace(facts, ends=ends, recovered=recovered, epochs=frozenset(doubtful))
+
+    def first_offsets(self, group: KafkaGroup, log: LogSnapshot) -> Offsets:
+        """Return where a group without a watermark starts."""
+        start = group.start
+        at_time = self._offsets_at(group, log, lookup_time(start, self.now))
+        if not isinstance(start, AtCommitted):
+            return first_offsets(start, log, at_time=at_time)
+        store = self.publisher.store
+        committed = (self.publisher if store else self.kafka).committed(group.name, list(log.bounds))
+        return first_offsets(start, log, committed=committed, committed_in=store or "The Kafka consumer group")
+
+    def _offsets_at(
+        self, group: KafkaGroup, log: LogSnapshot, time: datetime | None
+    ) -> Mapping[TopicPartition, int | None]:
+        return self.kafka.offsets_at(list(log.bounds), time, group.isolation_level) if time else {}
+
+    def _at_windows(self, windows: Sequence[Window], facts: Facts) -> Facts:
+        """Look at the logs of windows until none seems to end too early: a new leader may be slow."""
+        logs, epochs = dict(facts.logs), set(facts.epochs)
+        for level in sorted({window.isolation_level for window in windows if window.span}):
+            of_level = [window for window in windows if window.isolation_level is level]
+            behind: dict[TopicPartition, int] = {}
+            for window in of_level:
+                for tp in ends_behind(window, logs[level]):
+                    behind[tp] = max(window.ranges[tp].end, behind.get(tp, 0))
+            logs[level] = LogSnapshot(logs[level].topic_ids, {**logs[level].bounds, **self._again(behind, level)})
+            epochs.update(leader_epochs.of_windows(of_level, logs[level]))
+        numbers = frozenset(window.seq for window in windows)
+        return replace(facts, logs=logs, epochs=frozenset(epochs), windows=numbers)
+
+    def at_windows(self, windows: Sequence[Window]) -> Facts:
+        """Look at windows that may be run again, and at nothing else."""
+        logs = {}
+        for level in sorted({window.isolation_level for window in windows if window.span}):
+            of_level = [window for window in windows if window.isolation_level is level]
+            topics = {tp.topic for window in of_level for tp in window.ranges.without_empty()}
+            logs[level] = self.kafka.snapshot(sorted(topics), level)
+        facts = self._at_windows(windows, Facts(0, logs=logs))
+        return replace(facts, epoch_ends=self.kafka.epoch_ends(facts.epochs) if facts.epochs else {})
+
+    def _again(self, wanted: Offsets, level: IsolationLevel) -> dict[TopicPartition, Bounds]:
+        """Look again at logs that seem to end before these offsets, until none does."""
+        bounds: dict[TopicPartition, Bounds] = {}
+        behind = sorted(wanted)
+        for pause in SECOND_LOOKS:
+            if not behind:
+                break
+            self.sleep(pause)
+            bounds |= self.kafka.bounds(behind, level)
+            behind = [tp for tp in behind if bounds[tp].end < wanted[tp]]
+        return bounds
+
+    def at_retention(self, group: KafkaGroup, ranges: OffsetRanges) -> dict[TopicPartition, Danger]:
+        """Return what is at risk of all that there is to read, what expires first at first.
+
+        Raises:
+            KafkaAnswerError: Kafka did not answer, or does not let this user read how long the topics keep their records, and the group
+                plans nothing at risk (``on_at_risk="fail"``).
+        """
+        if not ranges.span:
+            return {}
+        try:
+            retentions = self._retentions(group, topics_of(ranges.without_empty()))
+            if hidden := [topic for topic in topics_of(ranges.without_empty()) if topic not in retentions]:
+                raise KafkaRefusedError(f"{hidden_note(hidden)}. Nothing was planned")
+            return self._at_risk(group, ranges, retentions)
+        except KafkaAnswerError as exc:
+            if group.on_at_risk is OnAtRisk.FAIL:
+                raise
+            logger.warning("Group %s: whether retention is near is not known: %s", group.name, exc)
+            return {}
+
+    def warn_of_retention(self, group: KafkaGroup, windows: Mapping[str, Draft]) -> None:
+        """Warn of windows that may expire before they have run, by their names. They are never refused: only their job can save their records."""
+        ranges = together(windows.values())
+        if not ranges:
+            return
+        try:
+            at_risk = self._at_risk(group, ranges, self._retentions(group, topics_of(ranges)))
+        except KafkaAnswerError as exc:
+            logger.info("Group %s: whether retention is near is not known: %s", group.name, exc)
+            return
+        if at_risk:
+            logger.warning("Group %s: %s", group.name, warning_of(list(windows), at_risk))
+
+    def _at_risk(
+        self, group: KafkaGroup, ranges: OffsetRanges, retentions: Mapping[str, Retention]
+    ) -> dict[TopicPartition, Danger]:
+        if all(retention.time is None for retention in retentions.values()):
+            return {}
+        commits = self.ledger.recent_commits({group.name: commits_wanted(group)}).get(group.name, ())
+        pace, now_ms = pace_of(group, GroupState(), commits), to_ms(self.now)
+        asked = probes(ranges, retentions, pace, now_ms)
+        hits = self.kafka.first_records(list(asked.values())) if asked else {}
+        at_risk = endangered(ranges, asked, hits)
+        searches = []
+        for tp, offsets in at_risk.items():
+            kept = retentions[tp.topic].time
+            assert kept is not None
+            search = Search(tp, offsets.start, ranges[tp].end, now_ms, now_ms - int(kept.total_seconds() * 1000))
+            search.learn(asked[tp].time_ms, hits[asked[tp]])
+            searches.append(search)
+        find(self.kafka, searches, {})
+        # A search that found no record has nothing to lose.
+        ages = {s.partition: (now_ms - s.low) / 1000 for s in searches if not s.is_empty}
+        return dangers(at_risk, ages, retentions, pace)
+
+    def _retentions(self, group: KafkaGroup, topics: Sequence[str]) -> Mapping[str, Retention]:
+        retentions = self.kafka.retentions(topics)
+        if group.retention is None:
+            return retentions
+        return {topic: Retention(group.retention, is_assumed=True) for topic in topics} | dict(retentions)
+
+
+def warn_of_silence(windows: Collection[Window], facts: Facts) -> None:
+    """Warn of windows that run again although Kafka did not say where the epochs of their leaders end."""
+    for level, log in sorted(facts.logs.items()):
+        of_level = [window for window in windows if window.isolation_level is level]
+        if silent := leader_epochs.unanswered(leader_epochs.of_windows(of_level, log), facts.epoch_ends):
+            logger.warning("%s: %s", name_some([window.id for window in of_level], ", "), leader_epochs.warning(silent))

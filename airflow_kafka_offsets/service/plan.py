@@ -1,0 +1,372 @@
+"""Planning: look, decide, write. `Planner._plan` is the whole of it; the rules are in `core.plan.decide`.
+
+No one but the ledger is asked while the group is locked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from airflow_kafka_offsets.core import schemas
+from airflow_kafka_offsets.core.errors import ConcurrentChangeError, IllegalStepError, LogError, counted
+from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import Attempt
+from airflow_kafka_offsets.core.plan import ownership
+from airflow_kafka_offsets.core.plan.decide import (
+    Asking,
+    Choice,
+    Decision,
+    Facts,
+    Given,
+    Records,
+    all_to_read,
+    choose,
+    decide,
+    new_windows,
+    refuse,
+    replay_of,
+    subjects_to_ask,
+    to_check_in_store,
+    to_run,
+)
+from airflow_kafka_offsets.core.plan.matching import as_planned
+from airflow_kafka_offsets.core.plan.ownership import GroupState, How, Owner, Position
+from airflow_kafka_offsets.core.plan.planning import Plan
+from airflow_kafka_offsets.core.plan.readable import unreadable
+from airflow_kafka_offsets.core.plan.replay import Owned
+from airflow_kafka_offsets.core.plan.request import Live, Refused, Replay, Request, TimeSpan, parse_seq
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Claim, Lane, State, Window, WindowRecord
+from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.service import replay
+from airflow_kafka_offsets.service.base import RACES, UseCases, until_won
+from airflow_kafka_offsets.service.look import Look, warn_of_silence
+from airflow_kafka_offsets.service.topics import as_last_planned
+
+if TYPE_CHECKING:
+    from airflow_kafka_offsets.ledger.ledger import Ledger
+
+logger = logging.getLogger(__name__)
+
+LIVE = Live()
+FIRST_TRY = Try()
+NOBODY = Claim("", "", "")
+
+IsOver = Callable[[Claim], bool]
+"""Whether a claim's task or run is over, so that its window may be taken. Airflow knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The window that a run works on.
+
+    Attributes:
+        window: the window.
+        is_rerun: it was committed before, and not by this very task since its last clear. The job runs again, and its commit
+            changes only the history.
+        how: how the run got it.
+        done: the attempt in which this very task already did it, in a try that this one continues; None: it is still to do.
+        warnings: what a person should know about a new window, or about a run that was deleted and made again.
+        read_before: how many records the newest successful attempt with a count has read; None: there is no such attempt.
+        frozen: the schemas that are frozen with the window, once its job is about to run.
+        topics: those that the group read when it last planned, quiet ones included, once its job is about to run.
+    """
+
+    window: Window
+    is_rerun: bool
+    how: How
+    done: Attempt | None = None
+    warnings: tuple[str, ...] = ()
+    read_before: int | None = None
+    frozen: schemas.Frozen = field(default_factory=dict)
+    topics: tuple[str, ...] = ()
+
+    @property
+    def needs_job(self) -> bool:
+        """Whether a job has to run: there is something to read, and this very task has not done it."""
+        return self.window.span > 0 and self.done is None
+
+
+class Planner(UseCases):
+    """Gives runs their windows."""
+
+    def plan(
+        self,
+        group: KafkaGroup,
+        claim: Claim,
+        is_over: IsOver,
+        request: Request | Refused | None = LIVE,
+        *,
+        this_try: Try = FIRST_TRY,
+        at_most: int | None = None,
+    ) -> list[Planned]:
+        """Give a run its windows: those that it had, or else what it asks for.
+
+        Args:
+            group: the group's definition.
+            claim: who asks.
+            is_over: whether the claim that holds a window is over.
+            request: what the run asks for, see `request_of`. A run that has windows gets these, whatever it asks for.
+            this_try: which try of the task asks. What an earlier try did is not done again if this one continues it.
+            at_most: how many windows the asking task can have; None: any number.
+
+        Returns:
+            At least one window, oldest first. None for a backfill run if no window was cut in its interval, and for a run that
+            asks for nothing of this group.
+
+        Raises:
+            BadInputError: the request was refused. Or the replay is at or above the watermark, unknown or empty; the message has the
+                numbers. Or the run had its windows in another group.
+            ForeignGroupError: it plans live, and the group belongs to another DAG or task.
+            UnreadTopicError: a window has records of a topic that this definition of the group does not read.
+            WindowBusyError: another run works on one of them; nothing was written.
+            LogError: Kafka does not hold what the plan needs; nothing was written.
+            RegistryError: the group's schema registry gave no useful answer; nothing was written.
+            KafkaAnswerError, LedgerError, StoreError: as they say.
+        """
+        try:
+            return self._plan(Asking(group, claim, this_try, request, at_most, self._clock()), is_over)
+        except LogError:
+            # A person continues with a command that knows only the group's name, and uses the definition in the ledger.
+            if self.ledger.load(group.name).version:
+                self.ledger.define(as_last_planned(self.ledger, group, has_planned=True), claim)
+            raise
+
+    def take(
+        self, group: KafkaGroup, window_id: str, claim: Claim, is_over: IsOver, this_try: Try = FIRST_TRY
+    ) -> Planned:
+        """Give a task one window by name: usually one of those that the plan task of its run planned.
+
+        Raises:
+            BadInputError: it is a window of another group, or there is none of this name.
+            IllegalStepError: it no longer owns anything.
+            ForeignGroupError: it is open, belongs to another run, and the group belongs to another DAG.
+            UnreadTopicError: it belongs to another run, and has records of a topic that this definition of the group does not read.
+            WindowBusyError, LogError: as in `plan`.
+        """
+        given = Given(parse_seq(group.name, window_id))
+        [planned] = self._plan(Asking(group, claim, this_try, given, None, self._clock()), is_over)
+        return planned
+
+    def _plan(self, asking: Asking, is_over: IsOver) -> list[Planned]:
+        look = Look(self.ledger, self._kafka, self._publisher, asking.now, self._sleep)
+        for _ in range(RACES):
+            records, facts = until_won(lambda: self._look(look, asking, is_over))
+            try:
+                answer = self._decide_in_turn(asking, records, facts)
+            except LogError:
+                if self.ledger.load(asking.group.name).version == facts.version:
+                    raise
+                answer = None  # what Kafka held before others planned is no reason to fail
+            if answer is not None:
+                return self._tell(look, asking, facts, *answer)
+            logger.info("Group %s was changed by another process; looking again", asking.group.name)
+        raise ConcurrentChangeError(
+            f"Group {asking.group.name} was changed by other processes {RACES} times. Let the task try again later"
+        )
+
+    def _finish_commits(self, asking: Asking) -> GroupState:
+        """Load the group, and finish commits of any run that stopped half-way."""
+        group, request = asking.group.name, asking.request
+        state = self.ledger.load(group, asking.claim)
+        half_way = {h.window.seq for h in (*state.open, *state.claimed) if h.window.state is State.COMMITTING}
+        if isinstance(request, Given):
+            window = self.ledger.window(name_window(group, request.seq)).held.window
+            half_way |= {window.seq} if window.state is State.COMMITTING else set()
+        if not half_way:
+            return state
+        logger.info(
+            "Group %s: the commit of %s had stopped half-way, and is finished now",
+            group,
+            counted(len(half_way), "window"),
+        )
+        self._publisher.finish(group, half_way)
+        return self.ledger.load(group, asking.claim)
+
+    def _look(self, look: Look, asking: Asking, is_over: IsOver) -> tuple[Records, Facts]:
+        """Ask everyone but the ledger for all that the decision needs, in rounds: each depends on what the one before it found."""
+        state = self._finish_commits(asking)
+        refuse(asking, state)
+        replayed, facts = replay_of(asking, state), Facts(state.version)
+        if isinstance(replayed, TimeSpan):
+            group = as_last_planned(self.ledger, asking.group, has_planned=True)
+            facts = look.at_span(group, state, replayed)
+        records = load(self.ledger, asking, facts, state=state)
+        facts = replace(facts, over=look.at_holders(asking, records, is_over))
+        facts = look.at_kafka(asking, records, choose(asking, records, facts), facts)
+        first = decide(asking, records, facts)
+        assert first is not None, "the facts are new"
+        group = records.group
+        if first.whole is not None:
+            facts = replace(facts, at_risk=look.at_retention(group, first.whole.ranges))
+        if self._publisher.store:
+            start = to_check_in_store(state, first.plans)
+            self._publisher.check(group.name, state, start)
+            facts = replace(facts, store=start)
+        if group.schema_registry is not None:
+            # After Kafka: what a producer has written by now, it has registered before.
+            assert self._registry is not None, "whoever opened this service knew the group"
+            subjects = {name: self._registry.subject(name) for name in sorted(subjects_to_ask(records, first))}
+            facts = replace(facts, subjects=subjects)
+        return records, facts
+
+    def _decide_in_turn(
+        self, asking: Asking, records: Records, facts: Facts
+    ) -> tuple[Records, Decision, list[Planned]] | None:
+        """Wait for the group's turn, decide on what the ledger has then, and write it. None if the facts are too old for that."""
+        known: Records | None = records
+
+        def turn() -> tuple[Records, Decision, list[Planned]] | None:
+            nonlocal known
+            before, known = known, None
+            with self.ledger.turn(asking.group.name):
+                now = load(self.ledger, asking, facts, before=before)
+                decision = decide(asking, now, facts)
+                return None if decision is None else (now, decision, write(self.ledger, asking, now, decision))
+
+        return until_won(turn)
+
+    def _tell(
+        self, look: Look, asking: Asking, facts: Facts, records: Records, decision: Decision, planned: list[Planned]
+    ) -> list[Planned]:
+        """Log what was planned, and what a person should know of it."""
+        group, again = asking.group.name, to_run(decision.choice, records)
+        warn_of_silence(again, facts)
+        backfill = [draft for draft in decision.plans if draft.lane is Lane.BACKFILL]
+        new = {f"new backfill window {number}": draft for number, draft in enumerate(backfill, 1)}
+        look.warn_of_retention(records.group, {**{window.id: window for window in again}, **new})
+        for warning in (*decision.notes, *(warning for p in planned for warning in p.warnings)):
+            logger.warning("Group %s: %s", group, warning)
+        for p in planned:
+            partitions = counted(len(p.window.ranges.without_empty()), "partition")
+            logger.info("Group %s window %s (%s): %s, span %d", group, p.window.id, p.how, partitions, p.window.span)
+        return planned
+
+    # Without writing anything.
+
+    def next_window(self, group: KafkaGroup, position: Position | None) -> Plan:
+        """Return the live window that would be cut next, from a position.
+
+        Raises:
+            LogError, KafkaAnswerError: as in `plan`.
+        """
+        asking = Asking(group, NOBODY, FIRST_TRY, LIVE, None, self._clock())
+        look = Look(self.ledger, self._kafka, self._publisher, asking.now, self._sleep)
+        records = Records(group, GroupState(position=position))
+        facts = look.at_kafka(asking, records, Choice(How.NEW, (), cut=1), Facts(0))
+        log = facts.logs[group.isolation_level]
+        whole = all_to_read(group, position, asking.now, log, facts)
+        assert whole is not None, "the facts are new"
+        plans = new_windows(group, position, whole, 1, log, look.at_retention(group, whole.ranges))
+        assert plans is not None
+        return plans[0]
+
+    def answer(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], Sequence[Plan]]:
+        """Return what a replay would run: windows that are there, and new ones.
+
+        Raises:
+            BadInputError, LogError: as in `plan`.
+        """
+        asking = Asking(group, NOBODY, FIRST_TRY, request, None, self._clock())
+        look = Look(self.ledger, self._kafka, self._publisher, asking.now, self._sleep)
+        state = replace(self.ledger.load(group.name), owner=None)
+        refuse(asking, state)
+        facts = look.at_span(group, state, request) if isinstance(request, TimeSpan) else Facts(state.version)
+        records = load(self.ledger, asking, facts, state=state)
+        over = {(held.window.seq, held.holds): True for held in records.owned.windows}
+        facts = replace(facts, over=over)
+        facts = look.at_kafka(asking, records, choose(asking, records, facts), facts)
+        decision = decide(asking, records, facts)
+        assert decision is not None, "the facts are new"
+        for note in decision.notes:
+            logger.warning("Group %s: %s", group.name, note)
+        return [held.window for held in decision.choice.windows], decision.plans
+
+    def unreadable(self, windows: Sequence[Window]) -> Mapping[str, LogError]:
+        """Return, by its id, why a window can't be run again; one that can is not in the answer.
+
+        Raises:
+            KafkaAnswerError: Kafka did not answer, or said no.
+        """
+        facts = Look(self.ledger, self._kafka, self._publisher, self._clock(), self._sleep).at_windows(windows)
+        errors: dict[str, LogError] = {}
+        for level, log in facts.logs.items():
+            errors |= unreadable([w for w in windows if w.isolation_level is level], log, facts.epoch_ends)
+        return errors
+
+
+def load(
+    ledger: Ledger, asking: Asking, facts: Facts, *, state: GroupState | None = None, before: Records | None = None
+) -> Records:
+    """Load what the ledger has for a run that asks.
+
+    Args:
+        ledger: the ledger.
+        asking: the run.
+        facts: they have the offsets of a time span.
+        state: the group, if it was loaded a moment ago.
+        before: what was loaded a while ago. As long as no one has planned since, the ledger is not searched again.
+    """
+    name = asking.group.name
+    state = state or ledger.load(name, asking.claim)
+    refuse(asking, state)
+    group = as_last_planned(ledger, asking.group, has_planned=state.version > 0)
+    owned, replayed = Owned(), replay_of(asking, state)
+    if isinstance(asking.request, Given):
+        held = ledger.window(name_window(name, asking.request.seq)).held
+        if not held.window.state.owns:
+            raise IllegalStepError(
+                f"Window {held.window.id} was {held.window.state}, so it owns nothing now. Plan again"
+            )
+        owned = Owned([held])
+    elif before is not None and before.state.version == state.version and before.state.claimed == state.claimed:
+        owned = before.owned
+    elif replayed is not None:
+        own = ownership.own_windows(state)
+        owned = replay.find(ledger, group, replayed, state, facts.between, own)
+    there = (*state.open, *state.claimed, *owned.windows)
+    numbers = {held.window.schemas for held in there} if group.schema_registry is not None else set()
+    owner = Owner.of(asking.claim) if isinstance(asking.request, Live) and state.position is None else None
+    return Records(
+        group,
+        state,
+        owned,
+        # Only before the first window: later, the history shows that the group is the task's.
+        other_groups=ledger.groups_of(owner) if owner else (),
+        done=ledger.succeeded(name, asking.claim, asking.this_try) if state.claimed else {},
+        frozen={number: ledger.schemas(number) for number in numbers if number is not None},
+    )
+
+
+def write(ledger: Ledger, asking: Asking, records: Records, decision: Decision) -> list[Planned]:
+    """Write a decision down: windows that the run takes, new ones, and schemas."""
+    choice, plans, to_freeze = decision.choice, decision.plans, decision.to_freeze
+    take = ownership.to_hold(choice.windows, asking.claim)
+    added: Sequence[WindowRecord] = ()
+    if plans:
+        group, version = as_planned(records.group, plans), records.state.version
+        added = ledger.add_windows(group, version, plans, asking.claim, asking.now, take, to_freeze)
+    elif choice.windows:
+        if take:
+            ledger.hold(take, asking.claim, asking.now, to_freeze.there)
+        elif to_freeze.there:
+            ledger.freeze(to_freeze.there)
+        # Whoever commits these windows later may know only the group's name, and uses the definition in the ledger.
+        ledger.define(records.group, asking.claim)
+    planned = [_planned(held, choice.how, records.done.get(held.window.seq)) for held in choice.windows]
+    if choice.how is How.AGAIN and asking.this_try.number == 1:
+        own = ownership.own_windows(records.state)
+        planned[0] = replace(planned[0], warnings=(ownership.made_again(asking.claim, own),))
+    return planned + [
+        Planned(held.window, False, How.NEW, warnings=plan.warnings) for held, plan in zip(added, plans, strict=True)
+    ]
+
+
+def _planned(held: WindowRecord, how: How, done: Attempt | None) -> Planned:
+    # A task that committed and then failed still counts as a first run: it has not returned its result yet.
+    is_own_commit = done is not None and held.committed_at is not None and held.committed_at >= done.started_at
+    is_rerun = held.window.state is State.COMMITTED and not is_own_commit
+    return Planned(held.window, is_rerun, how, done)

@@ -1,0 +1,87 @@
+"""What a run does with its windows: attempts, the check after the job, the commit."""
+
+from __future__ import annotations
+
+import logging
+
+from airflow_kafka_offsets.core import schemas
+from airflow_kafka_offsets.core.offsets import topics_of
+from airflow_kafka_offsets.core.plan.readable import check_same_topics
+from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Window
+from airflow_kafka_offsets.core.window_id import parse_window_id
+from airflow_kafka_offsets.service.base import UseCases, until_won
+from airflow_kafka_offsets.service.plan import FIRST_TRY
+
+logger = logging.getLogger(__name__)
+
+
+class Runs(UseCases):
+    """Works on windows that a run has."""
+
+    def frozen(self, window_id: str) -> schemas.Frozen:
+        """Return the schemas that are frozen with a window.
+
+        Raises:
+            UnknownWindowError: there is none of this id.
+        """
+        number = self.ledger.window(window_id).held.window.schemas
+        return {} if number is None else self.ledger.schemas(number)
+
+    def start_attempt(self, window: Window, claim: Claim, this_try: Try = FIRST_TRY) -> int:
+        """Record that a try to process the window begins, and return its number."""
+        return until_won(lambda: self.ledger.start_attempt(window, claim, this_try, self._clock()))
+
+    def end_attempt(self, attempt: int, outcome: Outcome, records: int | None = None) -> None:
+        """Record how a try ended. This is the evidence for a commit."""
+        until_won(lambda: self.ledger.end_attempt(attempt, outcome, records, self._clock()))
+
+    def check(self, window: Window) -> None:
+        """Make sure, after the job, that it read the topics from which the window was cut.
+
+        Raises:
+            TopicRecreatedError, MissingPartitionError: they are no longer there.
+            KafkaAnswerError: Kafka did not answer, or said no.
+        """
+        topics = topics_of(window.ranges.without_empty())
+        if topics:
+            check_same_topics(window, self._kafka.topic_ids(topics))
+
+    def commit(self, window_id: str, claim: Claim, attempt: int | None = None) -> bool:
+        """Commit a window after its job succeeded; exactly one of any number of commits wins.
+
+        Args:
+            window_id: the window.
+            claim: who commits: a task of the run that holds the window.
+            attempt: the attempt whose recorded success is the evidence; None: there was nothing to run, or another
+                launcher ran the job and the green task is the only evidence.
+
+        Returns:
+            True: this commit did it; False: the window was committed before and this was a rerun, or someone else finished
+            this commit first: another commit, or a plan.
+
+        Raises:
+            NoEvidenceError, WindowBusyError, IllegalStepError: nothing was committed.
+            OutputError: what the job staged for the group's `output_tables` can't be published; nothing was committed.
+            StoreError: the offset store did not follow. The window is committing and its job is done. Another call, or the
+                next plan, finishes the commit.
+        """
+        in_two_steps = self._publisher.store is not None
+        is_first = until_won(
+            lambda: self.ledger.commit(
+                window_id, claim, attempt, self._clock(), in_two_steps=in_two_steps, output=self._output
+            )
+        )
+        if in_two_steps and is_first:
+            is_first = self._finish(window_id)
+        logger.info(
+            "Window %s: %s", window_id, "committed" if is_first else "was committed before, so the watermark stays"
+        )
+        return is_first
+
+    def _finish(self, window_id: str) -> bool:
+        """Finish the commit of a window; False: someone else was faster."""
+        group, seq = parse_window_id(window_id)
+        finished = until_won(lambda: self._publisher.finish(group))
+        # A backfill window moves no store: its commit was done in one step.
+        return seq in finished or self.ledger.window(window_id).held.window.lane is Lane.BACKFILL
