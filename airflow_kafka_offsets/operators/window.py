@@ -16,9 +16,9 @@ from airflow_kafka_offsets.task.links import WindowLink
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_kafka_offsets.core.evidence import Report
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.window import Window
-    from airflow_kafka_offsets.launch.job_files import Report
     from airflow_kafka_offsets.service.plan import Planned
     from airflow_kafka_offsets.service.windows import WindowService
     from airflow_kafka_offsets.task.airflow import Task
@@ -73,7 +73,8 @@ class _PlanOperator(Planner, BaseOperator):
         return [p for p in planned if p.window.span]
 
     def _result(self, planned: Planned) -> dict[str, Any]:
-        from airflow_kafka_offsets.task.results import placeholders, window_result
+        from airflow_kafka_offsets.launch.job_files import placeholders
+        from airflow_kafka_offsets.task.results import window_result
 
         return {**window_result(self.group, planned), **placeholders(planned.window)}
 

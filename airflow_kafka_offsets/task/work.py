@@ -14,10 +14,10 @@ from airflow_kafka_offsets.airflow_versions import AirflowSkipException
 from airflow_kafka_offsets.core import ending
 from airflow_kafka_offsets.core.ending import NO_JOB, RUNS_AGAIN, Done, Left
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, LedgerUnavailableError, LogError, counted, name_some
+from airflow_kafka_offsets.core.evidence import NO_REPORT, Report
 from airflow_kafka_offsets.core.lineage import ReadWindow
 from airflow_kafka_offsets.core.tries import records_read, unseen_before
 from airflow_kafka_offsets.core.window import Outcome
-from airflow_kafka_offsets.launch.job_files import NO_REPORT, Report
 from airflow_kafka_offsets.service.topics import as_last_planned
 from airflow_kafka_offsets.spark.errors import LostRecordsError
 from airflow_kafka_offsets.task.ending import SILENT, follows

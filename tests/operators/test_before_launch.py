@@ -30,6 +30,7 @@ from airflow_kafka_offsets.airflow_versions import AirflowFailException
 from airflow_kafka_offsets.core import ending
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError
 from airflow_kafka_offsets.launch import standalone
+from airflow_kafka_offsets.launch.launch import Launch
 from airflow_kafka_offsets.task.dag_files import launch_files
 from airflow_kafka_offsets.wiring import connections
 from tests.lab.java import pyspark_home
@@ -461,13 +462,12 @@ def dag_at(folder: Path) -> DAG:
     return dag
 
 
-def checked(**arguments: Any) -> KafkaSparkSubmitOperator:
-    """Return a task that has looked at its input."""
+def checked(**arguments: Any) -> Launch:
+    """Return the launch of a task that has looked at its input."""
     operator = KafkaSparkSubmitOperator(
         task_id="load", group=KafkaGroup("g", topics=["t"]), connector=None, **arguments
     )
-    operator._check_input()
-    return operator
+    return operator._checked()
 
 
 def test_a_relative_application_lies_beside_the_dag_file_or_where_its_templates_do(
@@ -522,7 +522,7 @@ def test_the_other_files_of_a_launch_are_found_the_same_way(worker: Path, dag: D
     jobs = worker / "dags" / "jobs"
     for name in ("lib.zip", "eu.conf", "a.jar", "venv.tgz", "spark.conf", "me.keytab"):
         script(jobs / name)
-    operator = checked(
+    launch = checked(
         dag=dag,
         application="jobs/orders.py",
         py_files="jobs/lib.zip,hdfs:///lib/other.zip",
@@ -532,12 +532,12 @@ def test_the_other_files_of_a_launch_are_found_the_same_way(worker: Path, dag: D
         properties_file="jobs/spark.conf",
         keytab="jobs/me.keytab",
     )
-    assert operator.py_files == f"{jobs}/lib.zip,hdfs:///lib/other.zip"
-    assert operator.files == f"{jobs}/eu.conf#settings.conf,{worker}/job.py"
-    assert operator.jars == f"{jobs}/*.jar,/opt/jars/*.jar"
-    assert operator._archives == f"{jobs}/venv.tgz#environment"
-    assert operator.properties_file == f"{jobs}/spark.conf"
-    assert operator.keytab == f"{jobs}/me.keytab"
+    assert launch.arguments["py_files"] == f"{jobs}/lib.zip,hdfs:///lib/other.zip"
+    assert launch.arguments["files"] == f"{jobs}/eu.conf#settings.conf,{worker}/job.py"
+    assert launch.arguments["jars"] == f"{jobs}/*.jar,/opt/jars/*.jar"
+    assert launch.arguments["archives"] == f"{jobs}/venv.tgz#environment"
+    assert launch.arguments["properties_file"] == f"{jobs}/spark.conf"
+    assert launch.arguments["keytab"] == f"{jobs}/me.keytab"
 
 
 @pytest.mark.parametrize("name", ["py_files", "files", "jars", "archives", "properties_file", "keytab"])

@@ -46,10 +46,10 @@ from airflow_kafka_offsets.core.errors import (
     TopicRecreatedError,
     WindowBusyError,
 )
+from airflow_kafka_offsets.core.evidence import Report
 from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Scope, State
-from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.errors import LostRecordsError
 from airflow_kafka_offsets.task import plan as planning
@@ -390,7 +390,7 @@ def test_where_a_retry_can_reconnect_to_the_driver_it_is_not_told_to_run_the_job
         task_id="load", group=world.group, application="local:///job.py", conn_id="yarn", connector=None, **options
     )
     # No YARN is needed to see what is said of a driver that failed.
-    monkeypatch.setattr(operator, "_launch", lambda _context, planned, *_: fail(planned))
+    monkeypatch.setattr(operator, "_launch", lambda _task, _launch, planned, *_: fail(planned))
     context = context_of(LOAD, task_state_store=store)
     caplog.set_level("INFO")
     with pytest.raises(RuntimeError):

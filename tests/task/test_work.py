@@ -26,13 +26,13 @@ from airflow_kafka_offsets.core.errors import (
     TopicRecreatedError,
     WindowBusyError,
 )
+from airflow_kafka_offsets.core.evidence import Report
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Outcome, State
-from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.task import plan as planning
