@@ -209,7 +209,7 @@ class Ending:
         if isinstance(exc, LedgerUnavailableError):  # it had its time to answer
             return left
         try:
-            held = self.service.ledger.window(left.window.id).held
+            held = self.service.ledger.window(left.window.id)
             return replace(left, state=held.window.state, taken_by=self._taken_by(held))
         except LedgerUnavailableError:
             return left
