@@ -7,8 +7,7 @@ from typing import Any
 
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 
-from airflow_kafka_offsets.launch.injection import hide_injected
-from airflow_kafka_offsets.operators.kafka_spark import KafkaSparkOperator
+from airflow_kafka_offsets.operators.kafka_spark import KafkaSparkOperator, hide_injected
 
 
 class _KafkaSparkDecoratedOperator(DecoratedOperator, KafkaSparkOperator):  # type: ignore[misc]

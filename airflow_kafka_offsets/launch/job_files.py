@@ -11,19 +11,19 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError, counted
+from airflow_kafka_offsets.core.evidence import NO_REPORT, Report
 from airflow_kafka_offsets.core.launch.jobs import CONF_JOB, YARN_WAITS
 from airflow_kafka_offsets.core.launch.login import ReaderOptions
 from airflow_kafka_offsets.core.launch.properties import properties_file
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan.matching import topics_with
 from airflow_kafka_offsets.core.schemas import described
-from airflow_kafka_offsets.core.spark_json import without_double_braces
+from airflow_kafka_offsets.core.spark_json import dump_assign, dump_offsets, without_double_braces
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff, Subject
 
@@ -218,6 +218,19 @@ def refuse_file(window: Window) -> None:
     )
 
 
+def placeholders(window: Window) -> dict[str, str]:
+    """Return what a user's own job may ask for by name: Spark's options of this window, fit for any command line."""
+    ranges = window.ranges.without_empty()
+    return {
+        "window_id": window.id,
+        "seq": str(window.seq),
+        "assign": dump_assign(list(ranges)),
+        "starting_offsets": without_double_braces(dump_offsets(ranges.starts)),
+        "ending_offsets": without_double_braces(dump_offsets(ranges.ends)),
+        "isolation_level": window.isolation_level.value,
+    }
+
+
 def fill(arguments: Sequence[object], values: Mapping[str, str]) -> list[str]:
     """Fill the window into the arguments of a user's own job, in place of each ``{name}``.
 
@@ -240,36 +253,14 @@ def fill(arguments: Sequence[object], values: Mapping[str, str]) -> list[str]:
     return filled
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a job reported about its reading.
-
-    Attributes:
-        records: how many records; None: not reported (by a user's own job, or in cluster mode), or nothing was read.
-        counts: records by topic and partition, if the job counted them.
-        written: False: the output can be written only once, and an earlier run had written it. None: not reported.
-        took_window: whether the job asked for its window; None: not known, because it ran in a cluster.
-        bad: how many records could not be decoded and were left out; None: not reported.
-    """
-
-    records: int | None = None
-    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    written: bool | None = None
-    took_window: bool | None = None
-    bad: int | None = None
-
-
-NO_REPORT = Report()
-
-
 def read_report(path: Path | None, window: Window) -> Report:
-    """Return what the job reported. Without a file, nothing is known.
+    """Return what the job reported; nothing if there is no file.
 
     Raises:
         KafkaOffsetsError: the report is about another window.
     """
     if path is None:
-        return Report()
+        return NO_REPORT
     if not path.exists():
         return Report(took_window=False)
     report = json.loads(path.read_text())

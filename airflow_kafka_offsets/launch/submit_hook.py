@@ -1,4 +1,4 @@
-"""Extends the Spark provider's hook. Only this module uses the provider's private names.
+"""The Spark provider, extended. Only this module uses the provider's private names.
 
 The provider has no public way to stop before a submission, to add to a driver's environment, or to read the output of spark-submit. What a
 launch needs of it gets a public name here. tests/launch/test_submit_hook.py lists the private names, and fails if an installed provider lacks
@@ -7,76 +7,68 @@ one.
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.openlineage.utils.spark import (
+    inject_parent_job_information_into_spark_properties,
+    inject_transport_information_into_spark_properties,
+)
 
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterError
 from airflow_kafka_offsets.launch import standalone
 from airflow_kafka_offsets.spark.parent import dying_with_parent
 
 if TYPE_CHECKING:
-    from airflow_kafka_offsets.adapters.clusters.standalone import StandaloneCluster
+    from airflow.sdk import Context
+
+    from airflow_kafka_offsets.core.launch.jobs import JobName
+    from airflow_kafka_offsets.core.spark_log import SparkSaid
+    from airflow_kafka_offsets.launch.launch import Launch
+    from airflow_kafka_offsets.ports import Cluster
     from airflow_kafka_offsets.wiring.clusters import Target
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """What a launch does around the provider's own steps.
-
-    Attributes:
-        check: raises an error if the task was stopped.
-        submit_python: launches a Python driver on a standalone cluster, and returns its id.
-        variables: returns more environment variables for a driver on this machine, from the command that starts it.
-        hear: gets each line that spark-submit writes.
-        note: gets the id of the job, as soon as spark-submit has written it.
-    """
-
-    check: Callable[[], None]
-    submit_python: Callable[[SubmitHook, str], str]
-    variables: Callable[[SubmitHook, Sequence[str]], Mapping[str, str]]
-    hear: Callable[[str], None]
-    note: Callable[[str], None]
-
-
 @contextmanager
-def _told_as_bad_input() -> Iterator[None]:
-    """Let a launch fail at once for what the provider lacks or does not take: a retry would meet the same."""
+def _as_bad_input(prefix: str = "") -> Iterator[None]:
+    """Let a launch fail at once for what the provider refuses: a retry would meet the same."""
     try:
         yield
     except (ValueError, RuntimeError) as exc:
-        raise BadInputError(str(exc)) from exc
+        raise BadInputError(f"{prefix}{exc}") from exc
 
 
-class SubmitHook(SparkSubmitHook):
-    """The provider's hook, with this package's steps around its own."""
+class SparkHook(SparkSubmitHook):
+    """The provider's hook, with public names: where a job goes, and what it needs.
 
-    _steps: Steps
-    _env_as_given: dict[str, Any] | None
+    Args:
+        arguments: of the provider's hook.
 
-    @classmethod
-    def of(cls, hook: SparkSubmitHook, steps: Steps) -> SubmitHook:
-        """Make this hook from the provider's hook."""
-        mine = cls.__new__(cls)
-        vars(mine).update(vars(hook))
-        mine._log = hook.log  # the provider's logger, so that its logging configuration applies
-        mine._steps, mine._env_as_given = steps, hook._env
+    Raises:
+        BadInputError: the provider refuses the connection, or lacks a package for it.
+    """
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        conn_id = arguments["conn_id"]
+        try:
+            super().__init__(**{**arguments, "conf": dict(arguments["conf"] or {})})  # the provider adds to it
+        except (NameError, RuntimeError) as exc:  # the provider misses what it did not import
+            raise BadInputError(
+                f"Connection {conn_id!r} leads to Kubernetes, and this machine has no package for that. Install it on each worker: "
+                "pip install apache-airflow-providers-cncf-kubernetes"
+            ) from exc
+        except ValueError as exc:
+            raise BadInputError(f"Connection {conn_id!r}: {exc}") from exc
+        self._log = SparkSubmitHook._get_log(self, SparkSubmitHook)  # so that its logging configuration applies
         # Otherwise a properties file, spark-defaults.conf or DEPLOY_MODE could set "cluster" without this hook's knowledge.
-        mine._connection["deploy_mode"] = mine._connection["deploy_mode"] or "client"
-        return mine
-
-    # What is known of the cluster.
-
-    @property
-    def master(self) -> str:
-        """Spark's master."""
-        return str(self._connection["master"])
+        self._connection["deploy_mode"] = self._connection["deploy_mode"] or "client"
 
     @property
     def deploy_mode(self) -> str:
@@ -84,28 +76,15 @@ class SubmitHook(SparkSubmitHook):
         return str(self._connection["deploy_mode"])
 
     @property
-    def is_client_mode(self) -> bool:
-        """Whether the driver runs on this machine."""
-        return self.deploy_mode != "cluster"
+    def program(self) -> str:
+        """The spark-submit that is started."""
+        return str(self._connection["spark_binary"])
 
     @property
-    def is_yarn(self) -> bool:
-        """Whether YARN runs it."""
-        return bool(self._is_yarn)
-
-    @property
-    def is_standalone_cluster(self) -> bool:
-        """Whether the driver runs on a worker of a standalone cluster."""
-        return bool(self._should_track_driver_status)
-
-    @property
-    def is_tracked(self) -> bool:
-        """Whether Airflow tracks the job on its cluster after spark-submit has ended."""
-        return bool(
-            self.is_standalone_cluster
-            or self._should_track_driver_via_k8s_api()
-            or self._should_track_yarn_application_via_rm_api()
-        )
+    def environment(self) -> dict[str, str]:
+        """The environment of spark-submit. On Kubernetes, the user's variables are for the driver's pod."""
+        added = self._env or (None if self._is_kubernetes else self._env_vars) or {}
+        return {**os.environ, **{name: str(value) for name, value in added.items()}}
 
     @property
     def target(self) -> Target:
@@ -114,10 +93,15 @@ class SubmitHook(SparkSubmitHook):
 
         return Target(
             conn_id=self._conn_id,
-            master=self.master,
-            is_cluster_mode=not self.is_client_mode,
-            is_yarn=self.is_yarn,
+            master=str(self._connection["master"]),
+            is_cluster_mode=self.deploy_mode == "cluster",
+            is_yarn=bool(self._is_yarn),
             is_kubernetes=bool(self._is_kubernetes),
+            is_tracked=bool(
+                self._should_track_driver_status
+                or self._should_track_driver_via_k8s_api()
+                or self._should_track_yarn_application_via_rm_api()
+            ),
             namespace=self._connection.get("namespace"),
             rest=(self._connection.get("rest_scheme"), self._connection.get("rest_port")),
             yarn_address=self._YARN_RM_WEBAPP_ADDRESS_EXTRA_KEY,
@@ -127,58 +111,103 @@ class SubmitHook(SparkSubmitHook):
     def _yarn(self) -> tuple[str, Any]:
         # Without the address, the provider may have met a secrets backend that did not answer: a retry may heal that.
         address = self._get_yarn_rm_base_url()
-        with _told_as_bad_input():
+        with _as_bad_input():
             return address, self._resolved_yarn_rm_auth
 
-    def check_tracking(self) -> None:
-        """Check what the provider needs to track a job on its cluster.
+    def check_tracking(self, *, durable: bool) -> None:
+        """Check what a retry needs to find a job on its cluster, and the provider to follow it to its end.
+
+        Args:
+            durable: the operator's argument.
 
         Raises:
             BadInputError: with what is missing.
             NotYetError: Airflow does not find the connection.
         """
+        from airflow_kafka_offsets.wiring.clusters import open_cluster
         from airflow_kafka_offsets.wiring.connections import find_connection
 
+        target = self.target
+        if target.is_yarn and target.is_cluster_mode:
+            if open_cluster(target) is None:
+                raise BadInputError(
+                    f"YARN's cluster mode needs {target.yarn_address} in the connection's extra (http://rm:8088): a retry must find the "
+                    "driver of the try before it, or both would run"
+                )
+            if durable and not target.is_tracked:
+                raise BadInputError(
+                    "YARN's cluster mode needs yarn_track_via_rm_api=True, so that a retry continues with the driver of the try before "
+                    "it; or durable=False, and then a retry stops it"
+                )
         if self._yarn_track_via_rm_api:
             # The provider takes a secrets backend that does not answer for a connection without the address.
             find_connection(self._conn_id, "spark")
-        with _told_as_bad_input():
+        with _as_bad_input():
             self._validate_yarn_track_via_rm_api_config()
             if self._track_driver_via_k8s_api:
                 self._validate_track_driver_via_k8s_api_config()
-        if self._is_kubernetes and not self.is_client_mode and not self.is_tracked:
+        if target.is_kubernetes and target.is_cluster_mode and not target.is_tracked:
             raise BadInputError(
                 "Kubernetes' cluster mode needs track_driver_via_k8s_api=True: spark-submit ends with success there, also when "
-                "the driver has failed, and the last exit code that it logs may be a sidecar's"
+                "the driver has failed"
             )
 
-    # What is known of the launch.
+
+class LaunchHook(SparkHook):
+    """A launch at work: this package's steps around the provider's.
+
+    Args:
+        launch: what is started, for a window.
+        check: raises an error if the task was stopped.
+        store: Airflow's state store of the task, which its tries share; None on an Airflow that has none.
+
+    Attributes:
+        is_over: whether the launch has ended, so that nothing is left to stop.
+    """
+
+    def __init__(self, launch: Launch, check: Callable[[], None], store: Any = None) -> None:
+        super().__init__(launch.arguments)
+        assert launch.job is not None
+        self.launch = launch
+        self.job: JobName = launch.job
+        self.is_over = False
+        self._check = check
+        self._store = store
+        self._output: SparkSaid | None = None
+        self._env_as_given: dict[str, Any] | None = None
 
     @property
-    def program(self) -> str:
-        """The spark-submit that is started."""
-        return str(self._connection["spark_binary"])
-
-    @property
-    def java_class(self) -> str | None:
-        """The main class of a Java application."""
-        return self._java_class
-
-    @property
-    def repositories(self) -> str | None:
-        """More repositories of packages."""
-        return self._repositories
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """The environment of spark-submit. On Kubernetes, the user's variables are for the driver's pod."""
-        added = self._env or (None if self._is_kubernetes else self._env_vars) or {}
-        return {**os.environ, **{name: str(value) for name, value in added.items()}}
+    def spark_error(self) -> str | None:
+        """The line of spark-submit's output that says what ended the job; None if no line does."""
+        return self._output.error if self._output is not None else None
 
     @property
     def driver_id(self) -> str | None:
         """The driver on a standalone cluster, once it is known."""
         return self._driver_id
+
+    @property
+    def id_key(self) -> str:
+        """The key of the job's id in the state store."""
+        return f"spark_job_id:{self.launch.key}"
+
+    @property
+    def noted(self) -> str | None:
+        """The id of the job that this or an earlier try noted."""
+        return None if self._store is None else self._store.get(self.id_key)
+
+    def note(self, job: str) -> None:
+        """Note the job's id for a retry."""
+        if self._store is not None:
+            self._store.set(self.id_key, job)
+
+    def open_cluster(self) -> Cluster | None:
+        """Return the cluster of the job; None if the job ends with this worker, or the cluster can't list its jobs."""
+        from airflow_kafka_offsets.core.launch.jobs import SPARK_SUBMIT
+        from airflow_kafka_offsets.wiring.clusters import open_cluster
+
+        is_python = standalone.is_python(self.launch.application)
+        return open_cluster(self.launch.target, SPARK_SUBMIT if is_python else self._java_class)
 
     def end_spark_submit(self) -> None:
         """Kill the process of spark-submit, if there is one."""
@@ -188,16 +217,24 @@ class SubmitHook(SparkSubmitHook):
     # The provider's steps.
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
-        """Submit the job, unless the task was stopped."""
-        self._steps.check()
-        if self.is_standalone_cluster and standalone.is_python(application):
-            return self._steps.submit_python(self, application)
+        """Submit the launch's job, unless the task was stopped.
+
+        Args:
+            application: not used: the provider passes the operator's field, before its path was looked for.
+            kwargs: of Popen.
+        """
+        self._check()
+        application = self.launch.application
+        if self.launch.target.is_standalone_cluster and standalone.is_python(application):
+            return self._submit_python(application)
         # If the worker dies, no one can reconnect to a driver on it. And in cluster mode, a spark-submit that outlives its worker
         # would submit a second job, next to the retry's.
         return super().submit(application, preexec_fn=dying_with_parent(), **kwargs)
 
-    def submit_to(self, cluster: StandaloneCluster, application: str) -> str:
+    def _submit_python(self, application: str) -> str:
         """Start a driver that runs spark-submit in client mode, through a standalone cluster's REST server, and return its id."""
+        from airflow_kafka_offsets.wiring.clusters import open_standalone
+
         environment = {name: str(value) for name, value in (self._env_vars or {}).items()}
         self._env_vars = None  # in this mode the provider refuses them, but the REST server accepts them
         arguments = standalone.in_client_mode(self._build_spark_submit_command(application)[1:])
@@ -205,47 +242,62 @@ class SubmitHook(SparkSubmitHook):
         properties = {
             **standalone.of_the_jvm(self._conf),
             **memory,
-            "spark.master": self.master,
+            "spark.master": self.launch.target.master,
             "spark.app.name": str(self._name),
         }
-        self._driver_id = cluster.submit(arguments, properties, environment)
-        self.log.info("The driver's id at Spark's master is %s", self._driver_id)
-        return str(self._driver_id)
+        cluster = open_standalone(self.launch.target)
+        self._driver_id = driver = cluster.submit(arguments, properties, environment)
+        self.log.info("The driver's id at Spark's master is %s", driver)
+        try:
+            self._check()
+        except BaseException:  # stopped before the master's answer named the driver
+            cluster.stop(driver)
+            raise
+        return driver
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
         command: list[str] = super()._build_spark_submit_command(application)
         self._env_as_given = self._env
-        if self.is_client_mode:
-            self._env = {**(self._env or {}), **self._steps.variables(self, command)}
+        if not self.launch.target.is_cluster_mode:
+            self._env = {**(self._env or {}), **self._start_variables(command)}
         return command
+
+    def _start_variables(self, command: list[str]) -> Mapping[str, str]:
+        from airflow_kafka_offsets.wiring.machine.start import start_environment, text_of
+
+        launch = self.launch
+        given = [*command, text_of(launch.arguments["properties_file"])]
+        return start_environment(self.environment, launch.span, program=self.program, given=given)
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         self._env = self._env_as_given  # only spark-submit gets these variables, not what the user runs after that
         super()._process_spark_submit_log(self._heard(itr))
 
     def _heard(self, lines: Iterator[str]) -> Iterator[str]:
-        """Pass on the job's id as soon as spark-submit writes it. spark-submit may run for many more seconds."""
-        noted = None
+        """Note the job's id as soon as spark-submit writes it. spark-submit may run for many more seconds."""
+        from airflow_kafka_offsets.core.spark_log import SparkSaid, heard
+
+        self._output, job = SparkSaid(), None
         for line in lines:
             yield line
-            self._steps.hear(line)
-            if noted is None and (noted := self._submitted(line)):
-                self._steps.note(noted)
-        if noted and self._is_yarn:
-            self._yarn_application_id = noted  # not a text in a later line that looks like an id
-        if noted and self._is_kubernetes:
-            self._kubernetes_driver_pod = noted.partition(":")[2]
+            self._output = heard(self._output, line)
+            if job is None and (job := self._submitted(line)):
+                self.note(job)
+        if job and self._is_yarn:
+            self._yarn_application_id = job  # not a text in a later line that looks like an id
+        if job and self._is_kubernetes:
+            self._kubernetes_driver_pod = job.partition(":")[2]
 
     def _submitted(self, line: str) -> str | None:
-        """Return the id that the provider records for a job, from the line that reports the submission; None: another line."""
+        """Return the id that the provider records for a job, from the line that reports its submission."""
         if self._is_yarn_cluster_mode:
             # It gets an id before it is submitted.
-            found = re.search(r"Submitted application (application_\d+_\d+)", line)
-            return found[1] if found else None
+            match = re.search(r"Submitted application (application_\d+_\d+)", line)
+            return match[1] if match else None
         if self._is_kubernetes:
             # The provider recognizes this line only if the namespace is `spark`.
-            found = re.search(r"submission ID ([^\s:]+:\S+-driver)", line)
-            return found[1] if found and self._should_track_driver_via_k8s_api() else None
+            match = re.search(r"submission ID ([^\s:]+:\S+-driver)", line)
+            return match[1] if match and self._should_track_driver_via_k8s_api() else None
         return self._driver_id
 
     def _start_yarn_application_status_tracking(self, application_id: str) -> None:
@@ -260,13 +312,10 @@ class SubmitHook(SparkSubmitHook):
 
 
 class SubmitOperator(SparkSubmitOperator):
-    """The provider's operator with `SubmitHook`, and public names for its private parts."""
+    """The provider's operator, which runs launches, with public names for its private parts."""
 
-    _hook: SubmitHook | None
-
-    def launch_steps(self) -> Steps:
-        """Return this package's steps around the provider's."""
-        raise NotImplementedError
+    _hook: LaunchHook | None
+    """The launch at work, or the last one of this try."""
 
     @property
     def spark_conn_id(self) -> str:
@@ -275,7 +324,7 @@ class SubmitOperator(SparkSubmitOperator):
 
     @property
     def chosen_deploy_mode(self) -> str | None:
-        """``client`` or ``cluster``, if the operator sets it; None: the connection does."""
+        """``client`` or ``cluster``, if the operator sets it; None if the connection does."""
         return self._deploy_mode
 
     @property
@@ -283,40 +332,57 @@ class SubmitOperator(SparkSubmitOperator):
         """The archives that Spark unpacks for the executors."""
         return self._archives
 
-    @archives.setter
-    def archives(self, archives: str | None) -> None:
-        self._archives = archives
-
     @property
-    def hook_at_work(self) -> SubmitHook | None:
-        """The hook of the running job; None: there is none."""
+    def last_launch(self) -> LaunchHook | None:
+        """The launch at work, or the last one of this try."""
         return self._hook
 
-    def forget_hook(self) -> None:
-        """Make a new hook for the next job."""
-        self._hook = None
+    @last_launch.setter
+    def last_launch(self, hook: LaunchHook) -> None:
+        self._hook = hook
 
-    def name_job(self, key: str) -> None:
-        """Set the key under which the provider records what a retry needs."""
-        self.external_id_key = f"spark_job_id:{key}"
-        self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status:{key}"
+    @property
+    def external_id_key(self) -> str:  # type: ignore[override]
+        """The key under which the provider keeps what a retry needs."""
+        return self._hook.id_key if self._hook is not None else ""
 
-    def new_hook(self) -> SubmitHook:
-        """Return a hook from the current fields.
+    @property
+    def _K8S_DRIVER_STATUS_KEY(self) -> str:  # type: ignore[override]
+        return f"{self.external_id_key}:k8s_driver_status"
 
-        Raises:
-            BadInputError: the provider takes no such connection, or lacks a package for it.
-        """
+    def hook_arguments(self) -> dict[str, Any]:
+        """Return the arguments of the provider's hook: the operator has each under its name, some with an underscore before it."""
+        names = list(inspect.signature(SparkSubmitHook.__init__).parameters)[1:]
+        return {name: getattr(self, name if hasattr(self, name) else f"_{name}") for name in names}
+
+    def with_openlineage(self, launch: Launch, context: Context) -> Launch:
+        """Return a launch with the properties of OpenLineage that the operator's arguments ask for."""
+        conf = dict(launch.arguments["conf"] or {})
+        if self._openlineage_inject_parent_job_info:
+            conf = inject_parent_job_information_into_spark_properties(conf, context)
+        if self._openlineage_inject_transport_info:
+            conf = inject_transport_information_into_spark_properties(conf, context)
+        return replace(launch, arguments={**launch.arguments, "conf": conf})
+
+    def run_job(self, context: Context) -> None:
+        """Submit the job of the last launch, or continue with the noted one, and wait for its end."""
+        assert self._hook is not None
+        if self._hook.launch.target.is_tracked:
+            self.execute_resumable(context)
+        else:
+            self._hook.submit()
+
+    def get_job_status(self, external_id: Any, context: Context) -> str:
+        """Ask for the state of a noted job. One that the cluster does not know is over, and is no reason to fail every retry."""
         try:
-            hook = super()._get_hook()
-        except (NameError, RuntimeError) as exc:  # the provider looks for what it did not import
-            raise BadInputError(
-                f"Connection {self._conn_id!r} leads to Kubernetes, and this machine has no package for that. Install it on each worker: "
-                "pip install apache-airflow-providers-cncf-kubernetes"
-            ) from exc
-        except ValueError as exc:  # what the provider does not take in a connection
-            raise BadInputError(f"Connection {self._conn_id!r}: {exc}") from exc
-        return SubmitHook.of(hook, self.launch_steps())
+            return str(super().get_job_status(external_id, context))
+        except (RuntimeError, OSError):  # with several masters, the provider reports only the last one's answer
+            cluster = None if self._hook is None else self._hook.open_cluster()
+            if cluster is None or cluster.knows(str(external_id)):
+                raise
+            self.log.warning("The cluster does not know job %s, or no longer: launching the window again", external_id)
+            return "NotFound"
 
-    def _get_hook(self) -> SubmitHook:  # as the provider calls it
-        return self.new_hook()
+    def is_job_active(self, status: str) -> bool:
+        """Whether a job may still run: also a pod whose node does not report."""
+        return super().is_job_active(status) or status.upper() == "UNKNOWN"

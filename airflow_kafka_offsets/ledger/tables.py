@@ -142,8 +142,8 @@ windows = Table(
     Column("unread", BigInteger),
     # The newest windows of a lane in some states, and those that were cut in a time.
     Index(None, "group_id", "lane", "state", "seq"),
-    # The name by the convention is longer than the 63 bytes that PostgreSQL keeps.
-    Index(LEDGER_PREFIX + "windows_by_planned_until", "group_id", "lane", "state", "is_capped", "planned_until"),
+    # By its convention, its name would be longer than databases take, and then it is not recognized.
+    Index("ix_" + LEDGER_PREFIX + "windows_capped", "group_id", "lane", "state", "is_capped", "planned_until"),
     # A claim is deleted when nothing refers to it any more.
     Index(None, "holder"),
 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
+from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,6 @@ from airflow.providers.apache.spark.operators.spark_pyspark import PySparkOperat
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.fields import MAPPING, Kind, check_attributes, check_fields, or_none
-from airflow_kafka_offsets.launch.injection import call, hide_injected
 from airflow_kafka_offsets.task.definition import (
     JOB,
     Lineage,
@@ -28,15 +30,19 @@ from airflow_kafka_offsets.task.definition import (
 from airflow_kafka_offsets.task.links import WindowLink
 
 if TYPE_CHECKING:
-    from airflow.sdk import DAG, Connection, Context
+    from airflow.sdk import DAG, Context
     from pyspark.sql import SparkSession
 
+    from airflow_kafka_offsets.core.evidence import Report
     from airflow_kafka_offsets.core.group import KafkaGroup
-    from airflow_kafka_offsets.launch.job_files import Report
+    from airflow_kafka_offsets.launch.session import SessionLaunch
     from airflow_kafka_offsets.service.plan import Planned
+    from airflow_kafka_offsets.service.windows import WindowService
+    from airflow_kafka_offsets.spark import KafkaWindow
     from airflow_kafka_offsets.task.airflow import Task
     from airflow_kafka_offsets.task.dag_files import Ahead
     from airflow_kafka_offsets.task.definition import OnOpenWindow
+    from airflow_kafka_offsets.task.work import Work
 
 XCOM_WINDOW = "window"
 """XCom that holds what `KafkaSparkSubmitOperator` returns; the return value is the function's own."""
@@ -44,7 +50,9 @@ XCOM_WINDOW = "window"
 _INTERRUPT_SECONDS = 3.0
 """How long `on_kill` waits for Spark: the task process is killed 5 seconds after `on_kill` starts."""
 
-_PROGRESS_BAR = "spark.ui.showConsoleProgress"
+_INJECTED = ("spark", "window")
+"""The arguments that the user's function gets from the operator."""
+
 _FUNCTION = {
     "python_callable": Kind("a function", callable),
     "op_kwargs": or_none(MAPPING),
@@ -113,9 +121,7 @@ class KafkaSparkOperator(Planner, Lineage, OneStopPerTry, PySparkOperator):
         self.connector = connector
         check_attributes(self, JOB)
         self._stop = Stop()
-        self._spark: SparkSession | None = None
-        self._remote: str | None = None
-        self._returned: dict[str, Any] = {}
+        self._at_work: _AtWork | None = None
 
     @failing_at_once
     def execute(self, context: Context) -> Any:
@@ -139,9 +145,7 @@ class KafkaSparkOperator(Planner, Lineage, OneStopPerTry, PySparkOperator):
 
         run = task.run
         with until_planned(run, self.group.name, self.window):
-            self._check_input()
-            if not self._remote:  # a server has its listener since its start
-                self.config_kwargs = task.with_parent_run(self.config_kwargs)
+            launch = self._checked(task)
             service = wiring.open_service(self.group)
             if self.window is None:
                 planned = plan(self, run, service)
@@ -149,9 +153,9 @@ class KafkaSparkOperator(Planner, Lineage, OneStopPerTry, PySparkOperator):
                 planned = [take(self, run, service, self.window)]
         windows = [p.window for p in planned]
         task.show(windows)
-        work = Work(run, service, self.group, planned, self._stop, drives_here=not self._remote)
-        self.trace(self._reader.servers, self.group.reads, work.read)
-        self._task, self._service, self._planned, self._work = task, service, planned, work
+        work = Work(run, service, self.group, planned, self._stop, drives_here=not launch.remote)
+        self.trace(launch.reader.servers, self.group.reads, work.read)
+        self._at_work = _AtWork(self, task, launch, service, planned, work)
         with work:  # around the session, too: Spark logs a lot when it starts and when it stops
             value = super().execute(task.context)
             results = work.results()
@@ -170,116 +174,42 @@ class KafkaSparkOperator(Planner, Lineage, OneStopPerTry, PySparkOperator):
             connections.find_connection(self.conn_id, "spark")
         return Ahead()
 
-    def _check_input(self) -> None:
-        """Refuse what can't work, before anything is written."""
+    def _checked(self, task: Task) -> SessionLaunch:
+        """Refuse what can't work, before anything is written, and return how Spark's sessions are opened."""
         from airflow_kafka_offsets.core.launch.login import reader_options
         from airflow_kafka_offsets.launch.connect import remote_url, token_in_url
         from airflow_kafka_offsets.launch.job_files import refuse_login
+        from airflow_kafka_offsets.launch.session import SessionLaunch, session_settings
         from airflow_kafka_offsets.wiring import connections
         from airflow_kafka_offsets.wiring.machine.checks import check_pyspark, check_session
+        from airflow_kafka_offsets.wiring.machine.connector import for_session
 
         connection = connections.find_connection(self.conn_id, "spark") if self.conn_id else None
-        self._remote = remote_url(connection, self.config_kwargs)
+        remote = remote_url(connection, self.config_kwargs)
         connections.mask(token_in_url(connection))
-        self._settings = _settings(connection, self.config_kwargs)
-        self._reader = reader_options(connections.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
-        if self._remote:
-            refuse_login(self._reader, self.group.kafka_conn_id, "a Spark Connect server")
+        reader = reader_options(connections.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
+        if remote:
+            refuse_login(reader, self.group.kafka_conn_id, "a Spark Connect server")
         else:
             check_session(os.environ)
         check_pyspark()
-        quiet = {} if self._remote else quiet_conf(self._settings)
-        self.config_kwargs = {**self.config_kwargs, **self._connector_conf(connection), **quiet}
+        settings = session_settings(connection, self.config_kwargs, f"{self.dag_id}-{self.task_id}")
+        if not remote:  # a server has its connector, and its listener since its start
+            loaded = for_session(self.connector, settings, avro=self.group.registry is not None)
+            settings = task.with_parent_run({**settings, **loaded})
+        return SessionLaunch(settings, remote, reader)
 
     def execute_callable(self) -> Any:
-        """Open the session as `PySparkOperator` does: on a Connect server one for each attempt, else one for all windows."""
-        from airflow_kafka_offsets.wiring.machine import start
+        """Work on the windows; return what the function returned for them. `PythonOperator.execute` calls this."""
+        assert self._at_work is not None
+        return self._return_value(self._at_work.values())
 
-        function = self.python_callable
-        if self._remote or not any(p.needs_job for p in self._planned):
-            return self._all(partial(self._in_own_session, function))
-        with ExitStack() as while_opening:
-            while_opening.enter_context(start.environment_with(self._start_environment()))
-            return self._open(partial(self._in_one_session, function, while_opening))
+    def call_function(self, spark: SparkSession, window: KafkaWindow) -> Any:
+        """Call the user's function for a window."""
+        return call(self.python_callable, self.op_args, self.op_kwargs, {"spark": spark, "window": window})
 
-    def _start_environment(self) -> dict[str, str]:
-        from airflow_kafka_offsets.wiring.machine.start import start_environment
-
-        span = sum(p.window.span for p in self._planned if p.needs_job)
-        given = [os.environ.get("PYSPARK_SUBMIT_ARGS", ""), *map(str, self._settings.values())]
-        return start_environment(os.environ, span, program=None, given=given)
-
-    def _open(self, job: Callable[..., Any], **conf: str) -> Any:
-        from airflow_kafka_offsets.launch.spark_errors import explained_spark_error
-
-        given = self.python_callable, self.config_kwargs
-        self.python_callable, self.config_kwargs = job, {**self.config_kwargs, **conf}
-        try:
-            return super().execute_callable()
-        except Exception as exc:
-            explained = explained_spark_error(exc)
-            if explained is None:
-                raise
-            raise explained from exc
-        finally:
-            (self.python_callable, self.config_kwargs), self._spark = given, None
-
-    def _in_one_session(
-        self, function: Callable[..., Any], while_opening: ExitStack, *args: Any, spark: SparkSession, **kwargs: Any
-    ) -> Any:
-        while_opening.close()  # what the function itself starts does not get these variables
-        return self._all(lambda planned: self._job(function, planned, *args, spark=spark, **kwargs))
-
-    def _in_own_session(self, function: Callable[..., Any], planned: Planned) -> Report:
-        from airflow_kafka_offsets.launch.connect import end_sessions, mine_and_earlier, session_url
-
-        run, url = self._task.run, self._remote
-        assert url is not None, "the task's own Spark has one session for all windows"
-        mine, earlier = mine_and_earlier(
-            self._service.ledger.attempts(planned.window.id), run.claim, run.this_try.number
-        )
-        end_sessions(url, earlier, self._task.state)
-        self._stop.check()
-        conf = {"spark.remote": session_url(url, mine) or url}
-        report: Report = self._open(partial(self._job, function, planned), **conf)
-        return report
-
-    def _job(
-        self, function: Callable[..., Any], planned: Planned, *args: Any, spark: SparkSession, **kwargs: Any
-    ) -> Report:
-        from airflow_kafka_offsets.launch.job_files import handoff_of, read_report, task_folder
-        from airflow_kafka_offsets.spark import KafkaWindow
-
-        self._spark = spark
-        self._stop.check()  # again: the session may have taken long to open, and `on_kill` could not stop it yet
-        window_id = planned.window.id
-        spark.clearTags()  # of the window before
-        spark.addTag(window_id)
-        with task_folder() as directory:
-            report = directory / "report.json"
-            options = self._with_login(spark, directory)
-            window = KafkaWindow(spark, handoff_of(planned, options, self.group, report))
-            # Here, because task processes of Airflow end without the exit guard.
-            try:
-                value = _returned(partial(call, function, args, kwargs, {"spark": spark, "window": window}))
-                self._returned[window_id] = self._checked_value(value)
-                window.finish()
-            finally:
-                window.release()
-            return read_report(report, planned.window)
-
-    def _all(self, call: Callable[[Planned], Report]) -> Any:
-        """Work on all windows; return what the function returned for them."""
-        self._returned = {}  # a new one: the tries of `airflow dags test` run on shallow copies of one object
-        for p in self._planned:
-            if p.needs_job:
-                with self._work.attempt(p) as job:
-                    job.report = call(job.planned)
-            self._work.commit(p)
-        return self._return_value([self._returned.get(p.window.id) for p in self._planned])
-
-    def _checked_value(self, value: Any) -> Any:
-        # Before the commit: Airflow would refuse it only after the commit.
+    def checked_value(self, value: Any) -> Any:
+        """Return what the function returned; refuse, before the commit, what Airflow would refuse after it."""
         is_split = self.multiple_outputs and self.do_xcom_push and value is not None
         if is_split and not isinstance(value, Mapping):
             raise BadInputError(f"With multiple_outputs the function must return a dict, got {type(value).__name__}")
@@ -293,37 +223,122 @@ class KafkaSparkOperator(Planner, Lineage, OneStopPerTry, PySparkOperator):
         dicts = [value or {} for value in values]
         return {key: [value.get(key) for value in dicts] for value in dicts for key in value}
 
-    def _with_login(self, spark: SparkSession, directory: Path) -> dict[str, str]:
-        from airflow_kafka_offsets.launch.job_files import refuse_login, write_login
-
-        if self._reader.jaas is None:
-            return dict(self._reader.options)
-        master = spark.sparkContext.master
-        if not master.startswith("local"):
-            refuse_login(self._reader, self.group.kafka_conn_id, f"executors (master {master})")
-        return self._reader.with_jaas_file(str(write_login(self._reader.jaas, directory)))
-
-    def _connector_conf(self, connection: Connection | None) -> dict[str, str]:
-        """Return what makes a session load the connector. A Connect server must already have it."""
-        from airflow_kafka_offsets.wiring.machine.connector import for_session
-
-        if self._remote:
-            return {}
-        conf = {**(connection.extra_dejson if connection else {}), **self.config_kwargs}
-        return for_session(self.connector, conf, avro=self.group.registry is not None)
-
     def on_kill(self) -> None:
         """Stop what Spark does for this task, and commit nothing from now on.
 
         It does not matter whether the task or its worker is stopped: nothing could reconnect to a function in a dead process.
         """
         self._stop.set()
-        if self._spark is None:
+        spark = None if self._at_work is None else self._at_work.spark
+        if spark is None:
             return
         # Not in this thread: the signal may have interrupted it in the middle of an answer of Spark's JVM.
-        thread = threading.Thread(target=_interrupt, args=(self._spark,), daemon=True)
+        thread = threading.Thread(target=_interrupt, args=(spark,), daemon=True)
         thread.start()
         thread.join(_INTERRUPT_SECONDS)
+
+
+@dataclass(slots=True)
+class _AtWork:
+    """A try of a task at work on its windows, in this process.
+
+    Attributes:
+        operator: whose function is called.
+        task: the try.
+        launch: how sessions are opened.
+        service: the use cases.
+        planned: the windows.
+        work: records attempts and commits.
+        spark: the open session; None if there is none.
+        returned: what the function returned, by window id.
+    """
+
+    operator: KafkaSparkOperator
+    task: Task
+    launch: SessionLaunch
+    service: WindowService
+    planned: Sequence[Planned]
+    work: Work
+    spark: SparkSession | None = None
+    returned: dict[str, Any] = field(default_factory=dict)
+
+    def values(self) -> list[Any]:
+        """Work on all windows, on a Connect server in one session for each attempt, else in one for all; return the function's values."""
+        needing = [p for p in self.planned if p.needs_job]
+        if self.launch.remote or not needing:
+            self._all(self._in_own_session)
+        else:
+            with self._session(self.launch.settings, self._start_environment(needing)) as spark:
+                self._all(partial(self.job, spark))
+        return [self.returned.get(p.window.id) for p in self.planned]
+
+    def _all(self, run: Callable[[Planned], Report]) -> None:
+        for p in self.planned:
+            if p.needs_job:
+                with self.work.attempt(p) as job:
+                    job.report = run(job.planned)
+            self.work.commit(p)
+
+    def _start_environment(self, needing: Sequence[Planned]) -> dict[str, str]:
+        from airflow_kafka_offsets.wiring.machine.start import start_environment
+
+        given = [os.environ.get("PYSPARK_SUBMIT_ARGS", ""), *map(str, self.launch.settings.values())]
+        return start_environment(os.environ, sum(p.window.span for p in needing), program=None, given=given)
+
+    def _in_own_session(self, planned: Planned) -> Report:
+        from airflow_kafka_offsets.launch.connect import end_sessions, mine_and_earlier, session_url
+
+        run, url = self.task.run, self.launch.remote
+        assert url is not None, "the task's own Spark has one session for all windows"
+        attempts = self.service.ledger.attempts(planned.window.id)
+        attempt, earlier = mine_and_earlier(attempts, run.claim, run.this_try.number)
+        end_sessions(url, earlier, self.task.state)
+        self.operator._stop.check()
+        with self._session({**self.launch.settings, "spark.remote": session_url(url, attempt) or url}, {}) as spark:
+            return self.job(spark, planned)
+
+    @contextmanager
+    def _session(self, settings: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[SparkSession]:
+        from airflow_kafka_offsets.launch.session import open_session
+
+        with open_session(settings, environment) as self.spark:
+            try:
+                yield self.spark
+            finally:
+                self.spark = None
+
+    def job(self, spark: SparkSession, planned: Planned) -> Report:
+        """Call the function for a window, and return what it read."""
+        from airflow_kafka_offsets.launch.job_files import handoff_of, read_report, task_folder
+        from airflow_kafka_offsets.spark import KafkaWindow
+
+        operator, window_id = self.operator, planned.window.id
+        operator._stop.check()  # again: the session may have taken long to open, and `on_kill` could not stop it yet
+        spark.clearTags()  # of the window before
+        spark.addTag(window_id)
+        with task_folder() as directory:
+            report = directory / "report.json"
+            options = self._with_login(spark, directory)
+            window = KafkaWindow(spark, handoff_of(planned, options, operator.group, report))
+            # Here, because task processes of Airflow end without the exit guard.
+            try:
+                value = _returned(partial(operator.call_function, spark, window))
+                self.returned[window_id] = operator.checked_value(value)
+                window.finish()
+            finally:
+                window.release()
+            return read_report(report, planned.window)
+
+    def _with_login(self, spark: SparkSession, directory: Path) -> dict[str, str]:
+        from airflow_kafka_offsets.launch.job_files import refuse_login, write_login
+
+        reader = self.launch.reader
+        if reader.jaas is None:
+            return dict(reader.options)
+        master = spark.sparkContext.master
+        if not master.startswith("local"):
+            refuse_login(reader, self.operator.group.kafka_conn_id, f"executors (master {master})")
+        return reader.with_jaas_file(str(write_login(reader.jaas, directory)))
 
 
 def _returned(function: Callable[[], Any]) -> Any:
@@ -347,25 +362,8 @@ def _returned(function: Callable[[], Any]) -> Any:
     ) as exc:
         raise BadInputError(
             f"The function raised {type(exc).__name__}, with which Airflow ends or suspends a task: nothing is committed. Let the "
-            "function return, so that its window is committed, and do this in a task after it, such as @task.short_circuit. To leave the "
-            "window to a later run, raise AirflowSkipException"
+            "function return, and do this in a task after it; to leave the window to a later run, raise AirflowSkipException"
         ) from exc
-
-
-def quiet_conf(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the setting that turns the progress bar off. The bar has no end of line, so it would come last in the task's log.
-
-    Args:
-        settings: the user's settings.
-    """
-    return {} if _PROGRESS_BAR in settings else {_PROGRESS_BAR: "false"}
-
-
-def _settings(connection: Connection | None, conf: Mapping[str, Any]) -> dict[str, Any]:
-    """Return Spark's settings as `PySparkOperator` puts them together for a session of its own."""
-    host = connection.host if connection is not None else None
-    extra = connection.extra_dejson if connection is not None else {}
-    return {"spark.master": host or "local[*]", **extra, **conf}
 
 
 def _interrupt(spark: SparkSession) -> None:
@@ -379,3 +377,51 @@ def _interrupt(spark: SparkSession) -> None:
             spark.stop()  # the function continues until the process is killed, but its requests are refused
     except Exception:
         logger.warning("Could not stop Spark's work", exc_info=True)
+
+
+def hide_injected(function: Callable[..., Any]) -> None:
+    """Make these two arguments optional and keyword-only, so that Airflow binds only the others. Repeating it changes nothing.
+
+    Raises:
+        BadInputError: the function does not take the window.
+    """
+    signature = inspect.signature(function)
+    _check_signature(function, signature)
+    shown = [p for p in signature.parameters.values() if p.name not in _INJECTED]
+    hidden = [
+        p.replace(kind=Parameter.KEYWORD_ONLY, default=None)
+        for p in signature.parameters.values()
+        if p.name in _INJECTED
+    ]
+    wildcard = [shown.pop()] if shown and shown[-1].kind is Parameter.VAR_KEYWORD else []
+    function.__signature__ = signature.replace(parameters=[*shown, *hidden, *wildcard])  # type: ignore[attr-defined]
+
+
+def call(
+    function: Callable[..., Any], args: Collection[Any], kwargs: Mapping[str, Any], injected: Mapping[str, Any]
+) -> Any:
+    """Call a function whose signature was hidden, with all its arguments."""
+    signature = inspect.signature(function)
+    wildcard = next((name for name, p in signature.parameters.items() if p.kind is Parameter.VAR_KEYWORD), None)
+    wanted = {name: value for name, value in injected.items() if wildcard or name in signature.parameters}
+    arguments = dict(signature.bind(*args, **{**kwargs, **wanted}).arguments)
+    others = arguments.pop(wildcard, {}) if wildcard else {}
+    return function(**arguments, **others)
+
+
+def _check_signature(function: Callable[..., Any], signature: Signature) -> None:
+    name = getattr(function, "__name__", repr(function))
+    shown = f"{name}({', '.join(signature.parameters)})"
+    kinds = {p.kind for p in signature.parameters.values()}
+    if kinds & {Parameter.VAR_POSITIONAL, Parameter.POSITIONAL_ONLY}:
+        raise BadInputError(
+            f"{shown} must not have positional-only arguments (/) or *args, because spark and window are passed by name"
+        )
+    if "window" not in signature.parameters and Parameter.VAR_KEYWORD not in kinds:
+        raise BadInputError(
+            f"{shown} has no argument `window`, so it can't read the window: write {name}(spark, window)"
+        )
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise BadInputError(
+            f"{shown} must be an ordinary function without async and yield, so that its work is done when it returns"
+        )

@@ -11,6 +11,11 @@ from airflow_kafka_offsets.operators.kafka_spark import KafkaSparkOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from pyspark.sql import SparkSession
+
+    from airflow_kafka_offsets.launch.session import SessionLaunch
+    from airflow_kafka_offsets.spark import KafkaWindow
+    from airflow_kafka_offsets.task.airflow import Task
 
 
 class KafkaSparkSqlOperator(KafkaSparkOperator):
@@ -56,13 +61,10 @@ class KafkaSparkSqlOperator(KafkaSparkOperator):
         """Plan, run the statements, check, commit."""
         super().execute(context)
 
-    def _check_input(self) -> None:
-        statements = split(self.sql)
-        check_statements(statements, self.view, self.parameters)
-        self.op_kwargs = {
-            "statements": statements,
-            "view": self.view,
-            "parameters": self.parameters,
-            "read": self.read,
-        }
-        super()._check_input()
+    def _checked(self, task: Task) -> SessionLaunch:
+        check_statements(split(self.sql), self.view, self.parameters)
+        return super()._checked(task)
+
+    def call_function(self, spark: SparkSession, window: KafkaWindow) -> None:
+        """Run the statements on a window."""
+        run_statements(spark, window, split(self.sql), self.view, self.parameters, self.read)

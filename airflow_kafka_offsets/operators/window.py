@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,16 @@ from airflow_kafka_offsets.task.links import WindowLink
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_kafka_offsets.core.evidence import Report
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.window import Window
-    from airflow_kafka_offsets.launch.job_files import Report
     from airflow_kafka_offsets.service.plan import Planned
     from airflow_kafka_offsets.service.windows import WindowService
     from airflow_kafka_offsets.task.airflow import Task
     from airflow_kafka_offsets.task.definition import OnOpenWindow
     from airflow_kafka_offsets.task.exchange import Exchange
+
+logger = logging.getLogger(__name__)
 
 
 class _PlanOperator(Planner, BaseOperator):
@@ -70,7 +73,8 @@ class _PlanOperator(Planner, BaseOperator):
         return [p for p in planned if p.window.span]
 
     def _result(self, planned: Planned) -> dict[str, Any]:
-        from airflow_kafka_offsets.task.results import placeholders, window_result
+        from airflow_kafka_offsets.launch.job_files import placeholders
+        from airflow_kafka_offsets.task.results import window_result
 
         return {**window_result(self.group, planned), **placeholders(planned.window)}
 
@@ -109,7 +113,8 @@ class PlanWindowOperator(_PlanOperator):
     def _run(self, task: Task) -> dict[str, Any]:
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.airflow_versions import AirflowSkipException
-        from airflow_kafka_offsets.task.ending import tell_handoff, until_planned
+        from airflow_kafka_offsets.core.ending import end_of_handoff
+        from airflow_kafka_offsets.task.ending import until_planned
         from airflow_kafka_offsets.task.plan import plan, take
 
         with until_planned(task.run, self.group.name, self.window):
@@ -125,7 +130,7 @@ class PlanWindowOperator(_PlanOperator):
         result = self._result(windows[0])
         if exchange is not None:
             result |= exchange.hand_off(windows[0], service)
-        tell_handoff([windows[0].window])
+        logger.info("%s", end_of_handoff([windows[0].window]))
         return result
 
     def _open_exchange(self) -> Exchange | None:
@@ -155,7 +160,8 @@ class PlanBacklogOperator(_PlanOperator):
     def _run(self, task: Task) -> list[dict[str, Any]]:
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.airflow_versions import conf
-        from airflow_kafka_offsets.task.ending import tell_handoff, until_planned
+        from airflow_kafka_offsets.core.ending import end_of_handoff
+        from airflow_kafka_offsets.task.ending import until_planned
         from airflow_kafka_offsets.task.plan import plan
         from airflow_kafka_offsets.task.results import small_together
 
@@ -165,7 +171,8 @@ class PlanBacklogOperator(_PlanOperator):
             planned = plan(self, task.run, service, at_most, new=min(self.group.max_open_windows, at_most))
         windows = self._to_hand_off(task, service, planned)
         results = small_together([self._result(p) for p in windows])
-        tell_handoff([p.window for p in windows])  # last, because a log line says what is left out of the results
+        if windows:  # last, because a log line says what is left out of the results
+            logger.info("%s", end_of_handoff([p.window for p in windows]))
         return results
 
 
@@ -205,7 +212,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
 
     def _run(self, task: Task) -> dict[str, Any]:
         from airflow_kafka_offsets import wiring
-        from airflow_kafka_offsets.core.ending import GREEN_TASK
+        from airflow_kafka_offsets.core.ending import GREEN_TASK, LOOKS_AGAIN
         from airflow_kafka_offsets.core.launch.login import spark_servers
         from airflow_kafka_offsets.core.plan.ownership import How
         from airflow_kafka_offsets.core.window import Outcome, State
@@ -228,7 +235,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
         is_rerun = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None
         is_rerun = window.state is State.COMMITTED if is_rerun is None else bool(is_rerun)
         planned = Planned(window, is_rerun, How.GIVEN)
-        work = Work(run, service, group, [planned])
+        work = Work(run, service, group, [planned], again=LOOKS_AGAIN)
         self.trace(servers, group.reads, work.read)
         with work:
             report = self._report(window, group)

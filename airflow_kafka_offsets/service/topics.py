@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.plan.matching import left_warning, topics_to_ask_for
+from airflow_kafka_offsets.core.plan.matching import topics_to_ask_for
 from airflow_kafka_offsets.core.plan.ownership import Position
-from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.ports import LogOffsets
 
 if TYPE_CHECKING:
@@ -46,9 +44,3 @@ def as_last_planned(ledger: Ledger, group: KafkaGroup, *, has_planned: bool) -> 
     if group.topics_pattern is None or not has_planned:
         return group
     return group.having_matched(ledger.group(group.name).topics)
-
-
-def with_left(plan: Plan, group: KafkaGroup, position: Position) -> Plan:
-    """Return a plan that warns of the topics that the group's pattern no longer matches."""
-    told = left_warning(group, position) if group.topics_pattern is not None else None
-    return replace(plan, warnings=(*plan.warnings, told)) if told else plan

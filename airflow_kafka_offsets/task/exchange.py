@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from airflow_kafka_offsets.core.evidence import evidence_of
+from airflow_kafka_offsets.core.evidence import Report, proof_of
 from airflow_kafka_offsets.core.exchange import handoff_folder, scheme_of
 from airflow_kafka_offsets.core.launch.login import reader_options
-from airflow_kafka_offsets.launch.job_files import Report, handoff_of, refuse_login
+from airflow_kafka_offsets.launch.job_files import handoff_of, refuse_login
 from airflow_kafka_offsets.spark.handoff import REPORTS, WINDOW_FILE
 from airflow_kafka_offsets.task.work import ready
 from airflow_kafka_offsets.wiring.connections import kafka_config
@@ -80,5 +80,4 @@ def reported(window: Window, group: KafkaGroup, given: Mapping[str, Any]) -> Rep
     """
     folder = str(given["exchange"])
     reports = open_exchange(folder, given.get("exchange_conn_id")).reports(REPORTS)
-    report = evidence_of(window, reports, expect_gaps=group.expect_gaps, where=f"{folder}/{REPORTS}")
-    return Report(report.records, report.counts, report.written, took_window=True, bad=report.bad)
+    return proof_of(window, reports, expect_gaps=group.expect_gaps, where=f"{folder}/{REPORTS}")

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import counted
-from airflow_kafka_offsets.core.spark_json import dump_assign, dump_offsets, without_double_braces
+from airflow_kafka_offsets.core.evidence import NO_REPORT, Report
 from airflow_kafka_offsets.core.window import Window
-from airflow_kafka_offsets.launch.job_files import NO_REPORT, Report, ranges_by_topic
+from airflow_kafka_offsets.launch.job_files import ranges_by_topic
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
@@ -64,19 +64,6 @@ def small_together(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     logger.info("The ranges of %s stay in the ledger: they are too many for XCom", counted(len(results), "window"))
     kept = [{name: value for name, value in result.items() if name not in _JSON_OF_SPARK} for result in results]
     return [{**result, "ranges": None, "counts": None} for result in kept]
-
-
-def placeholders(window: Window) -> dict[str, str]:
-    """Return what a user's own job may ask for by name: Spark's options of this window, fit for any command line."""
-    ranges = window.ranges.without_empty()
-    return {
-        "window_id": window.id,
-        "seq": str(window.seq),
-        "assign": dump_assign(list(ranges)),
-        "starting_offsets": without_double_braces(dump_offsets(ranges.starts)),
-        "ending_offsets": without_double_braces(dump_offsets(ranges.ends)),
-        "isolation_level": window.isolation_level.value,
-    }
 
 
 def event_extra(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -10,22 +10,26 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.ending import NO_JOB, Done, earlier_try, evidence
-from airflow_kafka_offsets.core.errors import KafkaOffsetsError, counted, name_some
+from airflow_kafka_offsets.airflow_versions import AirflowSkipException
+from airflow_kafka_offsets.core import ending
+from airflow_kafka_offsets.core.ending import NO_JOB, RUNS_AGAIN, Done, Left
+from airflow_kafka_offsets.core.errors import KafkaOffsetsError, LedgerUnavailableError, LogError, counted, name_some
+from airflow_kafka_offsets.core.evidence import NO_REPORT, Report
 from airflow_kafka_offsets.core.lineage import ReadWindow
 from airflow_kafka_offsets.core.tries import records_read, unseen_before
 from airflow_kafka_offsets.core.window import Outcome
-from airflow_kafka_offsets.launch.job_files import NO_REPORT, Report
 from airflow_kafka_offsets.service.topics import as_last_planned
-from airflow_kafka_offsets.task.ending import Ending
+from airflow_kafka_offsets.spark.errors import LostRecordsError
+from airflow_kafka_offsets.task.ending import SILENT, follows
 from airflow_kafka_offsets.task.metrics import TaskMetrics
 from airflow_kafka_offsets.task.plan import patiently
 from airflow_kafka_offsets.task.results import small_together, window_result
+from airflow_kafka_offsets.wiring.connections import without_secrets
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.run import Run
-    from airflow_kafka_offsets.core.window import Window
+    from airflow_kafka_offsets.core.window import Window, WindowRecord
     from airflow_kafka_offsets.service.plan import Planned
     from airflow_kafka_offsets.service.windows import WindowService
     from airflow_kafka_offsets.task.definition import Stop
@@ -65,7 +69,7 @@ class Work:
         planned: the windows, in the order in which the task works on them.
         stop: whether someone stopped the task; None if another launcher runs the jobs. The log of jobs that the task runs is folded.
         drives_here: the job's driver is on this worker, where the next try does not find it.
-        can_reconnect: a retry of the task can continue with the driver of this try.
+        again: what a try does that finds no success of the job, for the end of the log.
         spark_error: return the line of Spark's output that says what ended the job, if there is one.
     """
 
@@ -78,7 +82,7 @@ class Work:
         stop: Stop | None = None,
         *,
         drives_here: bool = False,
-        can_reconnect: bool = False,
+        again: str = RUNS_AGAIN,
         spark_error: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.done: list[Done] = []
@@ -88,7 +92,8 @@ class Work:
         self._planned = planned
         self._stop = stop
         self._drives_here = drives_here
-        self._ending = Ending(run, service, stop, can_reconnect, spark_error)
+        self._again = again
+        self._spark_error = spark_error
         self._success: _Success | None = None
         self._reports: list[Report] = []
         self._metrics = TaskMetrics(group.name, run.claim)
@@ -104,8 +109,10 @@ class Work:
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None) -> None:
         if self._folded:
             logger.info("::endgroup::")
-        job = None if self._success is None else self._success.words
-        self._ending.tell(self.done, self._planned[len(self.done) :], job, exc)
+        try:
+            self._end_log(exc)
+        except Exception:
+            logger.warning(SILENT, exc_info=True)
 
     @contextmanager
     def attempt(self, planned: Planned) -> Iterator[Job]:
@@ -148,7 +155,9 @@ class Work:
         if not window.span:
             self.succeeded(NO_JOB, Report(records=0))
         elif done is not None:
-            self.succeeded(earlier_try(done.try_number, done.records), Report(records=done.records), done.id)
+            read = "" if done.records is None else f" ({counted(done.records, 'record')} read)"
+            words = f"try {done.try_number} of this task had run it{read}, so it was not run again"
+            self.succeeded(words, Report(records=done.records), done.id)
         success = self._success
         assert success is not None, "its job is not done"
         began = time.monotonic()
@@ -171,6 +180,50 @@ class Work:
             ReadWindow(p.window, p.is_rerun, number < len(self.done), report.records, report.counts)
             for number, (p, report) in enumerate(zip(self._planned, reports, strict=False))
         ]
+
+    def _end_log(self, exc: BaseException | None) -> None:
+        left, job = self._planned[len(self.done) :], None if self._success is None else self._success.words
+        blocks = [ending.end_of_done(self.done)] if self.done else []
+        if len(left) > 1:
+            blocks.append(f"Not begun: {len(left) - 1}, from {left[1].window.id} on")
+        if exc is not None:
+            after = "The task failed after that. A retry does not repeat a job that has succeeded"
+            blocks.append(ending.end_of_left(self._left(left[0], job, exc)) if left else after)
+        is_failure = exc is not None and not isinstance(exc, AirflowSkipException)
+        logger.log(logging.ERROR if is_failure else logging.INFO, "%s", "\n".join(blocks))
+
+    def _left(self, planned: Planned, job: str | None, exc: BaseException) -> Left:
+        was_stopped = self._stop is not None and self._stop.is_kill(exc)
+        state, holder = None, None
+        unknown = "the task was stopped, so the ledger was not asked" if was_stopped else "the ledger does not answer"
+        # A stopped process is killed in a few seconds, and a ledger that is away had its time to answer.
+        if not was_stopped and not isinstance(exc, LedgerUnavailableError):
+            try:
+                held = self._service.ledger.window(planned.window.id)
+                state, holder = held.window.state, self._holder(held)
+            except KafkaOffsetsError as error:
+                unknown = str(error)
+        return Left(
+            planned.window,
+            state,
+            follows(self._run, exc, was_stopped=was_stopped),
+            self._again,
+            job,
+            holder,
+            is_rerun=planned.is_rerun,
+            needs_person=isinstance(exc, LogError | LostRecordsError),
+            # Before it is cut: half a secret would not be recognized.
+            spark_error=without_secrets(self._spark_error()),
+            unknown=unknown,
+        )
+
+    def _holder(self, held: WindowRecord) -> str | None:
+        claim = self._run.claim
+        if not held.holder.lets_commit(claim):
+            return str(held.holder)
+        own = [a.try_number for a in self._service.ledger.attempts(held.window.id) if a.claim == claim]
+        later = [number for number in own if number > self._run.this_try.number]
+        return f"try {later[-1]} of this task" if later else None
 
     def _warn_of_twin(self, window: Window) -> None:
         """Say that the driver of the try before may still run: on an Airflow that lets a worker end without its task."""
@@ -196,10 +249,21 @@ class Work:
 
 
 def evidence_of(window: Window, report: Report) -> str:
-    """Say what is known of what a job read of a window."""
-    return evidence(
-        window.span, records=report.records, written=report.written, took_window=report.took_window, bad=report.bad
-    )
+    """Say what is known of what a job read."""
+    if report.records is not None:
+        gaps = window.span - report.records
+        share = (
+            f"; {counted(gaps, 'offset')} ({gaps / window.span:.1%} gave none".replace("%", " %)") if gaps > 0 else ""
+        )
+        left_out = f"; {counted(report.bad, 'record')} could not be decoded" if report.bad else ""
+        return f"{counted(report.records, 'record')} read of {counted(window.span, 'offset')}{share}{left_out}"
+    if report.written is False:
+        return "an earlier run had written it, so this one read nothing"
+    if report.took_window is None:
+        return "it succeeded; a job in a cluster reports no count"
+    if report.took_window:
+        return "it succeeded, and reported no count"
+    return "it never called current_window(); its exit code 0 is the only evidence"
 
 
 def ready(service: WindowService, group: KafkaGroup, planned: Planned) -> Planned:

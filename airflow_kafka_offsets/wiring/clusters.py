@@ -22,6 +22,7 @@ class Target:
         master: Spark's master.
         is_cluster_mode: whether drivers run there, and not on this machine.
         is_yarn, is_kubernetes: the kind of cluster; neither: a standalone cluster, or this machine.
+        is_tracked: whether Airflow follows the job there after spark-submit has ended.
         namespace: on Kubernetes.
         rest: scheme and port of the REST server of a standalone cluster.
         yarn_address: the field of the connection's extra with the address of YARN's resource manager.
@@ -33,10 +34,16 @@ class Target:
     is_cluster_mode: bool
     is_yarn: bool
     is_kubernetes: bool
+    is_tracked: bool
     namespace: str | None
     rest: tuple[Any, Any]
     yarn_address: str
     yarn: Callable[[], tuple[str, Any]]
+
+    @property
+    def is_standalone_cluster(self) -> bool:
+        """Whether the driver runs on a worker of a standalone cluster."""
+        return self.is_cluster_mode and self.master.startswith("spark://")
 
 
 def open_cluster(target: Target, main_class: str | None = None) -> Cluster | None:
@@ -53,7 +60,7 @@ def open_cluster(target: Target, main_class: str | None = None) -> Cluster | Non
         return _yarn(target)
     if target.is_kubernetes and target.is_cluster_mode and target.namespace:
         return _kubernetes(target.namespace)
-    if target.master.startswith("spark://") and target.is_cluster_mode:
+    if target.is_standalone_cluster:
         return open_standalone(target, main_class)
     return None
 

@@ -45,7 +45,7 @@ PRELOADED = (
     *("airflow_kafka_offsets.adapters.machine.archives", "airflow_kafka_offsets.core.spark_log"),
     *("airflow_kafka_offsets.decorators.kafka_spark", "airflow_kafka_offsets.operators.kafka_spark_sql"),
     *("airflow_kafka_offsets.launch.connect", "airflow_kafka_offsets.wiring.machine.connector"),
-    *("airflow_kafka_offsets.launch.spark_errors", "airflow_kafka_offsets.launch.statements"),
+    *("airflow_kafka_offsets.launch.session", "airflow_kafka_offsets.launch.statements"),
     *("airflow_kafka_offsets.operators.spark_submit", "airflow_kafka_offsets.operators.window"),
     *("airflow_kafka_offsets.params", "airflow_kafka_offsets.sensors"),
     *("airflow_kafka_offsets.spark.shipping", "airflow_kafka_offsets.spark.window"),

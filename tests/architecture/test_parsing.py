@@ -45,7 +45,7 @@ SUBMIT = {
     "launch.submit_hook",
     "spark.parent",
 }
-SPARK = {*OPERATOR, "launch.injection", "operators.kafka_spark"}
+SPARK = {*OPERATOR, "operators.kafka_spark"}
 WINDOW = {*OPERATOR, "operators.window"}
 CONDITION = {*GROUP, "core.conditions", "core.lag.words", "core.window_id"}
 SENSOR = {*CONDITION, "sensors", "sensors.condition"}

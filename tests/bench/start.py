@@ -154,11 +154,10 @@ class Timed:
         )
         self.submitted = 0
         self._note = note
-        self._step("_check_input", "check what was written (and find Spark, its version and the connector)")
+        self._step("_checked", "check what was written (and find Spark, its version and the connector)")
         self._step("_launch", "open the ledger, plan, begin the attempt", before=True)
-        self._step("_prepare", "write the window, the job side's zip, the login")
-        hook, wrap = self.operator._get_hook, self._submit
-        self.operator._get_hook = lambda: wrap(hook())
+        self._run_job = self.operator.run_job
+        self.operator.run_job = self._timed_job
 
     def run(self) -> None:
         """Run the operator once."""
@@ -187,7 +186,9 @@ class Timed:
 
         setattr(self.operator, method, timed)
 
-    def _submit(self, hook: Any) -> Any:
+    def _timed_job(self, context: Any) -> None:
+        self._note("write the window, the job side's zip, the login")
+        hook = self.operator.last_launch
         read = hook._process_spark_submit_log
 
         def timed(itr: Any) -> None:
@@ -196,7 +197,7 @@ class Timed:
             read(itr)
 
         hook._process_spark_submit_log = timed
-        return hook
+        self._run_job(context)
 
 
 def launcher_cpu(way: str) -> float:

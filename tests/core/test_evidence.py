@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_kafka_offsets.core.errors import NoReportError
-from airflow_kafka_offsets.core.evidence import JobReport, evidence_of
+from airflow_kafka_offsets.core.evidence import Report, proof_of
 from tests.core.examples import tp, window
 
 WINDOW = window({tp(0): (5, 10), tp(1): (0, 3), tp(2): (7, 7)}, seq=12)
@@ -34,8 +34,8 @@ def report(**values: Any) -> bytes:
 TAKEN = report(records=None, counts={}, written=None)
 
 
-def proven(found: dict[str, bytes], *, expect_gaps: bool = False) -> JobReport:
-    return evidence_of(WINDOW, found, expect_gaps=expect_gaps, where=WHERE)
+def proven(found: dict[str, bytes], *, expect_gaps: bool = False) -> Report:
+    return proof_of(WINDOW, found, expect_gaps=expect_gaps, where=WHERE)
 
 
 def refused(found: dict[str, bytes], *, expect_gaps: bool = False) -> str:

@@ -9,7 +9,7 @@ from airflow.sdk import DAG, task
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, PlanBacklogOperator
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.launch.injection import call, hide_injected
+from airflow_kafka_offsets.operators.kafka_spark import call, hide_injected
 from tests.versions import stored
 
 ORDERS = KafkaGroup("lake.orders", topics=["orders"])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import subprocess
 import xml.etree.ElementTree as ET
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,8 +42,6 @@ _SETTINGS = """\
 """
 # It lives for seconds, and waits most of them.
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-# One Ivy gets one jar after the other, so a long list has several beside each other.
-_MODULES_EACH = 48
 
 
 class IvyError(Exception):
@@ -70,15 +67,7 @@ def download(jars: Sequence[str], folder: Path) -> None:
         IvyError: Some are not there. Those that are there are complete: Ivy gives a file its name last, after it has
             compared the checksum.
     """
-    modules = _by_module(jars)
-    parts = [modules[start : start + _MODULES_EACH] for start in range(0, len(modules), _MODULES_EACH)]
-    with ThreadPoolExecutor(len(parts)) as pool:
-        runs = [
-            pool.submit(_run, "\n".join(part), folder, name=f"part-{number}", usepoms=False)
-            for number, part in enumerate(parts)
-        ]
-    for run in runs:
-        run.result()
+    _run("\n".join(_by_module(jars)), folder, name="all", usepoms=False)
 
 
 def resolve(roots: Sequence[str], without: Sequence[str], folder: Path) -> list[str]:

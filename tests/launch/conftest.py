@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_kafka_offsets import KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.history import Attempt
+from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.core.window import WindowRecord
+from airflow_kafka_offsets.launch.launch import Launch
+from airflow_kafka_offsets.launch.submit_hook import SparkHook
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.lab.child import Child
 from tests.lab.processes import LOOPBACK, wait_until
@@ -24,6 +28,15 @@ if TYPE_CHECKING:
     from tests.lab.spark_connect import SparkConnect
 
 PARTITIONS = 2
+
+
+def launch_of(operator: KafkaSparkSubmitOperator, spark_options: Mapping[str, str] | None = None) -> Launch:
+    """Return the launch of an operator without the checks before it."""
+    arguments = operator.hook_arguments()
+    hook = SparkHook(arguments)
+    arguments |= operator._connector(arguments, hook)
+    reader = reader_options({"bootstrap.servers": "b:9092"}, spark_options or {})
+    return Launch(operator.group, operator.application, arguments, hook.target, reader, operator.ship)
 
 
 class Worker:

@@ -12,14 +12,15 @@ import pytest
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
-from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim
+from airflow_kafka_offsets.launch.submit_hook import LaunchHook
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.connector import avro_of, connector_package, folder_name
 from tests.lab.java import pyspark_home
 from tests.lab.registry import Registry
 from tests.lab.topics import create_topic, produce_bytes
+from tests.launch.conftest import launch_of
 from tests.launch.test_job_files import window_of
 from tests.operators.test_command_line import NAME
 from tests.operators.test_large_windows import run_operator
@@ -65,11 +66,8 @@ def told(folder: Path, **values: Any) -> tuple[str | None, str | None]:
     group = KafkaGroup("g", topics=["orders"])
     given = {"application": "job.py", "conn_id": "local", "ship": False, "group": group, **values}
     operator = KafkaSparkSubmitOperator(task_id="load", **given)
-    operator._job = NAME
-    operator._prepare(
-        Planned(window_of(3), False, "new"), reader_options({"bootstrap.servers": "b:9092"}, {}), folder, None
-    )
-    argv = operator._get_hook()._build_spark_submit_command("job.py")
+    launch = launch_of(operator).for_window(Planned(window_of(3), False, "new"), NAME, 1, folder)
+    argv = LaunchHook(launch, lambda: None)._build_spark_submit_command("job.py")
     packages, jars = (argv[argv.index(flag) + 1] if flag in argv else None for flag in ("--packages", "--jars"))
     return packages, jars
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError
+from airflow_kafka_offsets.core.evidence import Report
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -29,9 +30,9 @@ from airflow_kafka_offsets.core.window import Draft, Window
 from airflow_kafka_offsets.launch import job_files
 from airflow_kafka_offsets.launch.job_files import (
     MAX_ARGUMENT,
-    Report,
     fill,
     joined,
+    placeholders,
     read_report,
     refuse_ours,
     task_folder,
@@ -40,7 +41,7 @@ from airflow_kafka_offsets.launch.job_files import (
 )
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff, Subject
-from airflow_kafka_offsets.task.results import MAX_RANGES_IN_XCOM, placeholders, window_result
+from airflow_kafka_offsets.task.results import MAX_RANGES_IN_XCOM, window_result
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 

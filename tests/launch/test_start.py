@@ -6,6 +6,8 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -13,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
+from airflow_kafka_offsets.core.launch.jobs import JobName
 from airflow_kafka_offsets.core.launch.start import QUICK_SPAN
+from airflow_kafka_offsets.launch.submit_hook import LaunchHook
 from tests.lab import java
 from tests.lab.java import pyspark_home
-from tests.launch.conftest import Worker
+from tests.launch.conftest import Worker, launch_of
 
 if TYPE_CHECKING:
     from tests.lab.kafka import KafkaBroker
@@ -65,9 +69,9 @@ def launch(tmp_path: Path) -> Callable[..., dict[str, Any]]:
         operator = KafkaSparkSubmitOperator(
             task_id="load", group=group, application=str(JOB), application_args=[str(told), *extra], **arguments
         )
-        operator._span = span
-        hook = operator._get_hook()
-        hook.submit(operator.application)
+        name = JobName("g-000001", "w", "j", datetime(2026, 1, 1, tzinfo=UTC))
+        hook = LaunchHook(replace(launch_of(operator), job=name, span=span), lambda: None)
+        hook.submit()
         assert "SPARK_SUBMIT_OPTS" not in (hook._env or {}) or "SPARK_SUBMIT_OPTS" in (operator.env_vars or {})
         answer: dict[str, Any] = json.loads(told.read_text())
         return answer

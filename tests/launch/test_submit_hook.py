@@ -13,8 +13,9 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 import airflow_kafka_offsets
+from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.launch import submit_hook
-from airflow_kafka_offsets.launch.submit_hook import SubmitHook, SubmitOperator
+from airflow_kafka_offsets.launch.submit_hook import LaunchHook, SparkHook, SubmitOperator
 
 ROOT = Path(airflow_kafka_offsets.__file__).parent
 THE_ROOM = Path(submit_hook.__file__)
@@ -34,7 +35,7 @@ def of_the_provider(ours: type, theirs: type) -> set[str]:
     """Return the private names that one of our classes takes from the provider's."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(ours))).body
     defined = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
-    own = {"_steps", "_env_as_given"} | {name for name in defined if not hasattr(theirs, name)}
+    own = {"_check", "_store", "_output", "_env_as_given"} | {name for name in defined if not hasattr(theirs, name)}
     overridden = {name for name in defined if is_private(name) and hasattr(theirs, name)}
     return (private_names(tree) | overridden) - own
 
@@ -45,9 +46,10 @@ def known_to(provider: type) -> set[str]:
     return {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)} | set(dir(provider))
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs"), [(SubmitHook, SparkSubmitHook), (SubmitOperator, SparkSubmitOperator)], ids=lambda c: c.__name__
-)
+OURS = [(SparkHook, SparkSubmitHook), (LaunchHook, SparkSubmitHook), (SubmitOperator, SparkSubmitOperator)]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), OURS, ids=lambda c: c.__name__)
 def test_the_installed_provider_has_what_is_used_of_it(ours: type, theirs: type) -> None:
     used = of_the_provider(ours, theirs)
     assert used
@@ -59,7 +61,7 @@ def test_the_installed_provider_has_what_is_used_of_it(ours: type, theirs: type)
 
 
 def test_no_other_module_uses_what_the_provider_keeps_to_itself() -> None:
-    theirs = of_the_provider(SubmitHook, SparkSubmitHook) | of_the_provider(SubmitOperator, SparkSubmitOperator)
+    theirs = {name for ours, provider in OURS for name in of_the_provider(ours, provider)}
     found: list[str] = []
     for path in sorted(ROOT.rglob("*.py")):
         source = path.read_text()
@@ -77,8 +79,23 @@ def test_nothing_is_assigned_over_a_method_of_another_object() -> None:
     assert not [str(path) for path in ROOT.rglob("*.py") if "type: ignore[method-assign]" in path.read_text()]
 
 
+def test_the_hook_gets_each_argument_that_the_providers_operator_gives_to_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "spark://m", "port": 7077}')
+    names = list(inspect.signature(SparkSubmitHook.__init__).parameters)[1:]
+    texts = {name: name for name in names if name not in {"conn_id", "conf", "use_krb5ccache", "deploy_mode"}}
+    given: dict[str, Any] = {**texts, "conf": {"a": "b"}, "post_submit_commands": ["c"], "spark_binary": "spark-submit"}
+    group = KafkaGroup("g", topics=["t"])
+    operator = KafkaSparkSubmitOperator(task_id="load", group=group, application="job.py", **given)
+    ours, theirs = vars(SparkHook(operator.hook_arguments())), vars(SparkSubmitOperator._get_hook(operator))
+    theirs["_connection"]["deploy_mode"] = "client"  # which the provider leaves open
+    assert {**ours, "_log": None} == {**theirs, "_log": None}
+    assert {name: operator.hook_arguments()[name] for name in given} == given
+
+
 def hook_with(**values: Any) -> Any:
-    hook = SubmitHook.__new__(SubmitHook)
+    hook = LaunchHook.__new__(LaunchHook)
     vars(hook).update({"_is_yarn_cluster_mode": False, "_is_kubernetes": False, "_driver_id": None, **values})
     return hook
 

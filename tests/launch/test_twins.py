@@ -15,8 +15,10 @@ from airflow_kafka_offsets.launch import twins
 from airflow_kafka_offsets.launch.twins import settle, stop
 from airflow_kafka_offsets.task.airflow import Task
 from airflow_kafka_offsets.task.definition import Stop
-from tests.operators.test_on_kill import Hook, operator_with
+from tests.operators.test_on_kill import at_work, clusters, operator_in
 from tests.task.airflow import context_of
+
+__all__ = ["clusters"]
 
 NAME = JobName("lake-000001", "w", "mine", datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -99,20 +101,20 @@ def test_a_kill_stops_this_job_only() -> None:
 def test_a_cluster_that_can_not_be_asked_for_jobs_lets_nothing_start_beside_them(
     monkeypatch: pytest.MonkeyPatch, status: str, durable: bool, goes_on: bool
 ) -> None:
-    operator = operator_with(Hook("cluster"))
+    operator = operator_in("cluster")
     operator.durable = durable
-    operator._job = NAME
-    monkeypatch.setattr(operator, "new_hook", lambda: operator._hook)
     monkeypatch.setattr(operator, "get_job_status", lambda *_: status)
 
     def unreachable(_: JobName) -> Any:
         raise ClusterUnavailableError("the master's page does not answer")
 
-    monkeypatch.setattr(operator, "_cluster", lambda _: SimpleNamespace(jobs=unreachable))
-    state = {operator.external_id_key: "driver-1"}
+    state: dict[str, Any] = {}
+    hook = at_work(operator, store=state)
+    hook.cluster = SimpleNamespace(jobs=unreachable)
+    state[hook.id_key] = "driver-1"
     task = Task(operator, context_of(task_state_store=state))
     if goes_on:
-        operator._settle(task, is_first=False)
+        operator._settle(task, hook)
         return
     with pytest.raises(ClusterUnavailableError):
-        operator._settle(task, is_first=False)
+        operator._settle(task, hook)

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_kafka_offsets.core.plan.ownership import How
+from airflow_kafka_offsets.launch.job_files import placeholders
 from airflow_kafka_offsets.service.plan import Planned
-from airflow_kafka_offsets.task.results import placeholders, window_result
+from airflow_kafka_offsets.task.results import window_result
 from tests.core.examples import group, tp, window
 from tests.docs.test_docs import ROOT, blocks
 from tests.lab.waiting import LONGEST

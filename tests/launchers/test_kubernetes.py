@@ -14,11 +14,12 @@ from airflow.providers.apache.spark.hooks import spark_submit as provider
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.launch.jobs import JobName, label_value
-from airflow_kafka_offsets.core.launch.login import reader_options
+from airflow_kafka_offsets.launch.submit_hook import LaunchHook
 from airflow_kafka_offsets.service.plan import Planned
 from tests.lab.java import pyspark_home
 from tests.lab.processes import LOOPBACK
 from tests.lab.small_server import Handler, SmallServer
+from tests.launch.conftest import launch_of
 from tests.launch.test_job_files import window_of
 from tests.operators.test_command_line import REFERENCES
 
@@ -75,14 +76,13 @@ def test_the_pod_carries_the_labels_and_what_it_is_given_no_secret(
             "spark.kubernetes.driver.label.team": "lake",
         },
     )
-    operator._job = NAME
     noted: list[str] = []
-    operator._store = SimpleNamespace(set=lambda _key, job: noted.append(job))
-    options = reader_options({"bootstrap.servers": "b:9092"}, REFERENCES)
-    operator._prepare(Planned(window_of(partitions), False, "new"), options, tmp_path, None)
-    hook = operator._get_hook()
-    hook.submit(operator.application)
+    store = SimpleNamespace(set=lambda _key, job: noted.append(job))
+    planned = Planned(window_of(partitions), False, "new")
+    hook: Any = LaunchHook(launch_of(operator, REFERENCES).for_window(planned, NAME, 1, tmp_path), lambda: None, store)
+    hook.submit()
     hook.submit = lambda _: None  # it was
+    operator.last_launch = hook
     assert operator._backend.__class__(operator, hook).submit_job({}) == noted[0], "the provider knows its pod, too"
 
     pod = next(thing for thing in made if thing["kind"] == "Pod")

@@ -27,9 +27,10 @@ from airflow_kafka_offsets import (
 )
 from airflow_kafka_offsets.adapters.machine import spark_home
 from airflow_kafka_offsets.airflow_versions import AirflowFailException
+from airflow_kafka_offsets.core import ending
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError
 from airflow_kafka_offsets.launch import standalone
-from airflow_kafka_offsets.task import ending
+from airflow_kafka_offsets.launch.launch import Launch
 from airflow_kafka_offsets.task.dag_files import launch_files
 from airflow_kafka_offsets.wiring import connections
 from tests.lab.java import pyspark_home
@@ -132,9 +133,9 @@ def test_a_task_that_is_refused_before_it_plans_ends_its_log_like_any_other(
         monkeypatch.setenv("JAVA_HOME", str(worker / "jdk"))
         said = refused(worker, "no Java in JAVA_HOME", *((launch, worker) if task == "launch" else (call,)))
     assert last_words(caplog) == (
-        "No window of group g was planned\n"
-        f"    failed: {said}\n"
-        "    next: no retry is left. When that is corrected, clear this task"
+        "This try got no window of group g\n"
+        f"    error: {said}\n"
+        "    next: no retry is left. Correct the error, then clear this task"
     )
 
 
@@ -149,10 +150,9 @@ def test_a_kafka_that_does_not_answer_is_told_once_and_at_the_end(
         run[0](*run[1:])
     assert len(as_logged(caught.value)) == 1
     assert last_words(caplog) == (
-        "No window of group g was planned\n"
-        f"    failed: {caught.value}\n"
-        "    next: no retry is left. When that is corrected, clear this task\n"
-        "    type: kafka-offsets plan g --dag d"
+        "This try got no window of group g\n"
+        f"    error: {caught.value}\n"
+        "    next: no retry is left. Correct the error, then clear this task"
     )
 
 
@@ -169,12 +169,12 @@ def test_an_error_that_nobody_foresaw_keeps_its_causes_and_the_end_of_the_log_ne
     with pytest.raises(RuntimeError) as caught:
         launch(worker)
     assert [stack.exc_type for stack in as_logged(caught.value)] == ["RuntimeError", "ZeroDivisionError"]
-    assert "failed: RuntimeError, see below\n" in last_words(caplog)
+    assert "error: RuntimeError, see below\n" in last_words(caplog)
     assert "canary" not in last_words(caplog)
-    monkeypatch.setattr(ending, "no_window", fail)
+    monkeypatch.setattr(ending, "end_without_window", fail)
     with pytest.raises(RuntimeError, match="a canary"):
         launch(worker)
-    assert "The log can't show what failed" in caplog.text
+    assert "The log can't show what became of" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_window_that_can_not_be_given_to_a_task_is_told_at_its_end(
     commit: Any = CommitWindowOperator(task_id="load", window=window)
     with pytest.raises(AirflowFailException) as caught:
         launch(worker, window=window) if task == "launch" else run_without_kafka(commit)
-    assert last_words(caplog).startswith(f"{headline}\n    failed: {caught.value}\n")
+    assert last_words(caplog).startswith(f"{headline}\n    error: {caught.value}\n")
 
 
 @pytest.mark.parametrize("master", ["local[1]", "yarn", "spark://m:7077", "k8s://https://api:6443"])
@@ -461,13 +461,12 @@ def dag_at(folder: Path) -> DAG:
     return dag
 
 
-def checked(**arguments: Any) -> KafkaSparkSubmitOperator:
-    """Return a task that has looked at its input."""
+def checked(**arguments: Any) -> Launch:
+    """Return the launch of a task that has looked at its input."""
     operator = KafkaSparkSubmitOperator(
         task_id="load", group=KafkaGroup("g", topics=["t"]), connector=None, **arguments
     )
-    operator._check_input()
-    return operator
+    return operator._checked()
 
 
 def test_a_relative_application_lies_beside_the_dag_file_or_where_its_templates_do(
@@ -522,7 +521,7 @@ def test_the_other_files_of_a_launch_are_found_the_same_way(worker: Path, dag: D
     jobs = worker / "dags" / "jobs"
     for name in ("lib.zip", "eu.conf", "a.jar", "venv.tgz", "spark.conf", "me.keytab"):
         script(jobs / name)
-    operator = checked(
+    launch = checked(
         dag=dag,
         application="jobs/orders.py",
         py_files="jobs/lib.zip,hdfs:///lib/other.zip",
@@ -532,12 +531,12 @@ def test_the_other_files_of_a_launch_are_found_the_same_way(worker: Path, dag: D
         properties_file="jobs/spark.conf",
         keytab="jobs/me.keytab",
     )
-    assert operator.py_files == f"{jobs}/lib.zip,hdfs:///lib/other.zip"
-    assert operator.files == f"{jobs}/eu.conf#settings.conf,{worker}/job.py"
-    assert operator.jars == f"{jobs}/*.jar,/opt/jars/*.jar"
-    assert operator._archives == f"{jobs}/venv.tgz#environment"
-    assert operator.properties_file == f"{jobs}/spark.conf"
-    assert operator.keytab == f"{jobs}/me.keytab"
+    assert launch.arguments["py_files"] == f"{jobs}/lib.zip,hdfs:///lib/other.zip"
+    assert launch.arguments["files"] == f"{jobs}/eu.conf#settings.conf,{worker}/job.py"
+    assert launch.arguments["jars"] == f"{jobs}/*.jar,/opt/jars/*.jar"
+    assert launch.arguments["archives"] == f"{jobs}/venv.tgz#environment"
+    assert launch.arguments["properties_file"] == f"{jobs}/spark.conf"
+    assert launch.arguments["keytab"] == f"{jobs}/me.keytab"
 
 
 @pytest.mark.parametrize("name", ["py_files", "files", "jars", "archives", "properties_file", "keytab"])

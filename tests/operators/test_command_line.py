@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,10 @@ from airflow_kafka_offsets.core.errors import BadInputError, ClusterError
 from airflow_kafka_offsets.core.launch.jobs import JobName
 from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.launch.job_files import MAX_ARGUMENT
+from airflow_kafka_offsets.launch.launch import Launch
+from airflow_kafka_offsets.launch.submit_hook import LaunchHook
 from airflow_kafka_offsets.service.plan import Planned
+from tests.launch.conftest import launch_of
 from tests.launch.test_job_files import window_of
 
 NAME = JobName("g-000007", "a" * 20, "b" * 20, datetime(2026, 1, 1, tzinfo=UTC))
@@ -52,17 +56,24 @@ def kafka_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 def operator_on(cluster: str, **values: Any) -> KafkaSparkSubmitOperator:
     group = KafkaGroup("g", topics=["orders"], spark_options=REFERENCES)
     given = {"application": "local:///opt/jobs/orders.py", "conn_id": cluster, "connector": None, **values}
-    operator = KafkaSparkSubmitOperator(task_id="load", group=group, **given)
-    operator._job = NAME
-    return operator
+    return KafkaSparkSubmitOperator(task_id="load", group=group, **given)
 
 
 def command(operator: KafkaSparkSubmitOperator, partitions: int, directory: Path) -> list[str]:
     """Return what would be run for a window of so many partitions."""
     config = {"bootstrap.servers": "b:9092", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
-    options = reader_options(config, REFERENCES)
-    operator._prepare(Planned(window_of(partitions), False, "new"), options, directory, None)
-    return operator._get_hook()._build_spark_submit_command(operator.application)
+    launch = replace(launch_of(operator), reader=reader_options(config, REFERENCES))
+    planned = Planned(window_of(partitions), False, "new")
+    return hook_of(launch.for_window(planned, NAME, 1, directory))._build_spark_submit_command(operator.application)
+
+
+def hook_of(launch: Launch) -> LaunchHook:
+    return LaunchHook(launch, lambda: None)
+
+
+def launched(cluster: str, **values: Any) -> LaunchHook:
+    """Return the hook of a launch for some window."""
+    return hook_of(replace(launch_of(operator_on(cluster, **values)), job=NAME))
 
 
 def confs(argv: list[str]) -> dict[str, str]:
@@ -111,12 +122,12 @@ def test_yarn_runs_a_driver_once_unless_the_user_says_otherwise(tmp_path: Path) 
 def test_a_spark_submit_that_ends_before_its_job_is_no_evidence(tmp_path: Path, kafka_connection: None) -> None:
     waits = "spark.yarn.submit.waitAppCompletion"
     with pytest.raises(BadInputError, match=waits):
-        operator_on("yarn", conf={waits: False})._check_input()
+        operator_on("yarn", conf={waits: False})._checked()
     untracked = operator_on("yarn", durable=False)
     assert confs(command(untracked, 3, tmp_path))[waits] == "true"  # whatever spark-defaults.conf says
     for conf in ({}, {waits: False}, {waits: "true"}):
         tracked = operator_on("yarn", conf=conf, yarn_track_via_rm_api=True)
-        tracked._check_input()
+        tracked._checked()
         assert confs(command(tracked, 3, tmp_path))[waits] == "false"
 
 
@@ -124,9 +135,9 @@ def test_on_kubernetes_the_driver_is_watched_itself_as_spark_submit_ends_with_su
     kafka_connection: None,
 ) -> None:
     with pytest.raises(BadInputError, match="track_driver_via_k8s_api=True"):
-        operator_on("k8s")._check_input()
-    operator_on("k8s", track_driver_via_k8s_api=True)._check_input()
-    operator_on("k8s", deploy_mode="client")._check_input()
+        operator_on("k8s")._checked()
+    operator_on("k8s", track_driver_via_k8s_api=True)._checked()
+    operator_on("k8s", deploy_mode="client")._checked()
 
 
 def test_a_job_on_yarn_that_no_retry_could_find_is_refused_before_anything_is_planned(
@@ -135,15 +146,15 @@ def test_a_job_on_yarn_that_no_retry_could_find_is_refused_before_anything_is_pl
     on_yarn = operator_on("yarn")
     if on_yarn.durable:  # from Airflow 3.3 on
         with pytest.raises(BadInputError, match="yarn_track_via_rm_api=True"):
-            on_yarn._check_input()
-    operator_on("yarn", durable=False)._check_input()
+            on_yarn._checked()
+    operator_on("yarn", durable=False)._checked()
     monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps({**CLUSTERS["yarn"], "extra": {"deploy-mode": "cluster"}}))
     for how in ({"yarn_track_via_rm_api": True}, {"durable": False}):
         with pytest.raises(BadInputError, match="yarn_resourcemanager_webapp_address"):
-            operator_on("yarn", **how)._check_input()
-    operator_on("yarn", deploy_mode="client")._check_input()
+            operator_on("yarn", **how)._checked()
+    operator_on("yarn", deploy_mode="client")._checked()
     with pytest.raises(ValueError, match="requires `deploy_mode='cluster'`"):
-        operator_on("yarn", deploy_mode="client", yarn_track_via_rm_api=True)._check_input()
+        operator_on("yarn", deploy_mode="client", yarn_track_via_rm_api=True)._checked()
 
 
 def test_a_window_that_no_file_can_carry_to_a_standalone_cluster_is_refused_with_the_way_out(
@@ -170,8 +181,8 @@ def test_where_the_driver_runs_is_said_on_it_so_that_no_file_of_sparks_says_othe
     monkeypatch.setenv(f"AIRFLOW_CONN_{cluster.upper()}", json.dumps(CLUSTERS[cluster]))
     assert mode(operator_on(cluster)) == "client"
     with pytest.raises(BadInputError, match="deploy_mode='cluster'"):
-        operator_on(cluster, conf={"spark.submit.deployMode": "cluster"})._check_input()
-    operator_on(cluster, conf={"spark.submit.deployMode": "client"})._check_input()
+        operator_on(cluster, conf={"spark.submit.deployMode": "cluster"})._checked()
+    operator_on(cluster, conf={"spark.submit.deployMode": "client"})._checked()
 
 
 @pytest.mark.usefixtures("kafka_connection")
@@ -195,17 +206,17 @@ def test_what_the_provider_needs_to_ask_a_cluster_fails_at_once(
 ) -> None:
     monkeypatch.setitem(sys.modules, "requests_kerberos", None)
     with pytest.raises(BadInputError, match=says):
-        operator_on(cluster, **values)._check_input()
+        operator_on(cluster, **values)._checked()
 
 
 def test_a_pod_that_vanished_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider.SparkSubmitHook, "_poll_k8s_driver_via_api", lambda _: None)
     with pytest.raises(ClusterError, match="its success was not seen"):
-        operator_on("k8s", track_driver_via_k8s_api=True)._get_hook()._poll_k8s_driver_via_api()
+        launched("k8s", track_driver_via_k8s_api=True)._poll_k8s_driver_via_api()
 
 
 def test_what_looks_like_an_id_in_a_later_line_is_none() -> None:
-    hook = operator_on("yarn")._get_hook()
+    hook = launched("yarn")
     lines = ["INFO YarnClientImpl: Submitted application application_1_0001", "--files /tmp/application_99_report"]
 
     def said() -> Iterator[str]:

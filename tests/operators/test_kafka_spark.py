@@ -27,10 +27,11 @@ from airflow_kafka_offsets.airflow_versions import (
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, NotYetError
 from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.core.run import Run
-from airflow_kafka_offsets.launch.connect import remote_url
-from airflow_kafka_offsets.operators.kafka_spark import quiet_conf
+from airflow_kafka_offsets.launch.session import SessionLaunch, session_settings
+from airflow_kafka_offsets.operators.kafka_spark import _AtWork
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.connector import connector_package
+from airflow_kafka_offsets.task.airflow import Task
 from airflow_kafka_offsets.task.work import Work
 from airflow_kafka_offsets.wiring.connections import find_connection
 from tests.core.examples import claim, tp
@@ -44,8 +45,18 @@ MINE = {"spark.jars.packages": "my:jar:1"}
 
 def operator_with(**values: Any) -> KafkaSparkOperator:
     return KafkaSparkOperator(
-        task_id="load", group=KafkaGroup("g", topics=["t"]), python_callable=lambda window: None, **values
+        task_id="load",
+        group=KafkaGroup("g", topics=["t"]),
+        **{"python_callable": lambda window: None, **values},
     )
+
+
+def at_work(operator: KafkaSparkOperator, **more: Any) -> _AtWork:
+    """Let an operator be at work, with a Kafka that has no login."""
+    reader = reader_options({"bootstrap.servers": "b:9092"}, {})
+    given: dict[str, Any] = dict.fromkeys(("task", "service", "planned", "work"))
+    operator._at_work = _AtWork(operator, **{**given, "launch": SessionLaunch({}, None, reader), **more})
+    return operator._at_work
 
 
 @pytest.mark.parametrize(
@@ -70,15 +81,18 @@ def test_a_session_of_the_tasks_own_loads_the_connector_once(
         '{"conn_type": "spark", "host": "local", "extra": {"spark.jars.packages": "org.apache:spark-sql-kafka:1"}}'
     )
     monkeypatch.setenv("AIRFLOW_CONN_WITH_PACKAGE", with_package)
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}}')
     operator = operator_with(**values)
-    connection = find_connection(operator.conn_id, "spark") if operator.conn_id else None
-    operator._remote = remote_url(connection, operator.config_kwargs)
-    assert operator._connector_conf(connection) == told
+    extra = find_connection(operator.conn_id, "spark").extra_dejson if operator.conn_id else {}
+    settings = operator._checked(Task(operator, context_of())).settings
+    given = {**extra, **operator.config_kwargs}
+    assert {k: v for k, v in settings.items() if k.startswith("spark.jars") and given.get(k) != v} == told
 
 
 def test_a_session_of_the_tasks_own_draws_no_progress_bar_unless_somebody_asks_for_it() -> None:
-    assert quiet_conf({"spark.master": "local"}) == {"spark.ui.showConsoleProgress": "false"}
-    assert quiet_conf({"spark.ui.showConsoleProgress": "true"}) == {}
+    name = "spark.ui.showConsoleProgress"
+    assert session_settings(None, {}, "d-t") == {name: "false", "spark.master": "local[*]", "spark.app.name": "d-t"}
+    assert session_settings(None, {name: "true"}, "d-t")[name] == "true"
 
 
 def test_a_connection_that_is_missing_is_an_error_and_not_another_spark() -> None:
@@ -134,7 +148,7 @@ def test_a_killed_task_stops_its_spark_from_another_thread_and_commits_nothing(
     is_connect: bool, told: list[str]
 ) -> None:
     operator, session = operator_with(), Session(is_connect=is_connect)
-    operator._spark = session  # type: ignore[assignment]
+    at_work(operator, spark=session)
     operator.on_kill()
     assert session.told == [(what, False) for what in told], "the main thread may be in the middle of an answer"
     with pytest.raises(KafkaOffsetsError, match="nothing is committed"):
@@ -148,11 +162,11 @@ def test_a_task_that_is_killed_before_it_has_a_spark_has_nothing_to_stop() -> No
 
 
 def test_a_task_that_was_stopped_while_its_session_opened_calls_no_function() -> None:
-    operator = operator_with()
+    operator = operator_with(python_callable=lambda window: pytest.fail("the function was called"))
     operator.on_kill()  # finds no session yet
     session: Any = Session(is_connect=True)
     with pytest.raises(KafkaOffsetsError, match="nothing is launched"):
-        operator._job(lambda: pytest.fail("the function was called"), None, spark=session)  # type: ignore[arg-type]
+        at_work(operator).job(session, Planned(window_of(3), False, "new"))
 
 
 class Window:
@@ -193,13 +207,12 @@ def test_a_function_can_not_end_its_task_in_a_way_that_leaves_a_green_task_and_a
     def load(window: Any) -> None:
         raise end
 
-    operator, session = operator_with(), Session(is_connect=True)
-    operator._reader = reader_options({"bootstrap.servers": "b:9092"}, {})
+    session: Any = Session(is_connect=True)
     monkeypatch.setattr(spark, "KafkaWindow", Window)
     with pytest.raises(
         BadInputError, match=f"The function raised {type(end).__name__}, .* nothing is committed"
     ) as caught:
-        operator._job(load, Planned(window_of(3), False, "new"), spark=session)  # type: ignore[arg-type]
+        at_work(operator_with(python_callable=load)).job(session, Planned(window_of(3), False, "new"))
     assert caught.value.__cause__ is end, "where it was raised"
 
 
@@ -207,11 +220,10 @@ def test_a_function_may_skip_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(window: Any) -> None:
         raise AirflowSkipException("not today")
 
-    operator, session = operator_with(), Session(is_connect=True)
-    operator._reader = reader_options({"bootstrap.servers": "b:9092"}, {})
+    session: Any = Session(is_connect=True)
     monkeypatch.setattr(spark, "KafkaWindow", Window)
     with pytest.raises(AirflowSkipException):
-        operator._job(load, Planned(window_of(3), False, "new"), spark=session)  # type: ignore[arg-type]
+        at_work(operator_with(python_callable=load)).job(session, Planned(window_of(3), False, "new"))
 
 
 @pytest.mark.parametrize("is_read", [True, False])
@@ -226,11 +238,10 @@ def test_what_spark_keeps_for_a_window_is_released_however_its_function_ends(
         if not is_read:
             raise ValueError("mine")
 
-    operator, session = operator_with(), Session(is_connect=True)
-    operator._reader = reader_options({"bootstrap.servers": "b:9092"}, {})
+    session: Any = Session(is_connect=True)
     monkeypatch.setattr(spark, "KafkaWindow", Read)
     with nullcontext() if is_read else pytest.raises(ValueError, match="mine"):
-        operator._job(load, Planned(window_of(3), False, "new"), spark=session)  # type: ignore[arg-type]
+        at_work(operator_with(python_callable=load)).job(session, Planned(window_of(3), False, "new"))
     assert [window.is_released for window in held] == [True]
 
 
@@ -239,30 +250,28 @@ def test_a_try_has_no_value_of_the_try_before_it_on_the_same_object(
 ) -> None:
     """All tries of `airflow dags test` run on shallow copies of one object, in one process."""
     monkeypatch.setattr(spark, "KafkaWindow", Read)
-    world, mine, task = World(tmp_path), claim("mine"), operator_with()
+    world, mine, task = World(tmp_path), claim("mine"), operator_with(python_callable=lambda window: "of the first try")
+    session: Any = Session(is_connect=True)
     world.kafka.produce(tp(0), 10)
 
     first, planned = task.prepare_for_execution(), world.plan(mine)
-    first._reader = reader_options({"bootstrap.servers": "b:9092"}, {})
-    first._job(lambda window: "of the first try", planned, spark=Session(is_connect=True))
+    at_work(first).job(session, planned)
+    assert first._at_work is not None
+    assert list(first._at_work.returned.values()) == ["of the first try"]
     world.work(planned.window, mine)  # its success is recorded, and then its worker dies
 
     second, planned = task.prepare_for_execution(), world.plan(mine, this_try=replace(after_clear(0), number=2))
-    second._planned, second._work = [planned], Work(Run(mine), world.service, world.group, [planned], second._stop)
-    with second._work:
-        assert second._all(lambda _: pytest.fail("its job ran")) is None
-    assert [result["window_id"] for result in second._work.results()] == [planned.window.id]
+    work = Work(Run(mine), world.service, world.group, [planned], second._stop)
+    at_work(second, planned=[planned], work=work)
+    with work:
+        assert second.execute_callable() is None
+    assert [result["window_id"] for result in work.results()] == [planned.window.id]
 
 
 WITHOUT_A_SERVER = """
-from types import SimpleNamespace
-from tests.operators.test_kafka_spark import operator_with
-from airflow.sdk import DAG
-with DAG("d"):
-    operator = operator_with()
-operator._planned = [SimpleNamespace(needs_job=True, window=SimpleNamespace(span=1))]
-operator._settings = {"spark.master": "local[1]"}
-operator.execute_callable()
+from airflow_kafka_offsets.launch.session import open_session
+with open_session({"spark.master": "local[1]"}, {}):
+    pass
 """
 
 

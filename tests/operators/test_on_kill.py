@@ -2,52 +2,85 @@
 
 from __future__ import annotations
 
-import dataclasses
+import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.hooks import spark_submit as provider
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.airflow_versions import AirflowTaskTimeout
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.launch.jobs import Job, JobName, JobState
+from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim
-from airflow_kafka_offsets.launch.submit_hook import SubmitHook
+from airflow_kafka_offsets.launch.submit_hook import LaunchHook
+from airflow_kafka_offsets.operators import spark_submit as submit
+from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.task.airflow import Task
 from airflow_kafka_offsets.wiring import runs
+from tests.launch.conftest import launch_of
 from tests.launch.test_job_files import window_of
 from tests.task.airflow import context_of
 from tests.versions import needs_task_state
 
+CLAIM = Claim("d", "r", "load")
+NAME = JobName("g-000001", "w", "j", datetime(2026, 1, 1, tzinfo=UTC))
 
-class Hook(SubmitHook):
-    """Stands for the hook of a job that runs: no cluster is needed to see who is killed."""
 
-    def __init__(self, deploy_mode: str | None, *, is_tracked: bool = True, on_kubernetes: bool = False) -> None:
-        self._connection = {"deploy_mode": deploy_mode, "master": "k8s://a" if on_kubernetes else "spark://m:7077"}
-        self._is_yarn_cluster_mode = self._is_yarn = self._yarn_track_via_rm_api = False
-        self._is_kubernetes, self._track_driver_via_k8s_api = on_kubernetes, is_tracked
-        self._should_track_driver_status = deploy_mode == "cluster" and is_tracked and not on_kubernetes
-        self._submit_sp: Any = None
-        self._driver_id: str | None = None
-        self.kills = 0
+@pytest.fixture(autouse=True)
+def clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The provider refuses Kubernetes without its client; no test here asks a cluster.
+    monkeypatch.setattr(provider, "kube_client", object(), raising=False)
+    masters = {"standalone": "spark://m:7077", "k8s": "k8s://https://api:6443", "yarn": "yarn"}
+    for name, host in masters.items():
+        connection = {"conn_type": "spark", "host": host, "extra": {"namespace": "etl"}}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(connection))
+
+
+class Hook(LaunchHook):
+    """The hook of a job that runs: no cluster is needed to see who is killed."""
+
+    kills = 0
+    cluster: Any = None
 
     def on_kill(self) -> None:
         self.kills += 1
 
+    def open_cluster(self) -> Any:
+        return self.cluster
 
-def operator_with(hook: Hook | None) -> KafkaSparkSubmitOperator:
-    operator = KafkaSparkSubmitOperator(task_id="load", group=KafkaGroup("g", topics=["t"]), application="job.py")
-    operator._hook = hook
-    operator._claim = Claim("d", "r", "load")
-    operator._has_retry = True
-    return operator
+
+def operator_on(conn_id: str = "standalone", **arguments: Any) -> KafkaSparkSubmitOperator:
+    group = KafkaGroup("g", topics=["t"])
+    return KafkaSparkSubmitOperator(
+        task_id="load", group=group, application="job.py", conn_id=conn_id, connector=None, **arguments
+    )
+
+
+def at_work(operator: KafkaSparkSubmitOperator, run: Run | None = None, store: Any = None) -> Hook:
+    """Let an operator be at work, in a run that has a retry left."""
+    run = run or Run(CLAIM, Try(1, 1), keeps_state=True)
+    launch = launch_of(operator)
+    retried_by = operator._retried_by(run, launch.target)
+    hook = Hook(replace(launch, job=NAME, retried_by=retried_by), operator._stop.check, store)
+    operator.last_launch = hook
+    return hook
+
+
+def operator_in(
+    deploy_mode: str | None, *, on_kubernetes: bool = False, is_tracked: bool = True
+) -> KafkaSparkSubmitOperator:
+    if on_kubernetes:
+        tracked = is_tracked and deploy_mode == "cluster"
+        return operator_on("k8s", deploy_mode=deploy_mode, track_driver_via_k8s_api=tracked)
+    return operator_on("standalone" if is_tracked else "yarn", deploy_mode=deploy_mode)
 
 
 @pytest.mark.parametrize("on_kubernetes", [False, True])
@@ -66,8 +99,8 @@ def test_a_person_stops_the_job_and_a_dying_worker_leaves_it(
     monkeypatch: pytest.MonkeyPatch, deploy_mode: str | None, state: str, kills: int, on_kubernetes: bool
 ) -> None:
     monkeypatch.setattr(runs, "task_state", lambda _: state)
-    hook = Hook(deploy_mode, on_kubernetes=on_kubernetes)
-    operator = operator_with(hook)
+    operator = operator_in(deploy_mode, on_kubernetes=on_kubernetes)
+    hook = at_work(operator)
     operator.on_kill()
     assert hook.kills == kills
     assert operator._stop.is_set == bool(kills), "execute goes on after on_kill, and must not commit a killed job"
@@ -78,12 +111,13 @@ def test_a_driver_that_no_retry_could_find_again_is_stopped_with_its_worker(
     monkeypatch: pytest.MonkeyPatch, on_kubernetes: bool
 ) -> None:
     monkeypatch.setattr(runs, "task_state", lambda _: "running")
-    untracked = Hook("cluster", is_tracked=False, on_kubernetes=on_kubernetes)
-    operator_with(untracked).on_kill()
-    assert untracked.kills == 1
-    hook = Hook("cluster", on_kubernetes=on_kubernetes)
-    operator = operator_with(hook)
+    untracked = operator_in("cluster", is_tracked=False, on_kubernetes=on_kubernetes)
+    hook = at_work(untracked)
+    untracked.on_kill()
+    assert hook.kills == 1
+    operator = operator_in("cluster", on_kubernetes=on_kubernetes)
     operator.durable = False
+    hook = at_work(operator)
     operator.on_kill()
     assert hook.kills == 1
 
@@ -93,17 +127,16 @@ def test_the_last_try_leaves_no_driver_behind_for_which_nobody_would_come(
     monkeypatch: pytest.MonkeyPatch, on_kubernetes: bool
 ) -> None:
     monkeypatch.setattr(runs, "task_state", lambda _: "running")
-    hook = Hook("cluster", on_kubernetes=on_kubernetes)
-    operator = operator_with(hook)
-    operator._has_retry = False
+    operator = operator_in("cluster", on_kubernetes=on_kubernetes)
+    hook = at_work(operator, Run(CLAIM, Try(2, 1), keeps_state=True))
     operator.on_kill()
     assert hook.kills == 1
 
 
 def test_a_time_out_stops_the_job_although_the_task_still_counts_as_running(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "task_state", lambda _: "running")
-    hook = Hook("cluster")
-    operator = operator_with(hook)
+    operator = operator_in("cluster")
+    hook = at_work(operator)
     try:
         raise AirflowTaskTimeout
     except AirflowTaskTimeout:
@@ -111,39 +144,32 @@ def test_a_time_out_stops_the_job_although_the_task_still_counts_as_running(monk
     assert hook.kills == 1
 
 
-@pytest.mark.parametrize("step", ["_settle", "execute"])
-def test_a_time_out_stops_the_job_before_the_launch_forgets_it(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+@pytest.mark.parametrize("step", ["_settle", "run_job"])
+def test_a_time_out_stops_the_job_before_the_launch_is_over(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     monkeypatch.setattr(runs, "task_state", lambda _: "running")
-    hook, operator, stopped = Hook("cluster"), operator_with(None), []
+    operator, stopped = operator_on(deploy_mode="cluster", ship=False), []
 
     def timed_out(*_: Any, **__: Any) -> None:
-        operator._hook = hook
         raise AirflowTaskTimeout
 
-    monkeypatch.setattr(operator, "_prepare", lambda *_: None)
-    monkeypatch.setattr(operator, "new_hook", lambda: hook)
+    monkeypatch.setattr(submit, "LaunchHook", Hook)
     monkeypatch.setattr(operator, "_settle", lambda *_, **__: None)
-    monkeypatch.setattr(operator if step == "_settle" else SparkSubmitOperator, step, timed_out)
+    monkeypatch.setattr(operator, step, timed_out)
     alive = Job("driver-1", JobState.ALIVE, None)
-    monkeypatch.setattr(
-        operator,
-        "_cluster",
-        lambda _: SimpleNamespace(
-            jobs=lambda name: [dataclasses.replace(alive, job=name.job)], stop=stopped.append, knows=bool
-        ),
-    )
-    assert operator._claim is not None
-    task = Task(operator, context_of(operator._claim, Try(1, 1)))
-    begun: Any = SimpleNamespace(id=1, claim=operator._claim, try_number=1, series="1")
+    cluster = SimpleNamespace(jobs=lambda name: [replace(alive, job=name.job)], stop=stopped.append, knows=bool)
+    monkeypatch.setattr(Hook, "cluster", cluster)
+    task = Task(operator, context_of(CLAIM, Try(1, 1)))
+    begun: Any = SimpleNamespace(id=1, claim=CLAIM, try_number=1, series="1")
     ledger = SimpleNamespace(
         window=lambda _: SimpleNamespace(planned_at=datetime(2026, 1, 1, tzinfo=UTC), attempts=2),
         attempts=lambda _: [begun],
     )
     service: Any = SimpleNamespace(ledger=ledger)
-    planned: Any = SimpleNamespace(window=window_of(1))
+    planned = Planned(window_of(1), False, "new")
     with pytest.raises(AirflowTaskTimeout):
-        operator._launch(task, planned, None, service)  # type: ignore[arg-type]
+        operator._launch(task, launch_of(operator), planned, service)
     assert stopped == ["driver-1"]
+    hook: Any = operator.last_launch
     assert hook.kills == 1
     operator.on_kill()  # as Airflow does
     assert hook.kills == 1
@@ -154,19 +180,17 @@ def test_spark_submit_is_killed_before_its_cluster_is_looked_at_for_what_it_subm
 ) -> None:
     monkeypatch.setattr(runs, "task_state", lambda _: "failed")
     done: list[str] = []
-    hook = Hook("cluster")
+    operator = operator_in("cluster")
+    hook = at_work(operator)
     hook._submit_sp = SimpleNamespace(kill=lambda: done.append("kill"))
-    operator = operator_with(hook)
-    operator._job = JobName("g-000001", "w", "j", datetime(2026, 1, 1, tzinfo=UTC))
-    monkeypatch.setattr(operator, "_cluster", lambda _: SimpleNamespace(jobs=lambda _: done.append("look") or []))
+    hook.cluster = SimpleNamespace(jobs=lambda _: done.append("look") or [])
     operator.on_kill()
     assert done[:2] == ["kill", "look"]
 
 
 def test_a_task_that_was_stopped_launches_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]"}')
-    operator = operator_with(None)
-    hook = operator._get_hook()
+    operator = operator_on()
+    hook = at_work(operator)
     monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("spark-submit was started"))
     operator.on_kill()
     with pytest.raises(KafkaOffsetsError, match="nothing is launched"):
@@ -174,10 +198,8 @@ def test_a_task_that_was_stopped_launches_nothing_any_more(monkeypatch: pytest.M
 
 
 def test_a_job_on_yarn_can_be_killed_after_a_reconnect(monkeypatch: pytest.MonkeyPatch) -> None:
-    operator = operator_with(None)
-    hook = Hook("cluster")
-    hook._is_yarn_cluster_mode = True
-    operator._hook = hook
+    operator = operator_on("yarn", deploy_mode="cluster")
+    hook = at_work(operator)
     monkeypatch.setattr(SparkSubmitHook, "_start_yarn_application_status_tracking", lambda *_: None)
     monkeypatch.setattr(hook, "_run_post_submit_commands", lambda: None)
     operator.poll_until_complete("application_1_2", {})
@@ -185,20 +207,19 @@ def test_a_job_on_yarn_can_be_killed_after_a_reconnect(monkeypatch: pytest.Monke
 
 
 def test_a_task_that_is_stopped_before_its_job_has_nothing_to_kill() -> None:
-    operator = operator_with(None)
+    operator = operator_on()
     operator.on_kill()
     assert operator._stop.is_set
 
 
 def test_a_driver_is_stopped_also_where_the_provider_can_not_kill_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "task_state", lambda _: "failed")
-    hook = Hook("cluster")
+    operator = operator_in("cluster")
+    hook: Any = at_work(operator)
     hook._driver_id = "driver-1"
     hook.on_kill = Path("/no/such/spark-submit").read_bytes
-    operator = operator_with(hook)
-    operator._job = JobName("g-000001", "w", "j", datetime(2026, 1, 1, tzinfo=UTC))
     stopped: list[str] = []
-    monkeypatch.setattr(operator, "_cluster", lambda _: SimpleNamespace(jobs=lambda _: [], stop=stopped.append))
+    hook.cluster = SimpleNamespace(jobs=lambda _: [], stop=stopped.append)
     with pytest.raises(FileNotFoundError):
         operator.on_kill()
     assert stopped == ["driver-1"]
@@ -206,9 +227,8 @@ def test_a_driver_is_stopped_also_where_the_provider_can_not_kill_it(monkeypatch
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown"])
 def test_a_pod_of_whose_node_nobody_hears_has_no_twin_beside_it(phase: str) -> None:
-    hook = Hook("cluster")
-    hook._is_kubernetes = True
-    operator = operator_with(hook)
+    operator = operator_in("cluster", on_kubernetes=True)
+    at_work(operator)
     assert operator.is_job_active(phase)
     assert not operator.is_job_active("Failed")
 
@@ -218,7 +238,7 @@ def _nothing(spark: Any, window: Any) -> None:
 
 
 OPERATORS = [
-    lambda: operator_with(None),
+    operator_on,
     lambda: KafkaSparkOperator(task_id="load", group=KafkaGroup("g", topics=["t"]), python_callable=_nothing),
 ]
 

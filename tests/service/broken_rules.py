@@ -13,8 +13,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,18 +23,21 @@ from unittest.mock import patch
 from sqlalchemy import Connection, update
 
 from airflow_kafka_offsets.core.plan import decide, ownership, pruning
+from airflow_kafka_offsets.core.plan.decide import Records
 from airflow_kafka_offsets.core.plan.ownership import Abandonment
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Standing, Window, check_commit
 from airflow_kafka_offsets.ledger import acts, runs
 from airflow_kafka_offsets.ledger.tables import groups, windows
 from airflow_kafka_offsets.service import acts as acts_of_people
+from airflow_kafka_offsets.service import plan
 from airflow_kafka_offsets.service import windows as service
 from airflow_kafka_offsets.service.publish import Publisher
 from tests.service.simulation import BrokenLawError, simulate
 
 _finish = service.WindowService._finish
 _hold = runs._hold
+_load = plan.load
 
 
 def _change(connection: Connection, group_id: int, window: Window, holds: int, /, **values: Any) -> None:
@@ -55,6 +58,20 @@ def _step(connection: Connection, group_id: int, seqs: Sequence[int], before: ob
 
 def _advance(connection: Connection, group: str, version: int, **values: Any) -> None:
     connection.execute(update(groups).where(groups.c.name == group).values(version=groups.c.version + 1, **values))
+
+
+def _load_as_seen(*args: Any, before: Records | None = None, **more: Any) -> Records:
+    """Let a plan decide in its turn on what the ledger had when it looked."""
+    return before or _load(*args, **more)
+
+
+@contextmanager
+def _both(*patches: AbstractContextManager[Any]) -> Iterator[None]:
+    """Break a rule that two things keep: whoever plans loads the group again in its turn, and writes by compare-and-set."""
+    with ExitStack() as stack:
+        for one in (patch.object(plan, "load", _load_as_seen), *patches):
+            stack.enter_context(one)
+        yield
 
 
 def _abandonment(*args: Any) -> Abandonment:
@@ -78,11 +95,11 @@ def _nothing(*args: Any) -> None:
     pass
 
 
-RULES: Mapping[str, partial[AbstractContextManager[Any]]] = {
-    "a window is changed by compare-and-set": partial(patch.object, runs, "change_window", _change),
-    "a window is held by compare-and-set": partial(patch.object, runs, "_hold", _change_when_held),
+RULES: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
+    "a window is changed by compare-and-set": lambda: _both(patch.object(runs, "change_window", _change)),
+    "a window is held by compare-and-set": lambda: _both(patch.object(runs, "_hold", _change_when_held)),
     "a commit is finished by compare-and-set": partial(patch.object, runs, "step_windows", _step),
-    "a group has versions": partial(patch.object, runs, "advance", _advance),
+    "a group has versions": lambda: _both(patch.object(runs, "advance", _advance)),
     "abandon gives the offsets back": partial(patch.object, acts, "abandonment", _abandonment),
     "a gap is recorded": partial(patch.object, Abandonment, "facts", property(lambda self: {"window": self.window.id})),
     "a gap is confirmed": partial(patch.object, acts, "check_gap", _nothing),

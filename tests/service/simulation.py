@@ -61,6 +61,7 @@ from airflow_kafka_offsets.core.errors import (
     StoreUnavailableError,
     WindowBusyError,
 )
+from airflow_kafka_offsets.core.evidence import Report
 from airflow_kafka_offsets.core.log import Bounds
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan import ownership
@@ -70,7 +71,6 @@ from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Lane, Scope, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import parse_window_id
-from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service import prune
 from airflow_kafka_offsets.service.move import Asked, Moving
 from airflow_kafka_offsets.service.plan import Planned

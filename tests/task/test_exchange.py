@@ -113,9 +113,7 @@ def test_a_green_task_without_a_report_commits_nothing(
     with pytest.raises(NoReportError, match="no job has reported"):
         commit(given)
     assert state(world, given) is State.PLANNED
-    assert (
-        "next: no retry is left. Clear the plan task with all tasks after it: the job runs again" in caplog.messages[-1]
-    )
+    assert "clear this task: it looks for the job's report again" in caplog.messages[-1]
     operator = CommitWindowOperator(task_id="commit", window=given)
     with pytest.raises(NoReportError):
         operator.execute(context("commit", number=2, max_tries=2))

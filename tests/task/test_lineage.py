@@ -28,13 +28,13 @@ from airflow_kafka_offsets import (
     wiring,
 )
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError
+from airflow_kafka_offsets.core.evidence import Report
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lineage import MAX_RANGES
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.window import Scope
 from airflow_kafka_offsets.decorators.kafka_spark import _KafkaSparkDecoratedOperator
-from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.task.airflow import Task
 from airflow_kafka_offsets.task.definition import Stop

@@ -26,13 +26,13 @@ from airflow_kafka_offsets.core.errors import (
     TopicRecreatedError,
     WindowBusyError,
 )
+from airflow_kafka_offsets.core.evidence import Report
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Outcome, State
-from airflow_kafka_offsets.launch.job_files import Report
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.task import plan as planning
@@ -190,12 +190,12 @@ def test_a_job_is_told_how_many_records_the_last_successful_run_that_told_has_re
         (Report(10, took_window=True, bad=2), "10 records read of 10 offsets; 2 records could not be decoded"),
         (
             Report(took_window=False),
-            "never called current_window(); the only evidence that it read the window is its exit code 0",
+            "never called current_window(); its exit code 0 is the only evidence",
         ),
-        (Report(took_window=True), "reported no count; the evidence is that the job succeeded"),
+        (Report(took_window=True), "it succeeded, and reported no count"),
         (
             Report(took_window=None),
-            "a job in a cluster sends no report; the evidence is that it succeeded",
+            "it succeeded; a job in a cluster reports no count",
         ),
         (Report(written=False, took_window=True), "an earlier run had written it"),
     ],

@@ -1,0 +1,130 @@
+"""A launch in a task's own process: the Spark session that its function gets, as a value and as a context."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
+from airflow_kafka_offsets.launch.connect import remote_url
+from airflow_kafka_offsets.spark.errors import BAD_RECORD, DATA_LOSS, BadRecordError, KafkaWindowError, LostRecordsError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+    from pyspark.sql import SparkSession
+
+    from airflow_kafka_offsets.core.launch.login import ReaderOptions
+
+_PROGRESS_BAR = "spark.ui.showConsoleProgress"
+
+_WRONG_SPARK = (
+    "This process can only be a client of Spark Connect, and the task names no server. Give the task the conn_id of a connection of "
+    "type spark_connect; or, for its own Spark, install pyspark (not pyspark-client), and unset SPARK_REMOTE and "
+    "SPARK_CONNECT_MODE_ENABLED in the worker's environment"
+)
+_CLOSED = (
+    "The Spark Connect session of this attempt was closed: by a later try, by on_kill, or by the server after an hour without use. "
+    "This attempt commits nothing; the next try runs the window"
+)
+_GONE = (
+    "The Spark Connect server does not answer, or was restarted. This attempt commits nothing; the retry runs the same window when the "
+    "server is back"
+)
+_LOST = (
+    "Kafka no longer holds all offsets of the window: retention removed them since it was planned, or the topic was recreated. "
+    "Nothing is committed; the next run's plan names the offsets and what to do"
+)
+_MEANINGS = (
+    (re.compile("CONNECT_URL_NOT_SET|CANNOT_CONFIGURE_SPARK_CONNECT_MASTER"), BadInputError, _WRONG_SPARK),
+    (DATA_LOSS, LostRecordsError, _LOST),
+    (re.compile(r"INVALID_HANDLE\.SESSION_CLOSED"), KafkaOffsetsError, _CLOSED),
+    (
+        re.compile(
+            r"StatusCode\.UNAVAILABLE|INVALID_HANDLE\.(SESSION_CHANGED|(SESSION|OPERATION)_NOT_FOUND)|RESPONSE_ALREADY_RECEIVED"
+            "|incorrect server side session"
+        ),
+        KafkaOffsetsError,
+        _GONE,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLaunch:
+    """How a task opens its Spark sessions.
+
+    Attributes:
+        settings: Spark's.
+        remote: the address of the Spark Connect server; None if the task has its own Spark.
+        reader: what Spark's reader needs to reach Kafka.
+    """
+
+    settings: Mapping[str, Any]
+    remote: str | None
+    reader: ReaderOptions
+
+
+def session_settings(connection: Connection | None, conf: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return Spark's settings as `PySparkOperator` puts them together.
+
+    Args:
+        connection: of the task.
+        conf: the task's own settings, which override the connection.
+        name: of the application.
+    """
+    extra = connection.extra_dejson if connection is not None else {}
+    settings = {"spark.app.name": name, **extra, **conf}
+    if remote := remote_url(connection, conf):
+        return {**settings, "spark.remote": remote}
+    host = connection.host if connection is not None else None
+    master = f"{host}:{connection.port}" if connection is not None and connection.port else host or "local[*]"
+    # The progress bar has no end of line, so it would come last in the task's log.
+    return {_PROGRESS_BAR: "false", "spark.master": master, **settings}
+
+
+@contextmanager
+def open_session(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Open a Spark session, and stop it at the end. An error of Spark that is about its surroundings is raised in words for a person.
+
+    Args:
+        settings: Spark's.
+        environment: variables that Spark's own process is started with, and nothing else.
+    """
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    from airflow_kafka_offsets.wiring.machine.start import environment_with
+
+    conf = SparkConf()
+    for name, value in settings.items():
+        conf.set(name, value)
+    try:
+        with environment_with(environment):
+            spark = SparkSession.builder.config(conf=conf).getOrCreate()
+        try:
+            yield spark
+        finally:
+            spark.stop()
+    except Exception as exc:
+        explained = explained_spark_error(exc)
+        if explained is None:
+            raise
+        raise explained from exc
+
+
+def explained_spark_error(exc: Exception) -> Exception | None:
+    """Return the error to raise instead; None if the exception itself is clear."""
+    if isinstance(exc, KafkaOffsetsError | KafkaWindowError):
+        return None
+    text = str(exc)
+    if "NO_ACTIVE_SESSION" in text:
+        # If the server was restarted, PySpark 4.0 closes its client, and raises this while it fetches details of the error.
+        text = f"{text} {exc.__context__}"
+    if bad := BAD_RECORD.search(text):
+        return BadRecordError(
+            f"{bad[0]}. Nothing is committed. To go on without such records: on_bad='null', or on_bad='side' with side=..."
+        )
+    return next((kind(meaning) for sign, kind, meaning in _MEANINGS if sign.search(text)), None)
