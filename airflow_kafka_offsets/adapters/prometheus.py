@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from airflow_kafka_offsets.core.errors import BadInputError, cut
-from airflow_kafka_offsets.core.state_metrics import Family, Told
+from airflow_kafka_offsets.core.state_metrics import Family, Samples
 
 
 class _Families(Collector):
@@ -50,7 +50,7 @@ def write(families: Sequence[Family], file: Path) -> None:
         raise BadInputError(f"Can't write {cut(str(file))}: {exc.strerror}") from exc
 
 
-def read(file: Path) -> Told:
+def read(file: Path) -> Samples:
     """Return the metrics of a file that `write` wrote; nothing: there is none, or it holds something else."""
     found: dict[str, list[tuple[Mapping[str, str], float]]] = {}
     try:

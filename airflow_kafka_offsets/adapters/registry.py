@@ -38,7 +38,7 @@ class ConfluentRegistry:
     Args:
         url: its address, without a login.
         conn_id: its Airflow connection, for messages.
-        login: user and password, or what puts a token into each request; None: none.
+        login: user and password, or what puts a token into each request; None means none.
         headers: of each request, for example a token.
         verify: whether to check its certificate, or the file with the authorities to check it with.
         cert: the client's certificate, or certificate and key.
@@ -70,7 +70,7 @@ class ConfluentRegistry:
         self._cert = cert
 
     def subject(self, name: str) -> Subject | None:
-        """Return all schemas of a subject; None: there is no such subject."""
+        """Return all schemas of a subject; None if there is no such subject."""
         with requests.Session() as session:
             session.auth = self._login or _as_it_is
             session.headers.update(self._headers)
@@ -117,7 +117,7 @@ class ConfluentRegistry:
                 self._collect(session, found, others)
 
     def _ask(self, session: requests.Session, path: str) -> Any:
-        """Return an answer; None: there is no such thing.
+        """Return an answer; None if there is no such thing.
 
         Raises:
             RegistryUnavailableError, RegistryRefusedError: there is no useful answer.

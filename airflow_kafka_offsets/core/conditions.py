@@ -24,8 +24,8 @@ class UnreadAtLeast:
     Attributes:
         group: the group whose watermark counts. Without a watermark, all that Kafka holds counts as unread, whatever the
             starting offsets are: the first run then comes too early rather than never.
-        min_span: unread offsets, summed over all partitions; None: their number does not matter.
-        max_age: how old the oldest unread record may become, by Kafka's timestamps; None: its age does not matter.
+        min_span: unread offsets, summed over all partitions; None means their number does not matter.
+        max_age: how old the oldest unread record may become, by Kafka's timestamps; None if its age does not matter.
     """
 
     group: KafkaGroup
@@ -43,7 +43,7 @@ class Event:
     """What a group looked like when the trigger asked for a run.
 
     Attributes:
-        position: where its next window would start; None: it had no position yet.
+        position: where its next window would start; None if it had no position yet.
         ends: the end offsets.
         at: the moment.
     """
@@ -86,7 +86,7 @@ class TimePassed:
     Attributes:
         group: whose topics.
         until: the moment, with its zone.
-        idle_after: a partition without a record for this long no longer counts; None: every partition counts.
+        idle_after: a partition without a record for this long no longer counts; None means every partition counts.
     """
 
     group: KafkaGroup
@@ -120,7 +120,7 @@ class VerdictIn:
     Attributes:
         group: the group.
         verdicts: any of these will do.
-        horizon: a group with less headroom than this is at risk; None: see `core.lag.verdict.needed_seconds`.
+        horizon: a group with less headroom than this is at risk; None means see `core.lag.verdict.needed_seconds`.
     """
 
     group: KafkaGroup
@@ -170,7 +170,7 @@ class WindowFree:
     Attributes:
         window_ids: the windows.
         is_rerun: whether the window was already committed when the run was refused. Then its rerun must end.
-        ledger_conn_id: connection of the ledger; None: the configured one.
+        ledger_conn_id: connection of the ledger; None means the configured one.
     """
 
     window_ids: tuple[str, ...]

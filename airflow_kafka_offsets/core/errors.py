@@ -278,7 +278,7 @@ class StoreDriftError(StoreError):
     Attributes:
         store: the address of the store.
         group: the group whose offsets were moved.
-        partitions: before (None: the group had no offset there), after, and what was found, in next offsets.
+        partitions: before (None if the group had no offset there), after, and what was found, in next offsets.
     """
 
     def __init__(

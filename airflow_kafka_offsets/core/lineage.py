@@ -27,7 +27,7 @@ class ReadWindow:
         window: the window.
         is_rerun: whether it had been committed before the task began.
         is_committed: whether the task got as far as the commit.
-        records: how many records its job read; None: not reported.
+        records: how many records its job read; None means not reported.
         counts: records by topic and partition, if the job counted them.
     """
 
@@ -56,8 +56,8 @@ class ReadTopic:
         partitions: how many of its partitions have something to read. One of several windows counts once.
         ranges: how many ranges, without empty ones.
         span: how many offsets they have.
-        records: how many records; None: not reported.
-        parts: its ranges, without empty ones; None: the task has more than `MAX_RANGES`.
+        records: how many records; None means not reported.
+        parts: its ranges, without empty ones; None if the task has more than `MAX_RANGES`.
     """
 
     topic: str
@@ -130,7 +130,7 @@ def _parts(read: Sequence[ReadWindow]) -> dict[str, list[Part]]:
 
 
 def _records(read: Sequence[ReadWindow]) -> dict[str, int | None]:
-    """Return how many records there are of each topic with something to read; None: a window of it does not tell."""
+    """Return how many records there are of each topic with something to read; None if a window of it does not tell."""
     total: dict[str, int | None] = {}
     for one in read:
         for topic, records in _records_of(one).items():

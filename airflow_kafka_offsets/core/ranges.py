@@ -40,7 +40,7 @@ class OffsetRange(_Edges):
         return self.end - self.start
 
     def shared_with(self, other: OffsetRange) -> OffsetRange | None:
-        """Return the offsets that both have; None: they have none in common."""
+        """Return the offsets that both have; None if they have none in common."""
         start, end = max(self.start, other.start), min(self.end, other.end)
         return OffsetRange(start, end) if start < end else None
 

@@ -136,8 +136,8 @@ def first_offsets(
     Args:
         start: what the user chose.
         log: what Kafka holds.
-        at_time: the timestamp index's offsets for `lookup_time`; None: no record at or after that time, so start at the end.
-        committed: what the consumer group or the offset store holds; None: nothing.
+        at_time: the timestamp index's offsets for `lookup_time`; None means no record at or after that time, so start at the end.
+        committed: what the consumer group or the offset store holds; None means nothing.
         committed_in: the name of that consumer group or store, for messages.
 
     Raises:

@@ -44,7 +44,7 @@ class OpenWindows:
 
     Attributes:
         count: how many.
-        oldest: when the oldest of them was planned; None: there is none.
+        oldest: when the oldest of them was planned; None if there is none.
     """
 
     count: int = 0
@@ -59,7 +59,7 @@ class GroupNow:
         group: the group.
         lag: what Kafka and ledger say of it. If Kafka did not answer just now, or only in part: what it said before.
         is_up: whether Kafka answered just now, and in full.
-        answered_at: when Kafka answered in full last; None: it never did.
+        answered_at: when Kafka answered in full last; None if it never did.
         open: its open windows by lane; a lane that is missing has none.
     """
 
@@ -77,7 +77,7 @@ def group_now(group: KafkaGroup, lag: GroupLag, open_: Mapping[Lane, OpenWindows
         group: the group.
         lag: what was found just now.
         open_: its open windows by lane.
-        before: where it stood in the last collection; None: there was none.
+        before: where it stood in the last collection; None if there was none.
     """
     # Kafka has answered in full: it has no topic of such a name.
     if lag.error is None or lag.error_kind == MissingPartitionError.__name__:
@@ -103,7 +103,7 @@ def families(
         groups: the groups.
         now: the time.
         is_ledger_up: whether the ledger answered just now.
-        collected_at: when all of this was asked for last; None: never.
+        collected_at: when all of this was asked for last; None means never.
         per_partition: whether lag and headroom get the label ``partition``.
     """
     where = ("group", "topic", "partition") if per_partition else ("group", "topic")
@@ -151,8 +151,8 @@ def families(
     ]
 
 
-Told = Mapping[str, Sequence[tuple[Mapping[str, str], float]]]
-"""What was told earlier: by the name of a metric, the labels and the value of each of its series."""
+Samples = Mapping[str, Sequence[tuple[Mapping[str, str], float]]]
+"""The labels and the value of each series of a metric, by its name."""
 
 _UP, _ANSWERED = "kafka_offsets_up", "kafka_offsets_answer_timestamp_seconds"
 _OF_KAFKA = {
@@ -168,7 +168,7 @@ _OF_KAFKA = {
 """What is not known without an answer of Kafka. All else comes from the ledger."""
 
 
-def with_earlier(found: Sequence[Family], earlier: Told) -> list[Family]:
+def with_earlier(found: Sequence[Family], earlier: Samples) -> list[Family]:
     """Return metrics in which a group without an answer of Kafka has that of an earlier collection, if there is one.
 
     Args:

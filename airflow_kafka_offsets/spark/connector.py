@@ -59,7 +59,7 @@ class SparkBuild:
 
 
 def spark_build(jars: Iterable[str]) -> SparkBuild | None:
-    """Return the Spark that has these jars; None: their names do not identify it.
+    """Return the Spark that has these jars; None means their names do not identify it.
 
     >>> spark_build(["spark-core_2.13-4.0.0.jar", "zstd-jni-1.5.6-9.jar"]).connector
     'org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0'
@@ -109,7 +109,7 @@ def connector_package(spark_version: str | None = None, scala: str | None = None
 
     Args:
         spark_version: version of the Spark that runs the job; None: that of the installed pyspark or pyspark-client.
-        scala: version of Scala that this Spark was built for; None: the usual one of its version.
+        scala: version of Scala that this Spark was built for; None means the usual one of its version.
 
     Raises:
         ConnectorError: no version was given, and there is no pyspark here.

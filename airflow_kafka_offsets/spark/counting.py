@@ -29,7 +29,7 @@ the counts of all tasks, which takes 0.1 to 0.2 µs for each partition of a task
 MAX_BOUNDS = 1000
 """Up to this number of partitions, each record is compared with the window's ranges. Spark's plans show all these offsets."""
 
-# Of a histogram as a string: [{0.0, 10.0}, {7.0, 1.0E7}]
+# A histogram as a string: [{0.0, 10.0}, {7.0, 1.0E7}]
 _BAR = re.compile(r"\{([\d.E]+), ([\d.E]+)\}")
 
 _WHOLE: Unit = (None, None)
@@ -69,7 +69,7 @@ class CountedRead:
 
     Args:
         ranges: of each topic-partition, ``start <= offset < end``; at least one, and none is empty.
-        tasks: how many tasks read them; None: one for each.
+        tasks: how many tasks read them; None means one for each.
         looks_outside: whether to count records outside of the ranges as well, for 0.1 µs of CPU a record (reading takes 1.2 µs).
             Only topics with gaps need it: without gaps, a read of as many records as offsets can't contain others.
     """
@@ -205,7 +205,7 @@ def check_counts(counts: Counts, *, expect_gaps: bool = False, at_least: int | N
     Args:
         counts: what was read.
         expect_gaps: whether offsets without a record are normal.
-        at_least: how many records an earlier run of the window read; None: there was none, or fewer are fine.
+        at_least: how many records an earlier run of the window read; None if there was none, or fewer are fine.
 
     Raises:
         IncompleteReadError: records are missing, or are outside the window's ranges. The message names partitions and numbers.

@@ -79,11 +79,11 @@ class Handoff:
         expect_gaps: whether offsets without a record are normal.
         topics: topic -> partition -> (start, end), ``start <= offset < end``, sorted; empty ranges may be left out.
         options: for Spark's Kafka reader. Never a secret, only references that the Kafka client resolves.
-        report: where the launcher looks for a report of the job: an absolute path, or the URI of a folder; None: it can't read one.
-        output_tables: the tables that the commit of the window publishes, after the job has staged them; None: not known.
-        topic_ids: the id of each topic; None: not known.
-        at_least: how many records an earlier run of the window read, if fewer are an error; None: any number is fine.
-        schemas: the subjects whose schemas were frozen with the window; None: the group has no registry.
+        report: where the launcher looks for a report of the job: an absolute path, or the URI of a folder; None if it can't read one.
+        output_tables: the tables that the commit of the window publishes, after the job has staged them; None means not known.
+        topic_ids: the id of each topic; None means not known.
+        at_least: how many records an earlier run of the window read, if fewer are an error; None means any number is fine.
+        schemas: the subjects whose schemas were frozen with the window; None if the group has no registry.
 
     Raises:
         HandoffError: a value can't be used.

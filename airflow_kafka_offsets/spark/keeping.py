@@ -56,4 +56,4 @@ class Kept:
         try:
             self.frame.unpersist()
         except Exception as exc:  # Spark was stopped, or is gone
-            logger.info("Spark was not told to forget a frame: %s", type(exc).__name__)
+            logger.info("Spark may still keep a frame: %s", type(exc).__name__)

@@ -31,7 +31,7 @@ class Label:
     Attributes:
         window_id, group, seq: which window it is.
         digest: differs if ranges, planned-until time or topic ids differ.
-        ranges: as JSON; None: too many.
+        ranges: as JSON; None means too many.
         is_rerun: whether the window was committed before, according to the ledger.
     """
 
@@ -58,7 +58,7 @@ class Label:
 
         Args:
             where: the place.
-            found: the note of that output; None: it has none. Then `is_rerun` decides.
+            found: the note of that output; None if it has none. Then `is_rerun` decides.
             remove: the command by which a person removes that output.
 
         Raises:
@@ -99,17 +99,17 @@ def label_of(handoff: Handoff) -> Label:
 
 
 def digest(ranges: str, until: datetime, topic_ids: Mapping[str, str] | None) -> str:
-    """Return what tells windows of one id apart, in two parts: of ranges and planned-until time, and of the topic ids, if they are known.
+    """Return a digest that differs between windows of one id. Its second part, if there is one, is of the topic ids.
 
-    The ids tell two clusters apart: their topics may have the same names, and their first windows the same ranges and planned-until time.
-    Without ids, the planned-until time shows that a ledger was created again.
+    The ids differ between two clusters, whose first windows may have the same ranges and planned-until time. That time differs
+    after a ledger was created again.
     """
     first = _short(f"{ranges} {until.timestamp()}", 16)
     return first if topic_ids is None else f"{first}-{_short(json.dumps(sorted(topic_ids.items())), 8)}"
 
 
 def read_note(text: str | None) -> dict[str, Any] | None:
-    """Read a note; None: there is none, or the text is someone else's."""
+    """Read a note; None if there is none, or the text is someone else's."""
     try:
         note = json.loads(text or "null")
     except ValueError:

@@ -66,7 +66,7 @@ class Layout:
     """How ranges become tasks.
 
     Attributes:
-        max_records: how much a task reads of one partition at most; None: the whole range.
+        max_records: how much a task reads of one partition at most; None means the whole range.
         tasks: how many tasks read; if there are fewer than ranges, each reads several, one after the other.
     """
 
@@ -87,7 +87,7 @@ def layout(spans: Iterable[int], parallelism: int | None) -> Layout:
 
     Args:
         spans: the spans of the ranges; none is 0.
-        parallelism: how many tasks run at once; None: not known.
+        parallelism: how many tasks run at once; None means not known.
 
     >>> layout([9_000_000, 500_000, 500_000], parallelism=4)  # one partition has nearly all offsets
     Layout(max_records=628750, tasks=17)

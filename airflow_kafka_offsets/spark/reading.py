@@ -70,7 +70,7 @@ class WindowReading:
 
     Args:
         spark: the session to read with.
-        handoff: what the launcher handed over.
+        handoff: the launcher's handoff.
         guarded: whether the process ends with exit code 1 if the check is missing or fails; False: the caller checks.
 
     Attributes:
@@ -135,7 +135,7 @@ class WindowReading:
 
     @property
     def bad(self) -> int | None:
-        """How many records could not be decoded and were left out; None: that is not known, or such a record ends the job."""
+        """How many records could not be decoded and were left out; None if that is not known, or such a record ends the job."""
         return self._bad
 
     @property
@@ -207,7 +207,7 @@ class WindowReading:
                 with the window (``KafkaGroup(registry=...)``). ``"json"``: with or without such a header. ``"string"``: UTF-8. None:
                 it stays binary. What is NULL stays NULL.
             key: the same for the column ``key``.
-            schema: what the value is read with. For Avro, a schema as JSON text; None: for each name of a record, the latest schema that
+            schema: what the value is read with. For Avro, a schema as JSON text; None means for each name of a record, the latest schema that
                 was frozen. With several such names, ``value`` has a field for each. For JSON, the columns: DDL or a `StructType`.
             key_schema: the same for the key.
             on_bad: what becomes of a record that can't be decoded. ``"fail"``: it ends the job, with its topic, partition and
@@ -268,7 +268,7 @@ class WindowReading:
         Spark keeps the records in memory and on the executors' disks, until the end of the block.
 
         Args:
-            storage_level: where Spark keeps them; None: its default for frames, memory first and then disk.
+            storage_level: where Spark keeps them; None means its default for frames, memory first and then disk.
             value: as in `read`.
             key: as in `read`.
             schema: as in `read`.
@@ -489,7 +489,7 @@ class WindowReading:
     def _finish(self, counts: Counts) -> None:
         self._progress.to("check")
         if self._bad_count is not None:
-            self._bad, self._bad_count = self._bad_count.told(_AFTER_THE_COUNT), None
+            self._bad, self._bad_count = self._bad_count.number(_AFTER_THE_COUNT), None
         self._unchecked = None
         self._checked = counts
         if counts.gaps and not self._reports.is_wanted:  # with a report, the end of the task's log has the numbers
@@ -503,7 +503,7 @@ class WindowReading:
 
     def _report(self) -> None:
         counts = self._checked
-        # Of a write by other means, followed by check(), it is not known whether it was written.
+        # Nothing shows whether a write by other means was made before check().
         self._reports.write(
             counts.records if counts else None, _by_topic(counts) if counts else {}, self._written, self._bad
         )

@@ -61,10 +61,10 @@ class Reports:
         """Report.
 
         Args:
-            records: how many records were read; None: not counted, or not yet.
+            records: how many records were read; None means not counted, or not yet.
             counts: the same by topic and partition, as far as they were counted.
-            written: whether they were written; None: not known.
-            bad: how many could not be decoded and were left out; None: not known.
+            written: whether they were written; None means not known.
+            bad: how many could not be decoded and were left out; None means not known.
 
         Raises:
             ReportError: Spark can't write it.
@@ -89,11 +89,11 @@ class Reports:
                 f"Window {self._window_id}: Spark was stopped before the job reported to {where}, so nothing "
                 "would be committed. Call window.check() before spark.stop(), or leave out spark.stop()"
             )
-        told = {**report, "taken_at": self._taken_at, "application": application_id(self._spark)}
+        document = {**report, "taken_at": self._taken_at, "application": application_id(self._spark)}
         if self._place is None:
             self._place = (self._last_number(where) + 1, _own_name())
         self._serial += 1
-        self._write_text(f"{where}/{report_name(*self._place, self._serial)}", json.dumps(told))
+        self._write_text(f"{where}/{report_name(*self._place, self._serial)}", json.dumps(document))
 
     def _last_number(self, where: str) -> int:
         """Return the largest number of the reports that are there; 0: there is none."""

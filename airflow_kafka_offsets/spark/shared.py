@@ -60,7 +60,7 @@ def report_name(number: int, own: str, serial: int) -> str:
 
 
 def report_order(name: str) -> tuple[int, str, int] | None:
-    """Return the number, the own name and the serial of a report, from the name of its folder; None: it is no name of a report.
+    """Return the number, the own name and the serial of a report, from the name of its folder; None if it is no name of a report.
 
     The largest is the last report of the job that took the window last.
 

@@ -45,7 +45,7 @@ def is_classic(spark: SparkSession) -> bool:
 def java_class(spark: SparkSession, name: str) -> Any:
     """Return a class of the driver's JVM, by its whole name.
 
-    Of `jvm.org.apache.Name`, Python asks for `org`, for `org.apache`, and so on: for each, the JVM looks in all of Spark's jars whether it is a class.
+    Python resolves `jvm.org.apache.Name` step by step: for `org`, for `org.apache` and so on, the JVM looks through all of Spark's jars.
     """
     session: Any = spark
     return getattr(session._jvm, name)
@@ -65,7 +65,7 @@ def session_id(spark: SparkSession) -> str:
 
 
 def application_id(spark: SparkSession) -> str | None:
-    """Return the id under which Spark runs this driver; None: the platform hides it."""
+    """Return the id under which Spark runs this driver; None means the platform hides it."""
     return _conf(spark, "spark.app.id")
 
 
@@ -75,7 +75,7 @@ def is_stopped(spark: SparkSession) -> bool:
 
 
 def parallelism(spark: SparkSession) -> int | None:
-    """Return how many tasks can run at once; None: no one knows yet."""
+    """Return how many tasks can run at once; None if no one knows yet."""
     # With Spark's own default: a Connect client logs the lack of a setting as an error, after two more requests about it.
     if (_conf(spark, "spark.dynamicAllocation.enabled", "false") or "").lower() == "true":
         return None

@@ -17,7 +17,7 @@ _UNITS = ("date", *(f"{what}-{unit}" for what in ("time", "timestamp") for unit 
 
 
 def unlike(writer: str, reader: str) -> str | None:
-    """Say which field has another unit in the schema that a record was written with than in the one that it is read with; None: none has.
+    """Say which field has another unit in the schema that a record was written with than in the one that it is read with; None if none has.
 
     A unit that only one of the two schemas gives is no difference: it is usual to add it later.
 
@@ -29,7 +29,7 @@ def unlike(writer: str, reader: str) -> str | None:
         writer: what the record was written with, as JSON text.
         reader: what it is read with, as JSON text.
     """
-    return next(_Pair(json.loads(writer), json.loads(reader)).told(), None)
+    return next(_Pair(json.loads(writer), json.loads(reader)).differences(), None)
 
 
 class _Pair:
@@ -42,7 +42,7 @@ class _Pair:
         _collect(writer, "", self._written)
         _collect(reader, "", self._read)
 
-    def told(self) -> Iterator[str]:
+    def differences(self) -> Iterator[str]:
         """Yield a sentence for each field with two units."""
         writer, reader = self._whole
         return self._compare((writer, ""), (reader, ""), "", set())

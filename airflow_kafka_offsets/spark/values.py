@@ -46,7 +46,7 @@ class Form:
     Attributes:
         part: ``key`` or ``value``.
         kind: ``avro``, ``json`` or ``string``.
-        schema: what to read it with: an Avro schema, or the columns of JSON; None: nothing was given.
+        schema: what to read it with: an Avro schema, or the columns of JSON; None if nothing was given.
 
     Raises:
         DecodeError: the kind is unknown, or the schema does not fit it.
@@ -74,8 +74,8 @@ class Decoding:
     """How one read decodes keys and values.
 
     Args:
-        handoff: what the launcher handed over; it holds the schemas.
-        value, key: ``avro``, ``json`` or ``string``; None: it stays binary.
+        handoff: the launcher's handoff, which holds the schemas.
+        value, key: ``avro``, ``json`` or ``string``; None if it stays binary.
         schema, key_schema: what to read them with.
         on_bad: what becomes of a record that can't be decoded: ``fail``, ``null`` or ``side``.
 
@@ -132,7 +132,7 @@ class Decoding:
             frame = part.prepared(frame)
         for part in self._parts:
             frame = part.decoded(frame)
-        bad = F.coalesce(*(part.told() for part in self._parts))
+        bad = F.coalesce(*(part.problem() for part in self._parts))
         results = {part.form.part: part.or_fail() if self.on_bad == FAIL else part.result() for part in self._parts}
         kept = [results[name].alias(name) if name in results else F.col(name) for name in columns]
         more = [F.when(bad.isNotNull(), raw).alias(_RAW)] if self.on_bad == SIDE else []
@@ -150,8 +150,8 @@ class BadCount:
         frame, self._observed = observe(frame, F.count(F.col(_BAD)).alias("bad"))
         return public(frame)
 
-    def told(self, timeout: float) -> int | None:
-        """Return how many records were bad; None: Spark did not report it within `timeout` seconds."""
+    def number(self, timeout: float) -> int | None:
+        """Return how many records were bad; None if Spark did not report it within `timeout` seconds."""
         assert self._observed is not None, "attach() comes first"
         found = self._observed.metrics(timeout).get("bad")
         return None if found is None else int(found)
@@ -211,10 +211,10 @@ class _Part:
         """Return what was decoded; a bad record ends the job."""
         named = _sentence("Kafka record ", F.col("topic"), "-", F.col("partition"), " offset ", F.col("offset"), ": ")
         is_bad = F.col(self._why).isNotNull()
-        return F.when(is_bad, F.raise_error(F.concat(named, self.told()))).otherwise(F.col(self._name))
+        return F.when(is_bad, F.raise_error(F.concat(named, self.problem()))).otherwise(F.col(self._name))
 
-    def told(self) -> Column:
-        """Return why a record is bad, as a sentence about this part; NULL: it is not."""
+    def problem(self) -> Column:
+        """Return why a record is bad, as a sentence about this part; NULL if it is good."""
         return F.concat(F.lit(f"its {self.form.part} can't be decoded: "), F.col(self._why))
 
 

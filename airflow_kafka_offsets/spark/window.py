@@ -44,12 +44,12 @@ def current_window(spark: SparkSession, uri: str | None = None) -> KafkaWindow:
 
     Args:
         spark: the session.
-        uri: the folder that `PlanWindowOperator(exchange=...)` has returned as ``exchange``, for a job of another launcher. None: Spark's conf
+        uri: the folder that `PlanWindowOperator(exchange=...)` has returned as ``exchange``, for a job of another launcher. None if Spark's conf
             has the window, or names the file or the folder.
 
     Raises:
         NoWindowError: the job was not started with one.
-        HandoffError: what the launcher handed over can't be used.
+        HandoffError: the launcher's handoff can't be used.
     """
     die_with_jvm()
     text = _given(spark, uri)
@@ -202,7 +202,7 @@ class KafkaWindow(WindowReading):
             table: its name. The table is created if it does not exist.
             merge_on: columns of the key.
             order_by: columns that say which of two rows with one key is newer, e.g. ``["timestamp", "offset"]``. The newer one
-                stays, so the replay of an old window changes nothing that is newer. Of two equal ones, that of the group's later
+                stays, so the replay of an old window changes nothing that is newer. If two are equal, that of the group's later
                 window stays. Without `order_by` the last run wins, and a key that a window has twice is an error.
             partition_by: columns or transforms for further partitions, if the table is created.
             check_first: as in `write_delta`; with `merge_on`, the check always comes first.
@@ -386,7 +386,7 @@ class KafkaWindow(WindowReading):
 
         Args:
             run: reads the window to its end.
-            publish: publishes what `run` returned; it returns False if an earlier run has published it. None: `run` publishes.
+            publish: publishes what `run` returned; it returns False if an earlier run has published it. None means `run` publishes.
             failed: what a message says of the output if Kafka no longer holds all offsets.
 
         Returns:
@@ -403,7 +403,7 @@ class KafkaWindow(WindowReading):
 
 
 def _given(spark: SparkSession, uri: str | None) -> str | None:
-    """Return what was handed over. An address that the job names comes first: a notebook's session may still have older settings."""
+    """Return the handoff. An address that the job names comes first: a notebook's session may still have older settings."""
     if uri is not None:
         return handed_over(spark, uri)
     text: str | None = spark.conf.get(CONF_WINDOW, None) or _shipped(spark)

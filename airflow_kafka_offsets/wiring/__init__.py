@@ -40,7 +40,7 @@ def open_service_for(group: str, ledger_conn_id: str | None = None) -> WindowSer
 
 
 def open_offset_store(group: KafkaGroup) -> OffsetStore | None:
-    """Open the group's offset store, without a connection to its server yet; None: it has none.
+    """Open the group's offset store, without a connection to its server yet; None if it has none.
 
     Raises:
         BadInputError: its connection is missing or of another type, or its client library is not installed.
@@ -53,7 +53,7 @@ def open_offset_store(group: KafkaGroup) -> OffsetStore | None:
 
 
 def registry_of(group: KafkaGroup) -> SchemaRegistry | None:
-    """Return the group's schema registry; None: it has none. A window whose schemas are frozen needs neither it nor its connection."""
+    """Return the group's schema registry; None if it has none. A window whose schemas are frozen needs neither it nor its connection."""
     registry = group.schema_registry
     if registry is None:
         return None
@@ -104,7 +104,7 @@ def open_ledger_at(url: str, *, patience: int | None = None) -> Ledger:
 
 
 def ledger_revisions(url: str) -> tuple[str | None, str]:
-    """Return the revision of a ledger's tables (None: there are none) and the one that this package requires.
+    """Return the revision of a ledger's tables (None if there are none) and the one that this package requires.
 
     Raises:
         LedgerUnavailableError: the database does not answer.
@@ -116,7 +116,7 @@ def ledger_revisions(url: str) -> tuple[str | None, str]:
 
 
 def upgrade_ledger(url: str, *, beside_others: bool = False) -> tuple[str | None, str]:
-    """Make a ledger's tables, and return the revision before (None: there were none) and after.
+    """Make a ledger's tables, and return the revision before (None if there were none) and after.
 
     Args:
         url: SQLAlchemy's URL.

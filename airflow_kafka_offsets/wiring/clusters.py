@@ -51,7 +51,7 @@ def open_cluster(target: Target, main_class: str | None = None) -> Cluster | Non
 
     Args:
         target: the target of the jobs.
-        main_class: the main class of the drivers that this package launches on a standalone cluster; None: any.
+        main_class: the main class of the drivers that this package launches on a standalone cluster; None means any.
 
     Returns:
         None: drivers run on the Airflow worker and end with it, or the cluster can't list its jobs.

@@ -16,7 +16,7 @@ def open_exchange(address: str, conn_id: str | None = None) -> Exchange:
 
     Args:
         address: of the folder.
-        conn_id: the Airflow connection to its storage; None: the storage's own default, such as the role of the worker.
+        conn_id: the Airflow connection to its storage; None means the storage's own default, such as the role of the worker.
 
     Raises:
         BadInputError: it is no address of a folder, or nothing that is installed here knows this storage.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from airflow_kafka_offsets.ports import SchemaRegistry
 
-# Of Airflow's own HTTP connections; all else in their extra is a header of each request.
+# Fields of Airflow's own HTTP connections. All else in their extra is a header of each request.
 _NO_HEADERS = frozenset(
     {
         "verify",
@@ -112,7 +112,7 @@ def _check_files(conn_id: str, **named: object) -> None:
 
 
 def _login_of(connection: Connection) -> tuple[str, str] | None:
-    """Return user and password; None: there is neither."""
+    """Return user and password; None if there is neither."""
     # Without white space around them, such as the end of a line that a password from a file has. Airflow masks what it has read itself.
     user, password = (connection.login or "").strip(), (connection.password or "").strip()
     if not (user or password):

@@ -53,7 +53,7 @@ class StandaloneCluster:
 
     Args:
         addresses: of the masters.
-        main_class: the main class of the drivers that this package launches; None: any.
+        main_class: the main class of the drivers that this package launches; None means any.
     """
 
     def __init__(self, addresses: Addresses, main_class: str | None = None) -> None:
@@ -118,7 +118,7 @@ class StandaloneCluster:
         return Job(driver["id"], state, found[1]) if found[0] == name.window else None
 
     def _named(self, driver: str, worker: str | None) -> tuple[str, str] | None:
-        """Return the window and job that a driver's log names; None: it does not name them, or can't be read."""
+        """Return the window and job that a driver's log names; None if it does not name them, or can't be read."""
         if driver in self._names:
             return self._names[driver]
         if worker is None:

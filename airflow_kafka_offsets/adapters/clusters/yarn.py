@@ -19,7 +19,7 @@ class YarnCluster:
 
     Args:
         url: of its web application, which may hold a user and a password.
-        auth: how requests log in; None: with the user and password of the URL, if there are any.
+        auth: how requests log in; None means with the user and password of the URL, if there are any.
     """
 
     def __init__(self, url: str, auth: Any = None) -> None:

@@ -90,7 +90,7 @@ class KafkaLog:
     def offsets_at(
         self, partitions: Sequence[TopicPartition], time: datetime, isolation_level: IsolationLevel
     ) -> Mapping[TopicPartition, int | None]:
-        """Return each partition's first offset whose record has this timestamp or a later one; None: there is none.
+        """Return each partition's first offset whose record has this timestamp or a later one; None if there is none.
 
         Raises:
             BadInputError: the time has no zone, or is before 1970.
@@ -99,7 +99,7 @@ class KafkaLog:
         return self._ask(lambda lookup: lookup.offsets_at(partitions, moment, isolation_level)) if partitions else {}
 
     def first_records(self, wanted: Collection[Probe]) -> Hits:
-        """Return offset and timestamp of the first record that each probe finds, up to the high watermark; None: there is none."""
+        """Return offset and timestamp of the first record that each probe finds, up to the high watermark; None if there is none."""
         return self._ask(lambda lookup: lookup.first_records(wanted)) if wanted else {}
 
     def retentions(self, topics: Sequence[str]) -> Mapping[str, Retention]:
@@ -111,7 +111,7 @@ class KafkaLog:
         return self._ask(lambda lookup: lookup.epoch_ends(wanted)) if wanted else {}
 
     def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
-        """Return the committed offsets of a Kafka consumer group; None: no offset for that partition."""
+        """Return the committed offsets of a Kafka consumer group; None means no offset for that partition."""
         found = self.commits(group_id, partitions)
         return {tp: found[tp][0] if tp in found else None for tp in partitions}
 
@@ -124,7 +124,7 @@ class KafkaLog:
         return self._ask(lambda lookup: lookup.commits(group_id, partitions)) if partitions else {}
 
     def group_state(self, group_id: str) -> confluent_kafka.ConsumerGroupState | None:
-        """Return the state of a Kafka consumer group; None: it does not exist, or this user may not see it."""
+        """Return the state of a Kafka consumer group; None if it does not exist, or this user may not see it."""
         return self._ask(lambda lookup: lookup.group_state(group_id))
 
     def _ask(self, question: Callable[[_Lookup], _T]) -> _T:
@@ -417,7 +417,7 @@ def _defect_of_time(answer: Any) -> str | None:
 
 
 def epoch_end(error: str) -> int | None:
-    """Return the end of a leader epoch from a consumer's error about an unconfirmed offset; None: not known.
+    """Return the end of a leader epoch from a consumer's error about an unconfirmed offset; None means not known.
 
     >>> epoch_end("Partition log truncation detected at ...: broker end offset is 60 (offset leader epoch 0). Reset to INVALID.")
     60

@@ -21,7 +21,7 @@ class CheckpointDirectory:
         Args:
             directory: a `pathlib.Path`, or an object like it (`upath.UPath`).
             name: the source as a person wrote it, for messages.
-            source: the only source of the query to read; None: all that read Kafka.
+            source: the only source of the query to read; None means all that read Kafka.
         """
         self.name = name
         self._directory = directory

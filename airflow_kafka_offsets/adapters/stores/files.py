@@ -52,7 +52,7 @@ class Folders(Protocol):
         ...
 
     def get(self, group: str, name: str) -> bytes | None:
-        """Return what a file holds; None: there is no such file."""
+        """Return what a file holds; None if there is no such file."""
         ...
 
     def put_if_absent(self, group: str, name: str, content: bytes, temporary: str) -> bool:

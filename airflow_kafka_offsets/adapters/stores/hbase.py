@@ -63,7 +63,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a read found: the bytes of the state cell (None: there is none), and the newest batch of each topic."""
+    """What a read found: the bytes of the state cell (None if there is none), and the newest batch of each topic."""
 
     cell: bytes | None
     batches: Mapping[str, Batch]
@@ -224,7 +224,7 @@ class _Table:
             self._connection.open()
 
     def cell(self, row: bytes, column: bytes) -> bytes | None:
-        """Return one cell; None: there is none."""
+        """Return one cell; None if there is none."""
         with self._errors_translated():
             rows = self._client.getRowWithColumns(self._name, row, [column], {})
         return rows[0].columns[column].value if rows else None
@@ -243,7 +243,7 @@ class _Table:
         return found
 
     def swap(self, row: bytes, column: bytes, expected: bytes | None, value: bytes) -> bool:
-        """Write a cell, if it still has the expected value (None: absent)."""
+        """Write a cell, if it still has the expected value (None means absent)."""
         with self._errors_translated(is_writing=True):
             put = Mutation(column=column, value=value)
             return bool(self._client.checkAndPut(self._name, row, column, expected, put, {}))
@@ -379,7 +379,7 @@ def _batch(time: object, offsets: Mapping[str, object], where: str) -> Batch:
 
 
 def parse_row(key: bytes, cells: Mapping[bytes, bytes], prefix: bytes, store: str) -> Batch | None:
-    """Read a batch row; None: it belongs to another group, whose name starts with this one's and a colon.
+    """Read a batch row; None if it belongs to another group, whose name starts with this one's and a colon.
 
     Raises:
         StoreContentError: its time is not in epoch milliseconds, or a value is not an offset.

@@ -37,7 +37,7 @@ class HdfsLogin:
 
     Attributes:
         user: the user name; empty: that of the process. With Kerberos, the ticket's name counts.
-        password: for a gateway with basic authentication; None: no password.
+        password: for a gateway with basic authentication; None means no password.
         verify: whether TLS certificates are checked, or a file with the authorities.
         cert: the client's certificate, or certificate and key.
         headers: headers of each request.

@@ -172,7 +172,7 @@ class KafkaStore:
         return max(_SHORTEST_TRANSACTION, 3 * self._timeout)
 
     def _refused(self, group: str, error: KafkaError, outcome: str = _NOTHING) -> StoreRefusedError | None:
-        """Return the error for a missing right or a group with members; None: it is another error."""
+        """Return the error for a missing right or a group with members; None if it is another error."""
         if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
             return self._active(group, error.name(), outcome)
         needs = {
@@ -223,7 +223,7 @@ class _Commit:
         self._pause = _TICK
 
     def look(self) -> tuple[dict[TopicPartition, int], Producer | None]:
-        """Return the committed offsets, and the producer that has fenced all earlier ones; None: another writer fenced it."""
+        """Return the committed offsets, and the producer that has fenced all earlier ones; None means another writer fenced it."""
         self._store._check_idle(self._group)
         # Fence first: if another writer changes an offset after this, the commit fails.
         producer = self._fence() if self._store._is_transactional else None

@@ -124,7 +124,7 @@ class NodeLayout:
         return [f"{self._folder}/{topic}" for topic in topics]
 
     def paths_in(self, folders: Mapping[str, Sequence[str] | None]) -> list[str]:
-        """Return the nodes to read, from the children of the folders (None: no such folder)."""
+        """Return the nodes to read, from the children of the folders (None means no such folder)."""
         return [f"{folder}/{child}" for folder, children in folders.items() for child in children or ()]
 
     def paths_of(self, offsets: Offsets) -> list[str]:
@@ -195,7 +195,7 @@ class ZooKeeperStore:
         timeout: seconds to wait for a server's answer.
         hosts: ``host:port``, with commas between them.
         chroot: the node above all others, such as ``/kafka``, which must exist. Empty: the root.
-        login: name and password for the scheme ``digest``; None: no login.
+        login: name and password for the scheme ``digest``; None means no login.
         tls: kazoo's settings for TLS.
         layout: `NodeLayout`, one node for each partition, or `JsonLayout`, one for the group.
         access: of the nodes that are created.

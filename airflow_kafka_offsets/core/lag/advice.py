@@ -32,7 +32,7 @@ _NEXT = {
 
 
 def advice(group: str, verdict: GroupVerdict | None) -> Advice | None:
-    """Return what to do next for a group; None: nothing has to be done, or no verdict is known.
+    """Return what to do next for a group; None if nothing has to be done, or no verdict is known.
 
     >>> print(advice("lake.orders", GroupVerdict.LOST))
     What is gone, and what to type to continue without it: kafka-offsets plan lake.orders

@@ -9,7 +9,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 
 
 def lag_document(found: GroupLag | None) -> dict[str, Any]:
-    """Return the lag of a group without its partitions. Times stay what they are; None: no one looked, and all is null."""
+    """Return the lag of a group without its partitions. Times stay what they are; None if no one looked, and all is null."""
     if found is None:
         return dict.fromkeys(_KEYS) | {"notes": []}
     return {

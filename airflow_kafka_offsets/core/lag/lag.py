@@ -21,20 +21,20 @@ class PartitionLag:
     """How far behind a group is in one topic-partition.
 
     Attributes:
-        watermark: the next offset that is not committed; None: the group has none here yet, and begins at `beginning`.
-        beginning, end: the bounds of the log at the group's isolation level; None: Kafka has no such partition.
-        verdict: what planning says of the partition; None: planning can't judge any.
-        lag: end offset minus watermark, in offsets, never below 0; None: the two can't be compared.
+        watermark: the next offset that is not committed; None if the group has none here yet, and begins at `beginning`.
+        beginning, end: the bounds of the log at the group's isolation level; None if Kafka has no such partition.
+        verdict: what planning says of the partition; None means planning can't judge any.
+        lag: end offset minus watermark, in offsets, never below 0; None if the two can't be compared.
         lag_seconds: how long the oldest unread record has waited; 0 without lag. It is rarely more than 1 s or 2 % too large, and too
-            small only after an open transaction. None: not known, e.g. because a record before it is dated in the future.
+            small only after an open transaction. None means not known, e.g. because a record before it is dated in the future.
         headroom_seconds: how long until retention by time reaches the watermark. It is never too large, and too small by at most one
-            segment of the log and what `lag_seconds` is too large. 0: it may happen at any moment. None: nothing is unread, retention by time
+            segment of the log and what `lag_seconds` is too large. 0: it may happen at any moment. None if nothing is unread, retention by time
             never removes records here, or it is not known.
         headroom_offsets: how many read offsets retention removes before it reaches the watermark: watermark minus beginning offset. Below 0:
-            as many unread offsets are gone. None: the two can't be compared.
-        estimate: why `headroom_seconds` is only an estimate; None: it is not one.
-        retention: how Kafka removes records of the topic; None: not known.
-        hidden_to: up to here, an open transaction hides records from a group that has read all others, and does so for longer than is usual; None: none
+            as many unread offsets are gone. None if the two can't be compared.
+        estimate: why `headroom_seconds` is only an estimate; None if it is not one.
+        retention: how Kafka removes records of the topic; None means not known.
+        hidden_to: up to here, an open transaction hides records from a group that has read all others, and does so for longer than is usual; None if none
             does, or that was not asked.
     """
 
@@ -69,10 +69,9 @@ _NOT_COMPARED = {
 
 
 def why_unread_unknown(verdicts: Iterable[Verdict | None]) -> str | None:
-    """Return why it is not known how much of some partitions is unread, by what planning says of them; None: that is no reason.
+    """Return why the verdicts of planning make the lag of some partitions meaningless; None if they do not.
 
-    The offsets that such a partition has now, if any, are not those of the records that the group has read. So no lag, and no lag of 0
-    either, tells what there is to read.
+    Such a partition has other records now than those that the group has read, so its lag says nothing.
 
     >>> why_unread_unknown([Verdict.CONTINUE, Verdict.MISSING]), why_unread_unknown([Verdict.DATA_LOSS, None])
     ('a partition is gone', None)
@@ -82,7 +81,7 @@ def why_unread_unknown(verdicts: Iterable[Verdict | None]) -> str | None:
 
 
 def sum_of_lags(partitions: Collection[PartitionLag]) -> int | None:
-    """Return the lag of partitions together; None: it is not known of any, or only of those that have none (`why_unread_unknown`)."""
+    """Return the sum of the known lags; None if none is known, or if those that are known are 0 and another means nothing (`why_unread_unknown`)."""
     known = [p.lag for p in partitions if p.lag is not None]
     total = sum(known)
     is_known = total or (known and why_unread_unknown(p.verdict for p in partitions) is None)
@@ -90,9 +89,7 @@ def sum_of_lags(partitions: Collection[PartitionLag]) -> int | None:
 
 
 def longest_wait(partitions: Collection[PartitionLag]) -> float | None:
-    """Return the largest `lag_seconds` of partitions; None: it is not known of one that has lag, or nothing else than that
-    of partitions without lag is known (`sum_of_lags`).
-    """
+    """Return the largest `lag_seconds`; None if a partition with lag has none, or `sum_of_lags` knows nothing."""
     if any(p.lag_seconds is None for p in partitions if p.lag) or sum_of_lags(partitions) is None:
         return None
     return max((p.lag_seconds for p in partitions if p.lag_seconds is not None), default=None)
@@ -105,18 +102,17 @@ class GroupLag:
     Attributes:
         group: its name.
         at: the moment of the look.
-        verdict: in one word; None: not known, and `error` says why.
+        verdict: in one word; None means not known, and `error` says why.
         reason: the verdict in one sentence, with numbers.
         partitions: each topic-partition that the group reads or has read; empty if Kafka refused, did not answer, or was not asked. If it
             answered in part, times are missing.
         pace: how fast it commits.
-        tightest: the partition whose headroom is told for the group: of those at risk the first one that retention reaches, else the one that
-            may be at risk soonest; None: none has headroom in seconds.
-        needed_seconds: with less headroom than this, that partition puts the group at risk; None: there is none.
-        error: why there is no answer of Kafka, or only a part of one: it refused, did not answer, was not asked, e.g. because a row of the
-            group in the ledger is damaged, or does not have a topic; None: it told all that the verdict needs.
+        tightest: the partition that decides the headroom of the group: the first one at risk that retention reaches, else the one that
+            may be at risk soonest; None if none has headroom in seconds.
+        needed_seconds: with less headroom than this, that partition puts the group at risk; None if there is none.
+        error: why Kafka did not answer, or only in part; None if it answered in full.
         error_kind: the name of the error's class in `core.errors`.
-        trouble: what planning would refuse, in one sentence; None: nothing.
+        trouble: what planning would refuse, in one sentence; None means nothing.
         notes: sentences on what is not known, e.g. that the topic's configuration may not be read.
     """
 
@@ -135,22 +131,22 @@ class GroupLag:
 
     @property
     def lag(self) -> int | None:
-        """The sum over all partitions, in offsets; None: it is not known of any, or only of those that have none."""
+        """The sum over all partitions, in offsets; None if it is not known of any, or only of those that have none."""
         return sum_of_lags(self.partitions.values())
 
     @property
     def lag_seconds(self) -> float | None:
-        """The largest of all partitions; None: it is not known of one that has lag."""
+        """The largest of all partitions; None if it is not known of one that has lag."""
         return longest_wait(self.partitions.values())
 
     @property
     def headroom_seconds(self) -> float | None:
-        """That of `tightest`; None: nothing is unread, retention never removes it, or it is not known."""
+        """That of `tightest`; None if nothing is unread, retention never removes it, or it is not known."""
         return self.partitions[self.tightest].headroom_seconds if self.tightest is not None else None
 
     @property
     def headroom_offsets(self) -> int | None:
-        """The smallest of all partitions with lag; None: nothing is unread, or it is not known."""
+        """The smallest of all partitions with lag; None if nothing is unread, or it is not known."""
         found = [p.headroom_offsets for p in self.partitions.values() if p.lag and p.headroom_offsets is not None]
         return min(found, default=None)
 

@@ -63,7 +63,7 @@ def lag_of(group: KafkaGroup, seen: Seen) -> dict[TopicPartition, PartitionLag]:
 
 
 def never_was(group: KafkaGroup, seen: Seen) -> LogError | None:
-    """Return why planning would refuse the group whatever its partitions hold: a topic of it never was; None: it would not."""
+    """Return why planning would refuse the group whatever its partitions hold: a topic of it never was; None means it would not."""
     try:
         check_there(group, watermark(seen.state) or NOWHERE, seen.log)
     except LogError as exc:
@@ -108,7 +108,7 @@ def with_hidden(
 
 
 def unread_from(found: PartitionLag) -> int | None:
-    """Return the first unread offset that Kafka still holds; None: nothing is unread, or that is not known."""
+    """Return the first unread offset that Kafka still holds; None if nothing is unread, or that is not known."""
     if found.lag is None or found.beginning is None:
         return None
     start = max(found.beginning, found.watermark or 0)
@@ -216,7 +216,7 @@ def _is_kept_by_size(found: PartitionLag) -> bool:
 
 
 def headroom(tp: TopicPartition, found: PartitionLag, age: float, times: Times) -> tuple[float | None, str | None]:
-    """Return the seconds until retention reaches the first unread record, and why that is an estimate; None: it is not one.
+    """Return the seconds until retention reaches the first unread record, and why that is an estimate; None if it is not one.
 
     Args:
         tp: the partition.

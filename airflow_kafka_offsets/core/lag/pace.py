@@ -14,7 +14,7 @@ MAX_JOBS = 10
 """The jobs of so many of the newest windows tell how long a job takes."""
 
 OUTLIER_FROM = 5
-"""Of so many jobs or more, the longest one does not count: it may be a first backlog, or a weekend without a launcher."""
+"""From so many jobs on, the longest one does not count: it may be a first backlog, or a weekend without a launcher."""
 
 MAX_RUNS = 11
 """The windows of so many of the newest runs tell the pace: ten intervals."""
@@ -46,14 +46,14 @@ class Pace:
     """How fast a group commits, by its newest committed live windows.
 
     Attributes:
-        last_commit_at: when the newest of them was committed; None: there is none.
+        last_commit_at: when the newest of them was committed; None if there is none.
         interval_seconds: the usual time from run to run: the median between the last 11 moments at which such windows were planned. Windows
-            that one run planned together count once. None: there are fewer than two moments.
-        longest_seconds: the longest time that a job took, of the last 10 windows, without the slowest one if there are at least 5; None: there
+            that one run planned together count once. None if there are fewer than two moments.
+        longest_seconds: the longest time that a job took, of the last 10 windows, without the slowest one if there are at least 5; None if there
             is none.
-        caught_up_at: a moment up to which all records may be committed, whatever their timestamps are; None: that is not known.
+        caught_up_at: a moment up to which all records may be committed, whatever their timestamps are; None if that is not known.
         caught_up_by: the number of the window that says so: see `core.lag.measure.read_to_the_end`.
-        began_at: when the group began; None: it is not in the ledger yet, or was reset since.
+        began_at: when the group began; None if it is not in the ledger yet, or was reset since.
     """
 
     last_commit_at: datetime | None = None

@@ -46,7 +46,7 @@ class Danger:
 
 
 def needed(pace: Pace, retention: Retention) -> float | None:
-    """Return how much headroom a window needs that begins now, in seconds; None: its records do not age.
+    """Return how much headroom a window needs that begins now, in seconds; None if its records do not age.
 
     It is what the verdict asks of its group, without the time from run to run: the run is there.
     """
@@ -123,7 +123,7 @@ def warn_of_risk(
         group: its policy.
         plans: the windows, as they were cut.
         at_risk: what is at risk of all that there is to read.
-        position: where the first of them starts; None: it is the group's first window.
+        position: where the first of them starts; None if it is the group's first window.
         log: what Kafka holds.
 
     Raises:

@@ -57,7 +57,7 @@ class Hit(NamedTuple):
 
 
 Hits = Mapping[Probe, Hit | None]
-"""The answers to probes; None: no record has this timestamp or a later one."""
+"""The answers to probes; None if no record has this timestamp or a later one."""
 
 
 @dataclass(slots=True)
@@ -67,9 +67,9 @@ class Search:
     Attributes:
         partition, watermark, end: whose; the watermark is below the end offset.
         now_ms: the present. A `T` in the future counts as the present.
-        expires_ms: the timestamp that retention has reached by now; None: there is no retention by time.
+        expires_ms: the timestamp that retention has reached by now; None if there is no retention by time.
         low, high: the bounds so far: ``low <= T < high``.
-        low_offset: the offset of a record with the timestamp `low`; None: there is no lower bound yet.
+        low_offset: the offset of a record with the timestamp `low`; None if there is no lower bound yet.
         high_offset: the first offset of a record with the timestamp `high` or a later one.
         is_empty: whether the log holds no record at all, only offsets.
         is_ahead: whether a record up to the watermark is dated in the future: `T` tells nothing about when the records arrived.
@@ -109,7 +109,7 @@ class Search:
         """Return the next timestamp to ask for.
 
         Args:
-            guess_ms: where `T` probably is, for the first question; None: no one knows.
+            guess_ms: where `T` probably is, for the first question; None if no one knows.
         """
         self._questions += 1
         if self._questions == 1 and guess_ms is not None and 0 < guess_ms < self.high:

@@ -61,7 +61,7 @@ def needed_seconds(partition: PartitionLag, pace: Pace, horizon: timedelta | Non
     Args:
         partition: with its retention.
         pace: how fast its group commits.
-        horizon: it needs at least this; None: at least a tenth of the retention.
+        horizon: it needs at least this; None means at least a tenth of the retention.
     """
     retention = partition.retention.time if partition.retention else None
     least = (RESERVE * retention.total_seconds() if retention else 0.0) if horizon is None else horizon.total_seconds()
@@ -74,7 +74,7 @@ def tries_seconds(pace: Pace, retention: float | None) -> float:
 
     Args:
         pace: how fast the group commits.
-        retention: how long records stay, in seconds; None: not limited by time.
+        retention: how long records stay, in seconds; None means not limited by time.
     """
     tries = TRIES * (pace.longest_seconds or 0.0)
     return tries if retention is None else min(tries, MOST * retention)
@@ -124,7 +124,7 @@ def judged(
         at: the moment of the look.
         partitions: the lag of each partition.
         pace: how fast it commits.
-        horizon: how much headroom it needs at least; None: a tenth of the retention.
+        horizon: how much headroom it needs at least; None means a tenth of the retention.
         notes: what is not known.
     """
     needs = {tp: needed_seconds(p, pace, horizon) for tp, p in partitions.items() if p.headroom_seconds is not None}
@@ -151,13 +151,13 @@ def unknown(group: str, at: datetime, why: Exception, pace: Pace) -> GroupLag:
 
 
 def in_part(found: GroupLag, why: KafkaAnswerError) -> GroupLag:
-    """Return the lag of a group whose Kafka told offsets, and then not the time of what is unread, or not the open transactions.
+    """Return the lag of a group of which Kafka gave the offsets, but not the times or the open transactions.
 
-    Only a loss is certain then: without headroom, no group would ever be at risk. So no headroom is told.
+    Only a loss is certain then. So the lag has no headroom, and no other verdict.
 
     Args:
-        found: what is known.
-        why: what it said to the other questions, or that it did not answer them.
+        found: the lag, without times.
+        why: the error of the questions that failed.
     """
     partitions = {tp: replace(p, headroom_seconds=None, estimate=None) for tp, p in found.partitions.items()}
     known = replace(found, partitions=partitions, tightest=None, needed_seconds=None)

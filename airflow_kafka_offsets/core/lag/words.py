@@ -39,7 +39,7 @@ def why_unknown(kind: str | None) -> str:
     """Return what happened to a question about a group that has no answer.
 
     Args:
-        kind: the name of the error's class in `core.errors`; None: none is known.
+        kind: the name of the error's class in `core.errors`; None if none is known.
 
     >>> [why_unknown(kind) for kind in ("KafkaRefusedError", "KafkaUnavailableError", "NoConnectionError", "KafkaOffsetsError")]
     ['Kafka refused', 'Kafka did not answer', 'Kafka was not asked', 'not known']
@@ -54,7 +54,7 @@ def why_unknown(kind: str | None) -> str:
         case errors.MissingPartitionError:
             return "Kafka has no such topic"
         case type() as other if issubclass(other, errors.BadInputError):
-            # Of its connection, or of a client that is not installed: the question never left.
+            # Its connection is wrong, or a client is not installed: no question was sent.
             return NOT_ASKED
         case type() as other if issubclass(other, errors.LedgerError):
             return "the ledger can't be read"

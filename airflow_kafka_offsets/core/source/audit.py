@@ -30,9 +30,9 @@ class Finding:
     Attributes:
         window_id: the window.
         span: how many offsets it owns, without those of topics that were recreated since.
-        records: how many records its job read at these offsets; None: not known.
+        records: how many records its job read at these offsets; None means not known.
         found: how many of these offsets the table has.
-        missing: how many records the table lacks; None: not known.
+        missing: how many records the table lacks; None means not known.
         holes: the offsets that the table does not have, if records are or may be missing.
         doubled: the offsets that the table has more than once.
     """

@@ -73,7 +73,7 @@ def read_offsets(where: str, text: str, source: str | None = None) -> SourceOffs
     Args:
         where: the file, for messages.
         text: what it holds.
-        source: read only this source; None: all sources that hold Kafka's JSON of offsets.
+        source: read only this source; None means all sources that hold Kafka's JSON of offsets.
 
     Raises:
         BadInputError: there is no such source, no source reads Kafka, or two have different offsets for one partition.

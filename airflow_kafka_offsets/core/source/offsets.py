@@ -41,7 +41,7 @@ class CheckpointAddress:
 
     Attributes:
         directory: a local path, or a URL that fsspec can read.
-        source: the only source of the query to read, as the offsets log numbers or names it; None: all that read Kafka.
+        source: the only source of the query to read, as the offsets log numbers or names it; None means all that read Kafka.
     """
 
     directory: str

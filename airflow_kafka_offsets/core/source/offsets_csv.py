@@ -78,7 +78,7 @@ def csv_rows(where: str, text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _owner(line: str, cells: Sequence[str]) -> str | None:
-    """Return the group; None: the line names none."""
+    """Return the group; None if the line names none."""
     if len(cells) not in (3, 4):
         raise _other_form(line, cells)
     return cells[0] if len(cells) == 4 else None

@@ -26,7 +26,7 @@ class Guarantees:
         is_atomic: an advance changes all partitions or none, also if a process dies in the middle.
         compares: whose change between the read and the write the store notices: any writer's, or only that of co-operating
             writers (those that use this package), or no one's.
-        limit: how many partitions fit into one advance, in words; None: more than 10,000.
+        limit: how many partitions fit into one advance, in words; None means more than 10,000.
     """
 
     is_atomic: bool

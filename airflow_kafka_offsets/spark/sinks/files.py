@@ -71,7 +71,7 @@ class Files:
             stream.write(bytearray(text, "utf-8"))
 
     def read(self, path: str) -> str | None:
-        """Return the text of a small file; None: it does not exist."""
+        """Return the text of a small file; None if it does not exist."""
         # After an error, PySpark asks the JVM about a dozen classes of errors: that takes longer than to look first.
         if not self._is_there(path):
             return None

@@ -159,7 +159,7 @@ class IcebergTable:
 def merge_statement(table: str, view: str, window_id: str, keys: Sequence[str], order_by: Sequence[str]) -> str:
     """Return the MERGE. A null key is a key like others. A row never replaces a newer row of another window.
 
-    Of two rows that the order makes equal, that of the group's later window stays, so a replay of the earlier one changes nothing.
+    If the order makes two rows equal, that of the group's later window stays, so a replay of the earlier one changes nothing.
 
     >>> print(merge_statement("t", "v", "lake-000001", ["k"], ["version"]))
     MERGE INTO t AS t USING v AS s ON s.`k` <=> t.`k`

@@ -71,7 +71,7 @@ class Target:
 
     @property
     def schema(self) -> str | None:
-        """The schema in the table's name; None: there is none."""
+        """The schema in the table's name; None if there is none."""
         return self._parts[-2] if len(self._parts) > 1 else None
 
     @property
@@ -81,7 +81,7 @@ class Target:
 
     @property
     def driver(self) -> str | None:
-        """The class of the usual driver; None: the user must name it."""
+        """The class of the usual driver; None if the user must name it."""
         return next((name for pattern, name in _DRIVERS.items() if re.match(pattern, self.url, re.IGNORECASE)), None)
 
     def quote(self, name: str) -> str:
