@@ -11,9 +11,8 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3.util import Retry
 
-from airflow_kafka_offsets.core.avro import self_contained
 from airflow_kafka_offsets.core.errors import RegistryRefusedError, RegistryUnavailableError, short
-from airflow_kafka_offsets.core.schemas import AVRO, Subject
+from airflow_kafka_offsets.core.schemas import AVRO, Subject, self_contained
 
 TIMEOUT = (5.0, 30.0)
 """Seconds to connect, and seconds to wait for an answer."""

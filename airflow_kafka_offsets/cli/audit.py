@@ -18,13 +18,13 @@ from airflow_kafka_offsets.core.spark_json import dump_offsets
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.documents import Document, range_document
 from airflow_kafka_offsets.service.audit import audit_table
-from airflow_kafka_offsets.wiring import sources
+from airflow_kafka_offsets.wiring import storage
 
 
 def audit(args: Namespace) -> Answer:
     """Compare, and name what is missing and what is doubled."""
     seqs = parse_windows(args.group, args.windows) if args.windows else []
-    table = load_islands(text for place in args.table for text in sources.read_csvs(place))
+    table = load_islands(text for place in args.table for text in storage.read_csvs(place))
     ledger = open_ledger(args)
     group = ledger.group(args.group)
     if not table:

@@ -13,7 +13,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, counted
 from airflow_kafka_offsets.core.source.offsets_csv import dump_csv
 from airflow_kafka_offsets.documents import Document
 from airflow_kafka_offsets.service.move import Export, Moving
-from airflow_kafka_offsets.wiring import sources
+from airflow_kafka_offsets.wiring import storage
 
 
 def export(args: Namespace) -> Answer:
@@ -28,9 +28,9 @@ def export(args: Namespace) -> Answer:
     found = moving.plan_export(group, requested_source(args, ledger, group), partial(open_log, args))
     csv = dump_csv(found.offsets)
     if is_file:
-        sources.check_new_csv(file)
+        storage.check_new_csv(file)
         if args.yes:
-            with sources.new_csv(file) as written:  # before the record: what can't be made is no export
+            with storage.new_csv(file) as written:  # before the record: what can't be made is no export
                 moving.record_export(group.name, found, file, who, args.why)
                 written.write(csv)
     document = {"group": group.name, "done": is_file and args.yes, "to": file, **_document(found)}

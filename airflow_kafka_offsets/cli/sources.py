@@ -27,9 +27,9 @@ from airflow_kafka_offsets.core.source.offsets import (
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
 from airflow_kafka_offsets.service.move import Asked
 from airflow_kafka_offsets.service.sources import LedgerSource, StoreSource
-from airflow_kafka_offsets.wiring.late import late
+from airflow_kafka_offsets.wiring import late
 from airflow_kafka_offsets.wiring.stores import opening
-from airflow_kafka_offsets.wiring.stores.kafka import CALLBACKS
+from airflow_kafka_offsets.wiring.stores.opening import CALLBACKS
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
@@ -137,15 +137,15 @@ def requested_source(args: Namespace, ledger: Ledger, group: KafkaGroup) -> Aske
 
 def _open_source(args: Namespace, ledger: Ledger, group: KafkaGroup, source: SourceAddress, name: str) -> OffsetSource:
 
-    from airflow_kafka_offsets.wiring import sources
+    from airflow_kafka_offsets.wiring import storage
 
     match source:
         case LedgerAddress():
             return LedgerSource(ledger, name)
         case CheckpointAddress():
-            return sources.open_checkpoint(source)
+            return storage.open_checkpoint(source)
         case CsvAddress():
-            return sources.CsvFile(source.file, name, is_chosen=args.as_name is not None)
+            return storage.CsvFile(source.file, name, is_chosen=args.as_name is not None)
         case _:
             return StoreSource(opening.open_store(source, group, kafka_config(args)), name)
 

@@ -6,6 +6,7 @@ never changes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 AVRO = "AVRO"
 """The kind of the schemas that a job needs to decode records."""
+_NAMED = ("record", "error", "enum", "fixed")
 
 
 class Part(StrEnum):
@@ -223,3 +225,44 @@ def _checked(field_name: str, given: object) -> dict[str, tuple[str, ...]]:
         if not TEXT.takes(topic) or not is_list or not all(map(TEXT.takes, names)):
             raise BadInputError(f"{field_name} must map topics to lists of subjects; got {short({topic: names})}")
     return {topic: tuple(names) for topic, names in given.items()}
+
+
+def self_contained(text: str, others: Mapping[str, str]) -> str:
+    """Return an Avro schema with those that it refers to put in where they are named first: Spark takes one text.
+
+    Args:
+        text: the schema.
+        others: full name -> schema, for all that it refers to, directly or through others.
+
+    Raises:
+        ValueError: a text is not JSON.
+
+    >>> self_contained('["a.X", "a.X"]', {"a.X": '{"type": "enum", "name": "X", "namespace": "a", "symbols": ["S"]}'})
+    '[{"type": "enum", "name": "X", "namespace": "a", "symbols": ["S"]}, "a.X"]'
+    """
+    return json.dumps(_whole(json.loads(text), "", {name: json.loads(other) for name, other in others.items()}))
+
+
+def _whole(node: Any, namespace: str, others: dict[str, Any]) -> Any:
+    """Return a part of a schema with all that it refers to. What is put in leaves `others`."""
+    if isinstance(node, str):
+        full_name = node if "." in node or not namespace else f"{namespace}.{node}"
+        schema = others.pop(full_name, None)
+        return node if schema is None else _whole(schema, "", others)
+    if isinstance(node, list):
+        return [_whole(branch, namespace, others) for branch in node]
+    if node["type"] in _NAMED:
+        return _named_whole(node, namespace, others)
+    inner = next((key for key in ("items", "values") if key in node), "type")
+    return {**node, inner: _whole(node[inner], namespace, others)}
+
+
+def _named_whole(node: dict[str, Any], namespace: str, others: dict[str, Any]) -> dict[str, Any]:
+    before, _, last = node["name"].rpartition(".")
+    own = before or node.get("namespace", namespace) or ""
+    others.pop(f"{own}.{last}" if own else last, None)
+    # Also if it is empty: a schema without a namespace takes the one around it.
+    whole = {**node, "namespace": own}
+    if "fields" in node:
+        whole["fields"] = [{**field, "type": _whole(field["type"], own, others)} for field in node["fields"]]
+    return whole

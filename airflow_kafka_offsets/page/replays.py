@@ -19,7 +19,7 @@ from airflow_kafka_offsets.page import now
 from airflow_kafka_offsets.page.access import Reader
 from airflow_kafka_offsets.service.pictures import RANGES_AT_ONCE, GroupLine
 from airflow_kafka_offsets.service.windows import WindowService
-from airflow_kafka_offsets.wiring.late import late
+from airflow_kafka_offsets.wiring import late
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.ledger.ledger import Ledger

@@ -14,7 +14,7 @@ from airflow_kafka_offsets.launch.job_files import handoff_of, refuse_login
 from airflow_kafka_offsets.spark.handoff import REPORTS, WINDOW_FILE
 from airflow_kafka_offsets.task.work import ready
 from airflow_kafka_offsets.wiring.connections import kafka_config
-from airflow_kafka_offsets.wiring.exchange import open_exchange
+from airflow_kafka_offsets.wiring.storage import open_exchange
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup

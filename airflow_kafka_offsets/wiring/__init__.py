@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore, SchemaRegistry
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.wiring.connections import find_connection, kafka_config, sqlalchemy_url
-from airflow_kafka_offsets.wiring.late import late
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
@@ -20,6 +20,27 @@ if TYPE_CHECKING:
 
 SECTION = "kafka_offsets"
 """This package's section of Airflow's configuration."""
+
+_T = TypeVar("_T")
+
+
+class _Late:
+    def __init__(self, open_it: Callable[[], object], attributes: dict[str, object]) -> None:
+        self.__dict__.update(attributes)
+        self._open = cache(open_it)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._open(), name)
+
+
+def late(open_it: Callable[[], _T], **attributes: object) -> _T:
+    """Stand in for something that is opened when it is first used: abandon works while Kafka is down.
+
+    Args:
+        open_it: opens it. What it raises is raised by the first use.
+        attributes: what can be read without opening it.
+    """
+    return cast("_T", _Late(open_it, attributes))
 
 
 def open_service(group: KafkaGroup) -> WindowService:
@@ -35,8 +56,9 @@ def open_service_for(group: str, ledger_conn_id: str | None = None) -> WindowSer
         UnknownGroupError: the ledger has no such group.
     """
     ledger = open_ledger(ledger_conn_id)
-    known = ledger.group(group)
-    return WindowService(ledger, open_log(known), store=open_offset_store(known), output=known.output_tables)
+    definition = ledger.group(group)
+    store = open_offset_store(definition)
+    return WindowService(ledger, open_log(definition), store=store, output=definition.output_tables)
 
 
 def open_offset_store(group: KafkaGroup) -> OffsetStore | None:

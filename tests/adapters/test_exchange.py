@@ -8,7 +8,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from airflow_kafka_offsets.core.errors import BadInputError, ExchangeError
-from airflow_kafka_offsets.wiring.exchange import open_exchange
+from airflow_kafka_offsets.wiring.storage import open_exchange
 
 
 def report(folder: Path, name: str, *files: tuple[str, str]) -> None:

@@ -218,7 +218,7 @@ def test_only_the_page_knows_what_only_the_api_server_needs() -> None:
 
 def test_what_opens_stores_and_places_imports_no_client_before_it_opens_one() -> None:
     clients = ["redis", "kazoo", "happybase", "boto3", "botocore", "hdfs", "pyspark"]
-    imported = f"{PACKAGE}.wiring.stores.opening, {PACKAGE}.wiring.sources, {PACKAGE}.wiring.connections"
+    imported = f"{PACKAGE}.wiring.stores.opening, {PACKAGE}.wiring.storage, {PACKAGE}.wiring.connections"
     assert _python(f"import sys, {imported}\nprint([c for c in {clients} if c in sys.modules])") == "[]"
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from airflow_kafka_offsets.core import avro
-from airflow_kafka_offsets.core.avro import self_contained
 from airflow_kafka_offsets.core.errors import BadInputError, NotYetError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.schemas import (
@@ -19,6 +18,7 @@ from airflow_kafka_offsets.core.schemas import (
     completed,
     described,
     lacking,
+    self_contained,
     topics_then,
     wanted,
 )

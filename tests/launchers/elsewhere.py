@@ -127,7 +127,7 @@ def exchange(given: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Leave a text in each of some folders of the exchange, and return what jobs have reported there, by the address."""
     found = {}
     for address, text in given["texts"].items():
-        opened = import_module("airflow_kafka_offsets.wiring.exchange").open_exchange(address, given["conn_id"])
+        opened = import_module("airflow_kafka_offsets.wiring.storage").open_exchange(address, given["conn_id"])
         opened.put("window.json", text)
         found[address] = {name: content.decode() for name, content in opened.reports("reports").items()}
     return found

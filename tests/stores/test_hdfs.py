@@ -23,7 +23,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.store.offset_file import file_name, version_of
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
-from airflow_kafka_offsets.wiring.exchange import open_exchange
+from airflow_kafka_offsets.wiring.storage import open_exchange
 from airflow_kafka_offsets.wiring.stores.opening import open_store as open_at
 from tests.lab.hdfs import Hdfs
 from tests.lab.processes import LOOPBACK, wait_until

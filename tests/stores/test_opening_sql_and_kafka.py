@@ -13,7 +13,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, StoreUnavailableErr
 from airflow_kafka_offsets.core.store.guarantees import Compares
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
-from airflow_kafka_offsets.wiring.late import late
+from airflow_kafka_offsets.wiring import late
 from airflow_kafka_offsets.wiring.stores.opening import open_store
 from tests.stores.contract import at
 

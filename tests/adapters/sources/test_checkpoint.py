@@ -11,7 +11,7 @@ from upath import UPath
 from airflow_kafka_offsets.adapters.sources.checkpoint import CheckpointDirectory
 from airflow_kafka_offsets.core.errors import BadInputError, StoreRefusedError, StoreUnavailableError
 from airflow_kafka_offsets.core.source.offsets import CheckpointAddress
-from airflow_kafka_offsets.wiring import sources as sources
+from airflow_kafka_offsets.wiring import storage
 from tests.core.examples import tp
 from tests.lab.processes import LOOPBACK, free_port
 
@@ -31,27 +31,27 @@ def read(directory: Any) -> CheckpointDirectory:
 
 def test_a_local_directory(tmp_path: Path) -> None:
     fill(tmp_path)
-    found = sources.open_checkpoint(CheckpointAddress(str(tmp_path))).read()
+    found = storage.open_checkpoint(CheckpointAddress(str(tmp_path))).read()
     assert found.offsets == {tp(0): 10}
     assert found.notes[0].startswith("batch 2 was planned but not committed")
 
 
 def test_a_url() -> None:
     fill(UPath("memory://ckpt-of-a-test"))
-    assert sources.open_checkpoint(CheckpointAddress("memory://ckpt-of-a-test")).read().offsets == {tp(0): 10}
+    assert storage.open_checkpoint(CheckpointAddress("memory://ckpt-of-a-test")).read().offsets == {tp(0): 10}
     with pytest.raises(BadInputError, match="memory://nowhere-at-all has no commits"):
-        sources.open_checkpoint(CheckpointAddress("memory://nowhere-at-all")).read()
+        storage.open_checkpoint(CheckpointAddress("memory://nowhere-at-all")).read()
 
 
 def test_a_server_that_does_not_answer_is_no_directory_that_is_not_there() -> None:
     source = CheckpointAddress(f"webhdfs://{LOOPBACK}:{free_port()}/checkpoint")
     with pytest.raises(StoreUnavailableError, match="commits can't be read"):
-        sources.open_checkpoint(source).read()
+        storage.open_checkpoint(source).read()
 
 
 def test_a_file_url(tmp_path: Path) -> None:
     fill(tmp_path)
-    assert sources.open_checkpoint(CheckpointAddress(f"file://{tmp_path}")).read().offsets == {tp(0): 10}
+    assert storage.open_checkpoint(CheckpointAddress(f"file://{tmp_path}")).read().offsets == {tp(0): 10}
 
 
 @pytest.mark.parametrize("what", ["offsets", "commits"])
