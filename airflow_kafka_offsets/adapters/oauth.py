@@ -26,7 +26,7 @@ UNKNOWN_LIFE = 60.0
 """Seconds for which a token is used if the identity provider does not say how long it lives."""
 
 _RETRIES = RETRIES.new(allowed_methods=None)
-"""Those of the registry, also for a POST: to ask twice for a token does no harm."""
+"""As for the registry, also for a POST: a second token does no harm."""
 
 _CODE = re.compile(r"[a-z_]{1,60}")
 _TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -38,7 +38,7 @@ _MEND = {
     "unauthorized_client": "let the identity provider allow this client the grant client_credentials",
     "unsupported_grant_type": "let the identity provider allow the grant client_credentials",
 }
-_MEND_ANY = "correct bearer.auth.client.id, bearer.auth.client.secret and bearer.auth.scope"
+_MEND_ANY = "correct bearer.auth.client.id, .secret and bearer.auth.scope"
 
 
 class ClientCredentials(AuthBase):
@@ -87,13 +87,13 @@ class ClientCredentials(AuthBase):
         """
         if not self._token or self._clock() >= self._until:
             began = self._clock()  # before the answer: the token is at least this old
-            self._token, life = self._read(self._ask())
+            self._token, life = self._read(self._request())
             self._until = began + life * USED_FOR
             self._on_token(self._token)
         request.headers["Authorization"] = f"Bearer {self._token}"
         return request
 
-    def _ask(self) -> requests.Response:
+    def _request(self) -> requests.Response:
         with requests.Session() as session:
             for scheme in ("http://", "https://"):
                 session.mount(scheme, HTTPAdapter(max_retries=_RETRIES))
@@ -124,17 +124,16 @@ class ClientCredentials(AuthBase):
         is_token = isinstance(token, str) and _TOKEN.fullmatch(token) and str(kind).lower() == "bearer"
         if answer.status_code != 200 or not is_token:
             raise RegistryRefusedError(
-                f"{self._name} answered {status} without a bearer token: correct bearer.auth.issuer.endpoint.url, "
-                "which often ends with /token"
+                f"{self._name} answered {status} without a bearer token: correct bearer.auth.issuer.endpoint.url, often .../token"
             )
         return str(token), _seconds(document.get("expires_in"))
 
     def _refused(self, status: str, document: dict[str, Any]) -> RegistryRefusedError:
-        code, said = str(document["error"]), str(document.get("error_description") or "")
+        code, description = str(document["error"]), str(document.get("error_description") or "")
         shown = [code] if _CODE.fullmatch(code) and code != self._secret else []
         sent = b64encode(f"{self._client_id}:{self._secret}".encode()).decode()
-        if said and not any(secret in said for secret in (self._secret, sent)):
-            shown.append(short(said))
+        if description and not any(secret in description for secret in (self._secret, sent)):
+            shown.append(short(description))
         why = f" ({': '.join(shown)})" if shown else ""
         return RegistryRefusedError(f"{self._name} gave no token: it answered {status}{why}. {_sentence(code)}")
 
@@ -154,7 +153,7 @@ def _seconds(life: object) -> float:
 
 def _document(answer: requests.Response) -> dict[str, Any]:
     try:
-        found = answer.json()
+        document = answer.json()
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

@@ -51,14 +51,14 @@ def write(families: Sequence[Family], file: Path) -> None:
 
 
 def read(file: Path) -> Samples:
-    """Return the metrics of a file that `write` wrote; nothing: there is none, or it holds something else."""
-    found: dict[str, list[tuple[Mapping[str, str], float]]] = {}
+    """Return the metrics of a file that `write` wrote; empty if there is no such file."""
+    samples: dict[str, list[tuple[Mapping[str, str], float]]] = {}
     try:
         for family in text_string_to_metric_families(file.read_text() if file.is_file() else ""):
-            found[family.name] = [(sample.labels, sample.value) for sample in family.samples]
+            samples[family.name] = [(sample.labels, sample.value) for sample in family.samples]
     except (OSError, ValueError):
         return {}
-    return found
+    return samples
 
 
 @contextmanager

@@ -20,8 +20,7 @@ TIMEOUT = (5.0, 30.0)
 _MISSING = {40401, 40402}
 """The registry's codes: there is no such subject, or no such version."""
 
-# A registry behind a load balancer that is restarted answers again within a second or two. A Retry-After is not obeyed: it may be an
-# hour, for which the task would hold its slot and say nothing. Airflow's retry of the task comes later.
+# A restarting registry answers again within a second or two. A Retry-After of an hour would hold the task's slot: Airflow retries.
 RETRIES = Retry(
     total=2,
     backoff_factor=0.5,
@@ -32,7 +31,7 @@ RETRIES = Retry(
 
 
 class ConfluentRegistry:
-    """`ports.SchemaRegistry` over HTTP. Nothing is asked before the first call.
+    """`ports.SchemaRegistry` over HTTP, without a request before the first call.
 
     Args:
         url: its address, without a login.
@@ -60,8 +59,7 @@ class ConfluentRegistry:
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", **(headers or {})}
         has_token = isinstance(login, AuthBase)
         self._mend = (
-            "it does not take the token. Give the client the right to read subjects, or correct the bearer.auth "
-            "settings of the connection"
+            "give the client the right to read subjects, or correct the connection's bearer.auth settings"
             if has_token
             else "correct the login in the connection"
         )
@@ -78,49 +76,47 @@ class ConfluentRegistry:
             return self._subject(session, name)
 
     def _subject(self, session: requests.Session, name: str) -> Subject | None:
-        # In this order: a version that comes between two questions is one more that is known, and not one that is missing.
-        not_deleted = self._ask(session, _path(name)) or ()
+        # In this order: a version that appears between the two requests counts as one more, not as a missing one.
+        not_deleted = self._get(session, _path(name)) or ()
         # Records may still have the ids of versions that are deleted.
-        numbers = self._ask(session, f"{_path(name)}?deleted=true")
+        numbers = self._get(session, f"{_path(name)}?deleted=true")
         if not numbers:
             return None
-        there = {number: self._version(session, name, number) for number in sorted(numbers)}
-        latest = there[max(there.keys() & set(not_deleted) or there)]
-        same_kind = [version for version in there.values() if _kind(version) == _kind(latest)]
+        versions = {number: self._version(session, name, number) for number in sorted(numbers)}
+        latest = versions[max(versions.keys() & set(not_deleted) or versions)]
+        same_kind = [version for version in versions.values() if _kind(version) == _kind(latest)]
         return Subject(
             _kind(latest), latest["id"], {version["id"]: self._text(session, version) for version in same_kind}
         )
 
     def _version(self, session: requests.Session, name: str, number: int) -> Any:
-        found = self._ask(session, f"{_path(name)}/{number}?deleted=true")
-        if found is None:
+        version = self._get(session, f"{_path(name)}/{number}?deleted=true")
+        if version is None:
             raise RegistryUnavailableError(f"{self._name}: version {number} of subject {name} was removed just now")
-        return found
+        return version
 
     def _text(self, session: requests.Session, version: Mapping[str, Any]) -> str:
         text = str(version["schema"])
         if _kind(version) != AVRO or not version.get("references"):
             return text
-        others: dict[str, str] = {}
-        self._collect(session, version, others)
+        references: dict[str, str] = {}
+        self._collect(session, version, references)
         try:
-            return self_contained(text, others)
+            return self_contained(text, references)
         except (ValueError, KeyError, TypeError) as exc:
-            raise self._refused(f"what schema {version['id']} refers to is not Avro ({type(exc).__name__})") from exc
+            raise self._refused(
+                f"schema {version['id']} refers to something other than Avro ({type(exc).__name__})"
+            ) from exc
 
-    def _collect(self, session: requests.Session, version: Mapping[str, Any], others: dict[str, str]) -> None:
+    def _collect(self, session: requests.Session, version: Mapping[str, Any], schemas: dict[str, str]) -> None:
         for reference in version.get("references") or ():
-            if reference["name"] not in others:
-                found = self._version(session, reference["subject"], reference["version"])
-                others[reference["name"]] = str(found["schema"])
-                self._collect(session, found, others)
+            if reference["name"] not in schemas:
+                referred = self._version(session, reference["subject"], reference["version"])
+                schemas[reference["name"]] = str(referred["schema"])
+                self._collect(session, referred, schemas)
 
-    def _ask(self, session: requests.Session, path: str) -> Any:
-        """Return an answer; None if there is no such thing.
-
-        Raises:
-            RegistryUnavailableError, RegistryRefusedError: there is no useful answer.
-        """
+    def _get(self, session: requests.Session, path: str) -> Any:
+        """Return an answer; None if there is no such subject or version."""
         try:
             # Not in the session, where REQUESTS_CA_BUNDLE would take precedence.
             answer = session.get(
@@ -138,8 +134,8 @@ class ConfluentRegistry:
             raise self._refused(f"it answered {_status(answer)}: {self._mend}")
         if answer.status_code != 200 or document is None:
             raise self._refused(
-                f"it answered {path} with {_status(answer)}, as no registry does: {short(answer.text)}. Correct "
-                "the address in the connection (Apicurio: .../apis/ccompat/v7)"
+                f"it answered {path} with {_status(answer)}: {short(answer.text)}. Correct the connection's address (Apicurio: "
+                ".../apis/ccompat/v7)"
             )
         return document
 

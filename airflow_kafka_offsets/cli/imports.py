@@ -72,8 +72,8 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
         "partitions": [
             {
                 **tp._asdict(),
-                "found": found.imported.found.get(tp),
-                "meaning": found.imported.meaning.value if tp in found.imported.found else None,
+                "found": found.imported.numbers.get(tp),
+                "meaning": found.imported.meaning.value if tp in found.imported.numbers else None,
                 "watermark": before.get(tp),
                 "to": found.position.offsets[tp],
                 "end": found.log.bounds[tp].end,

@@ -39,7 +39,7 @@ class ReadWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WindowRange:
     """A range of a topic-partition, and the window that owns it."""
 
     partition: int
@@ -53,7 +53,7 @@ class ReadTopic:
 
     Attributes:
         topic: its name.
-        partitions: how many of its partitions have something to read. One of several windows counts once.
+        partitions: how many of its partitions have something to read.
         ranges: how many ranges, without empty ones.
         span: how many offsets they have.
         records: how many records; None means not reported.
@@ -65,7 +65,7 @@ class ReadTopic:
     ranges: int
     span: int
     records: int | None
-    parts: tuple[Part, ...] | None
+    parts: tuple[WindowRange, ...] | None
 
 
 def namespace_of(bootstrap_servers: str) -> str:
@@ -89,90 +89,88 @@ def namespace_of(bootstrap_servers: str) -> str:
     return f"kafka://{server}" if has_port else f"kafka://{server}:{_DEFAULT_PORT}"
 
 
-def _named(read: Sequence[ReadWindow], topics: Container[str]) -> set[str]:
-    """Return the topics that a task depends on.
-
-    A window has an empty range of a topic of which nothing was new, and also of one that has left the group. Only the first one counts.
-    """
-    return {tp.topic for one in read for tp, offsets in one.window.ranges.items() if offsets.span or tp.topic in topics}
+def _topics(windows: Sequence[ReadWindow], topics: Container[str]) -> set[str]:
+    """Return the topics that a task depends on: those with records, and quiet ones that the group still reads."""
+    ranges = (item for window in windows for item in window.window.ranges.items())
+    return {tp.topic for tp, offsets in ranges if offsets.span or tp.topic in topics}
 
 
-def read_topics(read: Sequence[ReadWindow], topics: Container[str]) -> list[ReadTopic]:
+def read_topics(windows: Sequence[ReadWindow], topics: Container[str]) -> list[ReadTopic]:
     """Return what a task read, by topic.
 
     Args:
-        read: its windows.
-        topics: the topics that the group reads now. One of which nothing was new is there, too: the task does depend on it.
+        windows: its windows.
+        topics: the topics that the group reads now. A quiet one is there, too: the task depends on it.
     """
-    parts = _parts(read)
+    parts = _parts(windows)
     is_small = sum(map(len, parts.values())) <= MAX_RANGES
-    records = _records(read)
+    records = _records(windows)
     return [
         ReadTopic(
             topic,
-            partitions=len({part.partition for part in found}),
-            ranges=len(found),
-            span=sum(part.range.span for part in found),
+            partitions=len({part.partition for part in ranges}),
+            ranges=len(ranges),
+            span=sum(part.range.span for part in ranges),
             records=records.get(topic, 0),
-            parts=tuple(found) if is_small else None,
+            parts=tuple(ranges) if is_small else None,
         )
-        for topic in sorted(_named(read, topics))
-        for found in [parts.get(topic, [])]
+        for topic in sorted(_topics(windows, topics))
+        for ranges in [parts.get(topic, [])]
     ]
 
 
-def _parts(read: Sequence[ReadWindow]) -> dict[str, list[Part]]:
-    found: dict[str, list[Part]] = {}
-    for one in read:
-        for tp, offsets in one.window.ranges.without_empty().items():
-            found.setdefault(tp.topic, []).append(Part(tp.partition, offsets, one.window.id))
-    return found
+def _parts(windows: Sequence[ReadWindow]) -> dict[str, list[WindowRange]]:
+    parts: dict[str, list[WindowRange]] = {}
+    for read in windows:
+        for tp, offsets in read.window.ranges.without_empty().items():
+            parts.setdefault(tp.topic, []).append(WindowRange(tp.partition, offsets, read.window.id))
+    return parts
 
 
-def _records(read: Sequence[ReadWindow]) -> dict[str, int | None]:
-    """Return how many records there are of each topic with something to read; None if a window of it does not tell."""
+def _records(windows: Sequence[ReadWindow]) -> dict[str, int | None]:
+    """Return the records of each topic with something to read; None if a job did not count them."""
     total: dict[str, int | None] = {}
-    for one in read:
-        for topic, records in _records_of(one).items():
+    for window in windows:
+        for topic, records in _records_of(window).items():
             before = total.get(topic, 0)
             total[topic] = None if before is None or records is None else before + records
     return total
 
 
-def _records_of(one: ReadWindow) -> dict[str, int | None]:
-    read_of = {tp.topic for tp in one.window.ranges.without_empty()}
-    if one.counts:
-        return {topic: sum(one.counts.get(topic, {}).values()) for topic in read_of}
-    return dict.fromkeys(read_of, one.records if len(read_of) == 1 else None)
+def _records_of(read: ReadWindow) -> dict[str, int | None]:
+    topics = {tp.topic for tp in read.window.ranges.without_empty()}
+    if read.counts:
+        return {topic: sum(read.counts.get(topic, {}).values()) for topic in topics}
+    return dict.fromkeys(topics, read.records if len(topics) == 1 else None)
 
 
-def facet_content(read: Sequence[ReadWindow], topics: Container[str]) -> dict[str, Any]:
+def facet_content(windows: Sequence[ReadWindow], topics: Container[str]) -> dict[str, Any]:
     """Return the content of the run facet ``kafkaOffsets_window``; its JSON schema is in `airflow_kafka_offsets.schemas`.
 
     Args:
-        read: the windows of a task.
+        windows: the windows of a task.
         topics: the topics that the group reads now.
     """
-    named = _named(read, topics)
+    depended_on = _topics(windows, topics)
     return {
-        "group": read[0].window.group,
-        "windowCount": len(read),
-        "windows": [_described(one, named) for one in read[:MAX_WINDOWS]],
+        "group": windows[0].window.group,
+        "windowCount": len(windows),
+        "windows": [_described(read, depended_on) for read in windows[:MAX_WINDOWS]],
     }
 
 
-def _described(one: ReadWindow, topics: Collection[str]) -> dict[str, Any]:
-    window = one.window
+def _described(read: ReadWindow, topics: Collection[str]) -> dict[str, Any]:
+    window = read.window
     return {
         "windowId": window.id,
         "seq": window.seq,
         "lane": window.lane.value,
         "plannedUntil": window.planned_until.isoformat(),
-        "isRerun": one.is_rerun,
-        "isCommitted": one.is_committed,
+        "isRerun": read.is_rerun,
+        "isCommitted": read.is_committed,
         "isolationLevel": window.isolation_level.value,
         "partitions": len(window.ranges.without_empty()),
         "span": window.span,
-        "records": one.records,
+        "records": read.records,
         "topicIds": {topic: id_ for topic, id_ in window.topic_ids.items() if topic in topics},
     }

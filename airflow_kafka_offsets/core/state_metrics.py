@@ -1,6 +1,6 @@
 """Where groups stand, as metrics of ``kafka-offsets metrics``. docs/reference/metrics.md lists them.
 
-A value that is not known is NaN and one without a limit is +Inf, so that no series ever disappears.
+A value is NaN without an answer and +Inf without a limit, so that no series ever disappears.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class GroupNow:
 
     Attributes:
         group: the group.
-        lag: what Kafka and ledger say of it. If Kafka did not answer just now, or only in part: what it said before.
+        lag: its lag, from Kafka's last full answer.
         is_up: whether Kafka answered just now, and in full.
         answered_at: when Kafka answered in full last; None if it never did.
         open: its open windows by lane; a lane that is missing has none.
@@ -71,11 +71,11 @@ class GroupNow:
 
 
 def group_now(group: KafkaGroup, lag: GroupLag, open_: Mapping[Lane, OpenWindows], before: GroupNow | None) -> GroupNow:
-    """Return where a group stands. If Kafka refuses, or does not answer in full, its last answer stays; what the ledger says is always that of now.
+    """Return where a group stands. If Kafka does not answer in full, its last answer stays. The ledger's part is always new.
 
     Args:
         group: the group.
-        lag: what was found just now.
+        lag: its lag just now.
         open_: its open windows by lane.
         before: where it stood in the last collection; None if there was none.
     """
@@ -83,7 +83,7 @@ def group_now(group: KafkaGroup, lag: GroupLag, open_: Mapping[Lane, OpenWindows
     if lag.error is None or lag.error_kind == MissingPartitionError.__name__:
         return GroupNow(group, lag, True, lag.at, open_)
     if before is not None and lag.error_kind == DamagedRowError.__name__:
-        lag = replace(lag, pace=before.lag.pace)  # its commits may be what can't be read
+        lag = replace(lag, pace=before.lag.pace)  # its commits may be the damaged rows
     if before is None or before.answered_at is None:
         return GroupNow(group, lag, False, None, open_)
     return GroupNow(group, replace(before.lag, pace=lag.pace), False, before.answered_at, open_)
@@ -103,7 +103,7 @@ def families(
         groups: the groups.
         now: the time.
         is_ledger_up: whether the ledger answered just now.
-        collected_at: when all of this was asked for last; None means never.
+        collected_at: when the last collection ended; None means never.
         per_partition: whether lag and headroom get the label ``partition``.
     """
     where = ("group", "topic", "partition") if per_partition else ("group", "topic")
@@ -111,40 +111,32 @@ def families(
     return [
         Family("kafka_offsets_lag", "End offset minus watermark, in offsets.", where, _of(groups, keys, _lag)),
         Family(
-            "kafka_offsets_lag_seconds",
-            "How long the oldest unread record has waited; 0 without lag.",
-            where,
-            _of(groups, keys, _lag_seconds),
+            "kafka_offsets_lag_seconds", "Wait of the oldest unread record.", where, _of(groups, keys, _lag_seconds)
         ),
         Family(
             "kafka_offsets_headroom_seconds",
-            "How long until retention by time reaches the watermark; +Inf if it never removes an unread record.",
+            "Time until retention reaches the watermark; +Inf: never.",
             where,
             _of(groups, keys, _headroom_seconds),
         ),
         Family(
             "kafka_offsets_needed_headroom_seconds",
-            "With less headroom than this, the verdict is AT RISK; 0: nothing unread has a limit.",
+            "With less headroom, the verdict is AT RISK.",
             where,
-            {key: _needed(now.lag.pace, found) for now in groups for key, found in keys(now).items()},
+            {key: _needed(now.lag.pace, lags) for now in groups for key, lags in keys(now).items()},
         ),
         Family(
             "kafka_offsets_headroom_offsets",
-            "Watermark minus beginning offset; below 0: so many unread offsets are gone. +Inf without lag.",
+            "Watermark minus beginning offset; +Inf without lag.",
             where,
             _of(groups, keys, _headroom_offsets),
         ),
-        Family(
-            "kafka_offsets_lost_offsets",
-            "Unread offsets that retention has removed, until a window starts after them.",
-            where,
-            _of(groups, keys, _lost),
-        ),
+        Family("kafka_offsets_lost_offsets", "Unread offsets that retention removed.", where, _of(groups, keys, _lost)),
         *_of_groups(groups, now),
-        Family("kafka_offsets_ledger_up", "1: the ledger answered in the last collection.", (), {(): is_ledger_up}),
+        Family("kafka_offsets_ledger_up", "Whether the ledger answered.", (), {(): is_ledger_up}),
         Family(
             "kafka_offsets_scrape_timestamp_seconds",
-            "When the last collection ended in which the ledger answered; 0: none did yet.",
+            "End of the last collection in which the ledger answered.",
             (),
             {(): _seconds(collected_at)},
         ),
@@ -165,49 +157,51 @@ _OF_KAFKA = {
     "kafka_offsets_verdict",
     _ANSWERED,
 }
-"""What is not known without an answer of Kafka. All else comes from the ledger."""
+"""The metrics that need Kafka's answer. All others come from the ledger."""
 
 
-def with_earlier(found: Sequence[Family], earlier: Samples) -> list[Family]:
-    """Return metrics in which a group without an answer of Kafka has that of an earlier collection, if there is one.
+def with_earlier(collected: Sequence[Family], earlier: Samples) -> list[Family]:
+    """Return metrics in which a group that Kafka did not answer for has the values of an earlier collection, if there is one.
 
     Args:
-        found: the metrics of a collector that has no earlier answer itself.
+        collected: the metrics of a collector that has no earlier answer itself.
         earlier: those of the earlier collection.
     """
-    silent = {key[0] for family in found if family.name == _UP for key, is_up in family.values.items() if not is_up}
-    kept = {labels["group"] for labels, at in earlier.get(_ANSWERED, ()) if at and labels.get("group") in silent}
+    silent = {key[0] for family in collected if family.name == _UP for key, is_up in family.values.items() if not is_up}
+    groups = {labels["group"] for labels, at in earlier.get(_ANSWERED, ()) if at and labels.get("group") in silent}
     return [
-        replace(family, values=_kept(family, earlier.get(family.name, ()), kept))
+        replace(family, values=_with_earlier(family, earlier.get(family.name, ()), groups))
         if family.name in _OF_KAFKA
         else family
-        for family in found
+        for family in collected
     ]
 
 
-def _kept(family: Family, earlier: Sequence[tuple[Mapping[str, str], float]], groups: Collection[str]) -> Values:
-    there = {
+def _with_earlier(
+    family: Family, earlier: Sequence[tuple[Mapping[str, str], float]], groups: Collection[str]
+) -> Values:
+    values = {
         tuple(labels[name] for name in family.labels): value
         for labels, value in earlier
         if labels.keys() == set(family.labels) and labels["group"] in groups
     }
-    of_kept = {key[0] for key in there}
-    return {key: value for key, value in family.values.items() if key[0] not in of_kept} | there
+    replaced = {key[0] for key in values}
+    return {key: value for key, value in family.values.items() if key[0] not in replaced} | values
 
 
 def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
     group = ("group",)
     yield Family(
         "kafka_offsets_last_commit_timestamp_seconds",
-        "When a live window was committed last; 0: never.",
+        "Last commit of a live window; 0: never.",
         group,
         {(s.group.name,): _seconds(s.lag.pace.last_commit_at) for s in groups},
     )
     yield Family(
         "kafka_offsets_commit_interval_seconds",
-        "The usual time from run to run; NaN: windows of fewer than two runs were committed.",
+        "Usual time from run to run.",
         group,
-        {(s.group.name,): _known(s.lag.pace.interval_seconds) for s in groups},
+        {(s.group.name,): _or_nan(s.lag.pace.interval_seconds) for s in groups},
     )
     yield Family(
         "kafka_offsets_open_windows",
@@ -217,7 +211,7 @@ def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
     )
     yield Family(
         "kafka_offsets_open_window_age_seconds",
-        "How long ago the oldest open window was planned; 0: none is open.",
+        "Age of the oldest open window; 0: none is open.",
         ("group", "lane"),
         {(s.group.name, lane.value): _age(s.open.get(lane), now) for s in groups for lane in Lane},
     )
@@ -229,13 +223,13 @@ def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
     )
     yield Family(
         _UP,
-        "1: Kafka answered for this group in the last collection; 0: the values are those of its last answer.",
+        "1: Kafka answered for this group; 0: the values are older.",
         ("group", "kafka_conn_id"),
         {(s.group.name, s.group.kafka_conn_id): s.is_up for s in groups},
     )
     yield Family(
         _ANSWERED,
-        "When Kafka answered for this group last; 0: it never did.",
+        "Kafka's last answer for this group; 0: never.",
         group,
         {(s.group.name,): _seconds(s.answered_at) for s in groups},
     )
@@ -245,7 +239,7 @@ def _seconds(moment: datetime | None) -> float:
     return moment.timestamp() if moment else 0.0
 
 
-def _known(value: float | None) -> float:
+def _or_nan(value: float | None) -> float:
     return nan if value is None else value
 
 
@@ -264,66 +258,66 @@ def _of(
     keys: Callable[[GroupNow], _Parts],
     value: Callable[[Sequence[PartitionLag]], float],
 ) -> Values:
-    return {key: value(found) for group in groups for key, found in keys(group).items()}
+    return {key: value(lags) for group in groups for key, lags in keys(group).items()}
 
 
 def _by_topic(now: GroupNow) -> _Parts:
     name = now.group.name
-    # A topic of which nothing is known has its series, too.
+    # A topic without an answer has its series, too.
     parts: dict[tuple[str, ...], list[PartitionLag]] = {(name, topic): [] for topic in now.group.topics}
-    for tp, one in _partitions(now).items():
-        parts.setdefault((name, tp.topic), []).append(one)  # a topic that its pattern matches only now
+    for tp, lag in _partitions(now).items():
+        parts.setdefault((name, tp.topic), []).append(lag)  # a topic that its pattern matches only now
     return parts
 
 
 def _by_partition(now: GroupNow) -> _Parts:
     name = now.group.name
-    return {(name, tp.topic, str(tp.partition)): [one] for tp, one in _partitions(now).items()}
+    return {(name, tp.topic, str(tp.partition)): [lag] for tp, lag in _partitions(now).items()}
 
 
 def _partitions(now: GroupNow) -> Mapping[TopicPartition, PartitionLag]:
-    """Return the partitions that the group reads. Those of topics that left it would be unknown for ever."""
+    """Return the partitions that the group reads. Those of topics that left it would be NaN for ever."""
     reads = now.group.reads
-    return {tp: one for tp, one in now.lag.partitions.items() if tp.topic in reads}
+    return {tp: lag for tp, lag in now.lag.partitions.items() if tp.topic in reads}
 
 
-def _lag(found: Sequence[PartitionLag]) -> float:
-    return _known(sum_of_lags(found))
+def _lag(lags: Sequence[PartitionLag]) -> float:
+    return _or_nan(sum_of_lags(lags))
 
 
-def _lag_seconds(found: Sequence[PartitionLag]) -> float:
-    return _known(longest_wait(found))
+def _lag_seconds(lags: Sequence[PartitionLag]) -> float:
+    return _or_nan(longest_wait(lags))
 
 
-def _headroom_seconds(found: Sequence[PartitionLag]) -> float:
-    return _smallest(_headroom_of(one) for one in found)
+def _headroom_seconds(lags: Sequence[PartitionLag]) -> float:
+    return _smallest(map(_headroom_of, lags))
 
 
-def _needed(pace: Pace, found: Sequence[PartitionLag]) -> float:
-    needs = [needed_seconds(one, pace) for one in found if one.headroom_seconds is not None]
+def _needed(pace: Pace, lags: Sequence[PartitionLag]) -> float:
+    needs = [needed_seconds(lag, pace) for lag in lags if lag.headroom_seconds is not None]
     if needs:
         return max(needs)
-    return nan if isnan(_headroom_seconds(found)) else 0.0
+    return nan if isnan(_headroom_seconds(lags)) else 0.0
 
 
-def _headroom_of(one: PartitionLag) -> float:
-    if one.headroom_seconds is not None:
-        return one.headroom_seconds
-    return inf if one.lag == 0 or one.is_unlimited else nan
+def _headroom_of(lag: PartitionLag) -> float:
+    if lag.headroom_seconds is not None:
+        return lag.headroom_seconds
+    return inf if lag.lag == 0 or lag.is_unlimited else nan
 
 
-def _headroom_offsets(found: Sequence[PartitionLag]) -> float:
-    return _smallest(inf if one.lag == 0 else float(_known(one.headroom_offsets)) for one in found)
+def _headroom_offsets(lags: Sequence[PartitionLag]) -> float:
+    return _smallest(inf if lag.lag == 0 else float(_or_nan(lag.headroom_offsets)) for lag in lags)
 
 
-def _smallest(values: Iterable[float]) -> float:
-    """Return the smallest of the known values. What is not known counts only if no other one has a limit."""
-    found = list(values)
-    limited = [value for value in found if isfinite(value)]
+def _smallest(headrooms: Iterable[float]) -> float:
+    """Return the smallest headroom. NaN counts only if no partition has a limit."""
+    values = list(headrooms)
+    limited = [value for value in values if isfinite(value)]
     if limited:
         return min(limited)
-    return nan if not found or any(map(isnan, found)) else inf
+    return nan if not values or any(map(isnan, values)) else inf
 
 
-def _lost(found: Sequence[PartitionLag]) -> float:
-    return sum(one.lost for one in found) if found else nan
+def _lost(lags: Sequence[PartitionLag]) -> float:
+    return sum(lag.lost for lag in lags) if lags else nan

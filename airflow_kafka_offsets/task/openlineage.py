@@ -11,7 +11,14 @@ from attrs import define
 from openlineage.client.event_v2 import InputDataset
 from openlineage.client.facet_v2 import InputDatasetFacet, RunFacet, base_subset_dataset, input_statistics_input_dataset
 
-from airflow_kafka_offsets.core.lineage import Part, ReadTopic, ReadWindow, facet_content, namespace_of, read_topics
+from airflow_kafka_offsets.core.lineage import (
+    ReadTopic,
+    ReadWindow,
+    WindowRange,
+    facet_content,
+    namespace_of,
+    read_topics,
+)
 
 FACET = "kafkaOffsets_window"
 """The name of the run facet."""
@@ -101,7 +108,7 @@ def _dataset(namespace: str, topic: ReadTopic) -> InputDataset:
     return InputDataset(namespace, topic.topic, inputFacets=facets)
 
 
-def _partition(part: Part) -> base_subset_dataset.Partition:
+def _partition(part: WindowRange) -> base_subset_dataset.Partition:
     ends = {"startOffset": part.range.start, "endOffset": part.range.end}
     return base_subset_dataset.Partition(
         {"partition": part.partition, **ends, "window": part.window_id}, str(part.partition)

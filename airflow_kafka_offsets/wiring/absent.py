@@ -78,8 +78,8 @@ def open_ledger_to_look(conn_id: str | None = None) -> Ledger:
 def _warn(where: str) -> None:
     """Warn once in a process, not at each poll."""
     logger.warning(
-        "There is no ledger in %s on %s: until the first task plans, it counts as one without groups. If the ledger is elsewhere, "
-        "check AIRFLOW_HOME and [kafka_offsets] ledger_conn_id of this process",
+        "There is no ledger in %s on %s: it counts as empty. If the ledger is elsewhere, check AIRFLOW_HOME and [kafka_offsets] "
+        "ledger_conn_id",
         where,
         socket.gethostname(),
     )

@@ -29,8 +29,8 @@ def sqlalchemy_url(connection: Connection, what: str = "ledger") -> str:
     backend = backends.get(connection.conn_type or "")
     if backend is None:
         raise BadInputError(
-            f"Connection {connection.conn_id!r} has type {connection.conn_type!r}; the {what} needs postgres, "
-            "mysql or sqlite. If Airflow lacks that provider:\n"
+            f"Connection {connection.conn_id!r} has type {connection.conn_type!r}; the {what} needs postgres, mysql or "
+            "sqlite. Without that provider:\n"
             "    airflow connections add ... --conn-json"
         )
     if backend == "sqlite":
@@ -151,8 +151,7 @@ def find_connection(conn_id: str, kind: str) -> Connection:
         if "://" in conn_id or "@" in conn_id:
             # Airflow's own error would show it.
             raise NotYetError(
-                "The id of the Airflow connection looks like a URL, not shown, as it may hold a password. "
-                "Put the URL into a connection, and give that connection's id"
+                "A URL, not shown here, stands where the id of an Airflow connection belongs. Put it into a connection"
             ) from None
         example = {"conn_type": kind, **_EXAMPLES.get(kind, {"host": "host"})}
         raise NoConnectionError(conn_id, json.dumps(example)) from exc

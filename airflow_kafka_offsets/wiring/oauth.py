@@ -36,7 +36,7 @@ def divided(conn_id: str, extra: Mapping[str, Any]) -> tuple[dict[str, str], dic
     Raises:
         BadInputError: a setting of OAuth is missing, unknown, or can't be used. No value is shown.
     """
-    # However it is spelled: a secret that is not known as one would be sent as a header.
+    # In any spelling: a secret that is not recognized would be sent as a header.
     oauth = {name: str(value) for name, value in extra.items() if _is_oauth(name)}
     rest = {name: value for name, value in extra.items() if not _is_oauth(name)}
     mask_secrets(oauth)
@@ -64,25 +64,23 @@ def _check(conn_id: str, oauth: Mapping[str, str]) -> None:
         raise BadInputError(f"Connection {conn_id!r}: its extra must have {name_some(named, ', ')}")
     if unknown := sorted(oauth.keys() - set(_ALL)):
         raise BadInputError(
-            f"Connection {conn_id!r}: OAuth of the registry has no setting {name_some([short(name) for name in unknown], ', ')}, "
-            f"only {', '.join(_ALL)}"
+            f"Connection {conn_id!r}: there is no setting {name_some([short(name) for name in unknown], ', ')}, only "
+            f"{', '.join(_ALL)}"
         )
     if oauth.get(_SOURCE) != "OAUTHBEARER":
         raise BadInputError(
-            f"Connection {conn_id!r}: set {_SOURCE} to OAUTHBEARER. A fixed token is a header in the extra: "
-            f'{{"Authorization": "Bearer ..."}}'
+            f"Connection {conn_id!r}: set {_SOURCE} to OAUTHBEARER (a fixed token is a header: Authorization)"
         )
     if missing := [name for name in _NEEDED if not oauth.get(name)]:
         raise BadInputError(f"Connection {conn_id!r}: its extra lacks {' and '.join(missing)}")
     if not _is_endpoint(oauth[_ENDPOINT]):
         raise BadInputError(
-            f"Connection {conn_id!r}: {_ENDPOINT} is the whole address of the token endpoint, without login "
-            "and query: https://idp/realms/lake/protocol/openid-connect/token"
+            f"Connection {conn_id!r}: {_ENDPOINT} must be the whole address of the token endpoint, without login and query"
         )
     for name in _SENT:
         value = oauth.get(name, "")
         if not (value.isascii() and value.isprintable()):
-            raise BadInputError(f"Connection {conn_id!r}: {name} has a character that no header may have")
+            raise BadInputError(f"Connection {conn_id!r}: {name} has a character that no header has")
 
 
 def _is_endpoint(text: str) -> bool:

@@ -49,8 +49,7 @@ def open_registry(conn_id: str) -> SchemaRegistry:
             nothing.
 
     Raises:
-        BadInputError: the connection is missing, of another type, names no host, has what no header may have, OAuth
-            settings that can't be used, or a file for TLS that is not on this machine.
+        BadInputError: the connection can't be used.
     """
     from airflow_kafka_offsets.adapters.registry import ConfluentRegistry
 
@@ -60,18 +59,17 @@ def open_registry(conn_id: str) -> SchemaRegistry:
     scheme = (connection.schema or "").strip() or connection.conn_type
     if scheme not in ("http", "https"):
         raise BadInputError(
-            f"Connection {conn_id!r}: its schema is {scheme!r}, not http or https. A path belongs into "
-            "the host: https://registry:8081/apis/ccompat/v7"
+            f"Connection {conn_id!r}: its schema is {scheme!r}, not http or https. A path belongs into the host"
         )
     if "@" in host:
-        raise BadInputError(f"Connection {conn_id!r}: user and password belong into its fields, not into the host")
+        raise BadInputError(f"Connection {conn_id!r}: user and password belong into its fields, not its host")
     address = urlsplit(host if "://" in host else f"{scheme}://{host}")
     if connection.port and address.port is None:
         address = address._replace(netloc=f"{address.netloc}:{connection.port}")
     oauth, rest = divided(conn_id, extra)
     headers, login = _headers_of(conn_id, rest), _login_of(connection)
     if oauth and (login or any(name.lower() == "authorization" for name in headers)):
-        raise BadInputError(f"Connection {conn_id!r} has bearer.auth settings and another login: remove one of the two")
+        raise BadInputError(f"Connection {conn_id!r} has bearer.auth settings and another login: remove one")
     verify, cert = _verify_of(extra), extra.get("cert")
     _check_files(conn_id, verify=verify, cert=cert)
     return ConfluentRegistry(
@@ -85,7 +83,7 @@ def open_registry(conn_id: str) -> SchemaRegistry:
 
 
 def _stripped(value: Any) -> Any:
-    """Return a text, or a list such as that of ``cert``, without white space around it; anything else as it is."""
+    """Return a text, or the texts of a list, without white space around them."""
     if isinstance(value, list):
         return [_stripped(part) for part in value]
     return value.strip() if isinstance(value, str) else value
@@ -100,20 +98,19 @@ def _verify_of(extra: Mapping[str, Any]) -> bool | str:
 
 
 def _check_files(conn_id: str, **named: object) -> None:
-    """Check that the files for TLS are there: the client would say so with an error that names no connection."""
+    """Refuse missing files for TLS: the client's own error names no connection."""
     for name, value in named.items():
         or_else = " (verify may also be true or false)" if name == "verify" else ""
         for path in value if isinstance(value, list) else [value]:
             if isinstance(path, str) and path and not os.path.exists(path):
                 raise BadInputError(
-                    f"Connection {conn_id!r}: its {name} names {short(path)}, which this machine does not have "
-                    f"or may not read. Correct {name}{or_else}"
+                    f"Connection {conn_id!r}: this machine can't read {name}={short(path)}. Correct {name}{or_else}"
                 )
 
 
 def _login_of(connection: Connection) -> tuple[str, str] | None:
     """Return user and password; None if there is neither."""
-    # Without white space around them, such as the end of a line that a password from a file has. Airflow masks what it has read itself.
+    # A password from a file ends with a line break. Airflow masks only the text with it.
     user, password = (connection.login or "").strip(), (connection.password or "").strip()
     if not (user or password):
         return None
@@ -130,8 +127,8 @@ def _headers_of(conn_id: str, extra: Mapping[str, Any]) -> dict[str, str]:
             mask(value.split(maxsplit=1)[1])  # without the word Bearer or Basic
         if not (value.isascii() and value.isprintable()):  # the client would quote it
             raise BadInputError(
-                f"Connection {conn_id!r}: {short(name)} in its extra has a character that no header may have"
+                f"Connection {conn_id!r}: {short(name)} in its extra has a character that no header has"
             )
         if not _NAME.fullmatch(name):
-            raise BadInputError(f"Connection {conn_id!r}: {short(name)} in its extra is no name of a header")
+            raise BadInputError(f"Connection {conn_id!r}: {short(name)} in its extra names no header")
     return headers

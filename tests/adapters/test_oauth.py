@@ -99,7 +99,7 @@ def test_a_registry_that_does_not_take_the_token_says_what_may_be_wrong(
 ) -> None:
     registry.tokens = {"another"}
     with pytest.raises(
-        RegistryRefusedError, match=r"answered 401.*does not take the token\. .*bearer\.auth settings"
+        RegistryRefusedError, match=r"answered 401.*right to read subjects.*bearer\.auth settings"
     ) as caught:
         of(registry, client(provider)).subject("s")
     assert not any(token in str(caught.value) for token in provider.tokens)

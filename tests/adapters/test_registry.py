@@ -138,7 +138,7 @@ def test_a_refusal_names_the_connection(registry: Registry, status: int) -> None
 )
 def test_what_is_no_registry_is_refused(registry: Registry, answer: tuple[int, str]) -> None:
     registry.answer = answer
-    with pytest.raises(RegistryRefusedError, match=r"no registry does.*/apis/ccompat/v7"):
+    with pytest.raises(RegistryRefusedError, match=r"Correct the connection.s address.*/apis/ccompat/v7"):
         of(registry).subject("s")
 
 

@@ -156,7 +156,7 @@ def test_the_watermark_of_a_topic_that_was_recreated_means_nothing(cli: Cli, lak
     lake.log.produce(ORDERS_0, 5000)
     done = cli(*NEW, "--from", "ledger", "--as", "lake.orders", "--yes")
     assert (done.code, done.out) == (1, "")
-    assert "offsets of an earlier topic of the name orders" in done.err
+    assert "offsets of an earlier topic orders" in done.err
 
 
 def test_csv_from_a_pipe(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_a_checkpoint(cli: Cli, tmp_path: Path) -> None:
         (tmp_path / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
     done = cli(*NEW, "--from", f"checkpoint:{tmp_path}")
     assert done.code == 4
-    assert "Note: batch 2 was planned but not committed: the first window reads it again" in done.out
+    assert "Note: batch 2 was planned but not committed, and the first window reads it again" in done.out
     assert ["orders", "0", "900", "next", "-", "900", "1000"] in map(cells, done.out.splitlines())
 
 
@@ -198,7 +198,7 @@ def test_a_checkpoint(cli: Cli, tmp_path: Path) -> None:
     [
         ("redis", "This is not a source. Write one of: ledger,"),
         ("mongo://m", "There is no offset store 'mongo'"),
-        ("redis://user:secret@host", "but names an Airflow connection"),
+        ("redis://user:secret@host", "name an Airflow connection"),
         ("csv:", "'csv:' names no source"),
         ("csv:/nowhere.csv", "Can't read /nowhere.csv: No such file or directory"),
         ("checkpoint:/nowhere", "checkpoint:/nowhere has no commits"),
@@ -237,7 +237,7 @@ def test_an_offset_above_the_end_is_refused_with_both_numbers(cli: Cli, lake: La
     assert (done.code, done.out) == (2, "")
     assert "orders-0: 1001 is above the end offset 1000" in done.err
     done = cli(*NEW, "--from", csv(tmp_path, "orders,0,1000\n"), "--meaning", "last-read", "--yes")
-    assert "or next offsets already (then --meaning next)" in done.err
+    assert "(next offsets already? Then --meaning next)" in done.err
     assert lake.dump() == before
 
 
@@ -247,9 +247,7 @@ def test_what_retention_removed_is_named_and_recorded(cli: Cli, lake: Lake, tmp_
     place = csv(tmp_path, "orders,0,900\norders,1,40\n")
     done = cli(*NEW, "--from", place, "--yes")
     assert (done.code, done.out) == (1, "")
-    assert (
-        "orders-0: offsets [900, 950) expired before they were read (next offset 900, beginning offset 950)" in done.err
-    )
+    assert "orders-0: offsets [900, 950) expired before they were read" in done.err
     assert "add --skip-lost" in done.err
     assert lake.dump() == before
     document = cli(*NEW, "--from", place, "--skip-lost", "--yes", "-o", "json").json
@@ -259,7 +257,7 @@ def test_what_retention_removed_is_named_and_recorded(cli: Cli, lake: Lake, tmp_
 
 
 def test_partitions_and_topics_that_kafka_does_not_have(cli: Cli, tmp_path: Path) -> None:
-    assert "names orders-7, which Kafka does not have" in cli(*NEW, "--from", csv(tmp_path, "orders,7,1\n")).err
+    assert "names orders-7, which this Kafka does not have" in cli(*NEW, "--from", csv(tmp_path, "orders,7,1\n")).err
     done = cli(*NEW, "--from", csv(tmp_path, "order,0,1\norders,0,5\n"))
     assert done.code == 1
     assert "Kafka has no topic order: choose others with --topic" in done.err
@@ -456,7 +454,7 @@ def test_open_windows_of_the_group_that_the_offsets_are_of_are_named(cli: Cli, l
     place = (*NEW, "--from", "ledger", "--as", "lake.orders")
     note = "not committed there: lake.orders-000003 (planned, held by orders/scheduled__3/load)"
     done = cli(*place)
-    assert f"Note: {note}. The new group reads their offsets again" in done.out
+    assert f"Note: {note}. The new group reads them again" in done.out
     [window] = cli(*place, "-o", "json").json["left_open"]
     assert window["id"] == "lake.orders-000003"
     assert window["held_by"]["run_id"] == "scheduled__3"

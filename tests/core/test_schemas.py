@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_kafka_offsets.core import avro
+from airflow_kafka_offsets.core import schemas
 from airflow_kafka_offsets.core.errors import BadInputError, NotYetError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.schemas import (
@@ -138,4 +138,4 @@ def test_a_name_without_a_namespace_stays_without_one_inside_of_another() -> Non
 
 
 def test_the_examples_are_true() -> None:
-    assert doctest.testmod(avro).failed == 0
+    assert doctest.testmod(schemas).failed == 0

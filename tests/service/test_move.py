@@ -331,7 +331,7 @@ def test_a_window_that_was_committed_behind_an_open_one_is_named_as_read_again(t
     moving(world).carry_out_import(found, "ada", "renamed")
     assert world.ledger.acts("new")[0].details["left_open"] == [first.id, second.id]
     [note] = moving(world).plan_export(world.group, from_ledger(world), no_kafka).notes
-    assert f"{second.id} is committed behind an open window" in note
+    assert f"committed behind an open window: {second.id}" in note
     world.do(first, ONE)
     assert moving(world).plan_export(world.group, from_ledger(world), no_kafka).notes == ()
 

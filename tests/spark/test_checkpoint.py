@@ -167,7 +167,7 @@ def test_of_several_sources_those_of_kafka_count(
         f"{topics[1]}-0": 0,
         f"{topics[1]}-1": 20,
     }
-    assert found.notes == ("""source 1 does not read Kafka and is left out: '{"logOffset":0}'""",)
+    assert found.notes == ("""source 1 does not read Kafka: '{"logOffset":0}'""",)
 
 
 def test_sources_that_have_come_to_different_places_in_one_topic(
@@ -175,7 +175,7 @@ def test_sources_that_have_come_to_different_places_in_one_topic(
 ) -> None:
     slow, quick = stream(topics[0], maxOffsetsPerTrigger="4"), stream(topics[0], maxOffsetsPerTrigger="20")
     Query(slow.union(quick), tmp_path / "checkpoint").run(die_in=1)
-    with pytest.raises(BadInputError, match=rf"sources 0 and 1 have different offsets for {topics[0]}-0"):
+    with pytest.raises(BadInputError, match=rf"sources 0 and 1 differ for {topics[0]}-0"):
         CheckpointDirectory(tmp_path / "checkpoint", "x").read()
     ends = [sum(CheckpointDirectory(tmp_path / "checkpoint", "x", n).read().offsets.values()) for n in ("0", "1")]
     assert ends == [4, 20]

@@ -74,7 +74,7 @@ class KafkaRequests:
         left = self._started + self._timeout - time.monotonic()
         return max(SHORTEST, min(left, max(_PATIENCE, self._timeout / 3)))
 
-    def ask(self, request: Callable[[Any, float], Mapping[_T, Any]]) -> dict[_T, Any]:
+    def send(self, request: Callable[[Any, float], Mapping[_T, Any]]) -> dict[_T, Any]:
         """Send a request and return the outcome of each of its futures: a result or a KafkaError."""
         shared = shared_client(self.config)
         try:
@@ -116,17 +116,17 @@ class KafkaRequests:
                     return KafkaError(KafkaError._TIMED_OUT)
 
     def refuse_unauthorized(self, kind: str, errors: Mapping[str, KafkaError]) -> None:
-        """Raise KafkaRefusedError for the topics or groups that this user may not look at."""
+        """Raise KafkaRefusedError for topics or groups that this user may not see."""
         names = sorted(name for name, error in errors.items() if error.code() in _UNAUTHORIZED)
         if names:
             raise KafkaRefusedError(
-                f"Kafka at {self._servers} does not let this user look at {kind.lower()} {name_some(names, ', ')}: "
-                f"grant the ACL Describe on {kind}",
+                f"Kafka at {self._servers}: this user may not see {kind.lower()} {name_some(names, ', ')}. Grant the ACL "
+                f"Describe on {kind}",
                 topics=names if kind == "Topic" else (),
             )
 
     def fail_for(self, defects: Mapping[TopicPartition, str] | Mapping[str, str]) -> None:
-        """Raise the error of `unavailable` if there are partitions, or topics, without an answer."""
+        """Raise the error of `unavailable` if partitions or topics have no answer."""
         if defects:
             raise self.unavailable(defects, {what if isinstance(what, str) else what.topic for what in defects})
 
@@ -134,8 +134,8 @@ class KafkaRequests:
         """Return the error for what has no answer: a KafkaRefusedError if librdkafka last reported a refusal.
 
         Args:
-            defects: why there is no answer, for each thing that was asked for.
-            topics: those that it is about.
+            defects: why there is no answer, by partition or topic.
+            topics: those that it concerns.
         """
         cause = last_cause(self.reports)
         if cause and cause.code() in REFUSALS:
@@ -286,8 +286,8 @@ def _is_ours(name: str, value: Any) -> bool:
 
 def digest(config: Mapping[str, Any]) -> str:
     """Return a digest of a connection's settings, which shows none of them."""
-    known = "\n".join(f"{name}={_identity(value)}" for name, value in sorted(config.items()))
-    return hashlib.sha256(known.encode()).hexdigest()
+    settings = "\n".join(f"{name}={_identity(value)}" for name, value in sorted(config.items()))
+    return hashlib.sha256(settings.encode()).hexdigest()
 
 
 def _identity(value: Any) -> str:

@@ -112,8 +112,8 @@ class KafkaLog:
 
     def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         """Return the committed offsets of a Kafka consumer group; None means no offset for that partition."""
-        found = self.commits(group_id, partitions)
-        return {tp: found[tp][0] if tp in found else None for tp in partitions}
+        commits = self.commits(group_id, partitions)
+        return {tp: commits[tp][0] if tp in commits else None for tp in partitions}
 
     def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
         """Return the topic-partitions of topics. A topic that does not exist has none."""
@@ -158,7 +158,7 @@ class _Lookup:
         return LogSnapshot(_topic_ids(described), self._bounds(list(leaders), isolation_level))
 
     def topics(self) -> frozenset[str]:
-        [listed] = self._kafka.ask(lambda admin, seconds: {"": _listing(admin, seconds)}).values()
+        [listed] = self._kafka.send(lambda admin, seconds: {"": _listing(admin, seconds)}).values()
         if isinstance(listed, KafkaError):
             raise self._kafka.unavailable({"the list of topics": reason_of(listed)})
         return frozenset(listed.topics)
@@ -176,36 +176,36 @@ class _Lookup:
         self, partitions: Sequence[TopicPartition], moment: int, isolation_level: IsolationLevel
     ) -> dict[TopicPartition, int | None]:
         self._refresh(partitions)
-        [found] = self._list_offsets(partitions, [OffsetSpec.for_timestamp(moment)], isolation_level)
-        self._kafka.fail_for({tp: why for tp, answer in found.items() if (why := _defect_of_time(answer))})
-        return {tp: None if answer.offset == _NO_OFFSET else answer.offset for tp, answer in found.items()}
+        [answers] = self._list_offsets(partitions, [OffsetSpec.for_timestamp(moment)], isolation_level)
+        self._kafka.fail_for({tp: why for tp, answer in answers.items() if (why := _defect_of_time(answer))})
+        return {tp: None if answer.offset == _NO_OFFSET else answer.offset for tp, answer in answers.items()}
 
     def first_records(self, wanted: Collection[Probe]) -> dict[Probe, Hit | None]:
-        found = self._first_records(wanted)
-        if any(map(_defect_of_time, found.values())):
+        answers = self._first_records(wanted)
+        if any(map(_defect_of_time, answers.values())):
             # A leader has moved since the topics were described.
             self._refresh([probe.partition for probe in wanted])
-            found = self._first_records(wanted)
+            answers = self._first_records(wanted)
         self._kafka.fail_for(
-            {probe.partition: why for probe, answer in found.items() if (why := _defect_of_time(answer))}
+            {probe.partition: why for probe, answer in answers.items() if (why := _defect_of_time(answer))}
         )
         return {
             probe: None if answer.offset == _NO_OFFSET else Hit(answer.offset, answer.timestamp)
-            for probe, answer in found.items()
+            for probe, answer in answers.items()
         }
 
     def _first_records(self, wanted: Collection[Probe]) -> dict[Probe, Any]:
         chunks = [chunk for some in one_of_each(wanted) for chunk in _chunks(some)]
-        calls = [{_known(p.partition): OffsetSpec.for_timestamp(p.time_ms) for p in chunk} for chunk in chunks]
+        calls = [{_partition(p.partition): OffsetSpec.for_timestamp(p.time_ms) for p in chunk} for chunk in chunks]
         # Retention does not know transactions, so its records are those up to the high watermark.
         answers = self._send_all(calls, IsolationLevel.READ_UNCOMMITTED)
         return dict(zip((probe for chunk in chunks for probe in chunk), answers, strict=True))
 
     def retentions(self, topics: Sequence[str]) -> dict[str, Retention]:
         wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(set(topics))]
-        answers = self._kafka.ask(lambda admin, seconds: admin.describe_configs(wanted, request_timeout=seconds))
+        answers = self._kafka.send(lambda admin, seconds: admin.describe_configs(wanted, request_timeout=seconds))
         errors = {resource.name: a for resource, a in answers.items() if isinstance(a, KafkaError)}
-        # Librdkafka's own errors are negative: no broker has answered. A broker that refuses has, and one that can't is known.
+        # Librdkafka's own errors are negative: no broker has answered.
         silent = {
             topic: e for topic, e in errors.items() if e.code() < 0 and e.code() != KafkaError._UNSUPPORTED_FEATURE
         }
@@ -221,7 +221,7 @@ class _Lookup:
 
     def group_state(self, group_id: str) -> Any:
         # List all groups: describing one may crash the process, see _fetch_committed.
-        [answer] = self._kafka.ask(lambda admin, s: {"": admin.list_consumer_groups(request_timeout=s)}).values()
+        [answer] = self._kafka.send(lambda admin, s: {"": admin.list_consumer_groups(request_timeout=s)}).values()
         what = f"groups, {group_id} among them"
         if isinstance(answer, KafkaError):
             raise self._kafka.unavailable({what: reason_of(answer)})
@@ -241,13 +241,13 @@ class _Lookup:
 
     def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> dict[PartitionEpoch, int]:
         overdue = time.monotonic() + self._kafka.request_seconds()
-        found: dict[PartitionEpoch, int] = {}
-        for asked in one_of_each(wanted):
-            found |= self._fetch_epoch_ends(asked, overdue)
-        return found
+        ends: dict[PartitionEpoch, int] = {}
+        for epochs in one_of_each(wanted):
+            ends |= self._fetch_epoch_ends(epochs, overdue)
+        return ends
 
-    def _fetch_epoch_ends(self, asked: Collection[PartitionEpoch], overdue: float) -> dict[PartitionEpoch, int]:
-        """Ask for one epoch of each partition, all at once.
+    def _fetch_epoch_ends(self, epochs: Collection[PartitionEpoch], overdue: float) -> dict[PartitionEpoch, int]:
+        """Request one epoch of each partition, all at once.
 
         In librdkafka only a consumer sends OffsetForLeaderEpoch, before it reads at an offset of an earlier leader. So this
         consumer starts at an offset far above the end of each log. Kafka does not confirm that offset, and the error holds the
@@ -259,11 +259,11 @@ class _Lookup:
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
         }
-        waiting = {epoch.partition: epoch for epoch in asked}
-        found: dict[PartitionEpoch, int] = {}
+        waiting = {epoch.partition: epoch for epoch in epochs}
+        ends: dict[PartitionEpoch, int] = {}
         try:
             with closing(Consumer(settings)) as consumer:
-                consumer.assign([_far_behind(epoch) for epoch in asked])
+                consumer.assign([_far_behind(epoch) for epoch in epochs])
                 while waiting and time.monotonic() < overdue:
                     message = consumer.poll(TICK)
                     # A message about the whole client has no topic.
@@ -272,10 +272,10 @@ class _Lookup:
                     epoch = waiting.pop(TopicPartition(message.topic(), message.partition()), None)
                     end = epoch_end(message.error().str()) if message.error() else None
                     if epoch and end is not None:
-                        found[epoch] = end
+                        ends[epoch] = end
         except KafkaException as exc:
             logger.info("The ends of leader epochs were not looked up: %s", self._kafka.masked(reason_of(exc.args[0])))
-        return found
+        return ends
 
     def _refresh(self, partitions: Sequence[TopicPartition]) -> None:
         leaders = _leaders(self._describe([tp.topic for tp in partitions]))
@@ -294,7 +294,7 @@ class _Lookup:
     def _describe(self, topics: Iterable[str]) -> dict[str, Any]:
         """Return the description of each topic that exists."""
         wanted = TopicCollection(sorted(set(topics)))
-        answers = self._kafka.ask(lambda admin, seconds: admin.describe_topics(wanted, request_timeout=seconds))
+        answers = self._kafka.send(lambda admin, seconds: admin.describe_topics(wanted, request_timeout=seconds))
         errors = {topic: answer for topic, answer in answers.items() if isinstance(answer, KafkaError)}
         self._kafka.refuse_unauthorized("Topic", errors)
         absent = {topic for topic, error in errors.items() if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART}
@@ -305,7 +305,7 @@ class _Lookup:
         # Not through an AdminClient: if a group's coordinator moves or hangs, these requests crash the process
         # (librdkafka #4605 describe_consumer_groups, #5040 list_consumer_group_offsets).
         settings = {**self._kafka.config, "group.id": group_id, "enable.auto.commit": False}
-        wanted = list(map(_known, partitions))
+        wanted = list(map(_partition, partitions))
         try:
             with closing(Consumer(settings)) as consumer:
                 return self._wait_for_committed(consumer, group_id, wanted)
@@ -342,7 +342,7 @@ class _Lookup:
         All requests are sent before the first answer is awaited. A call takes one spec for each partition: of two, it
         silently drops the first.
         """
-        wanted = list(map(_known, partitions))
+        wanted = list(map(_partition, partitions))
         calls = [dict.fromkeys(chunk, spec) for spec in specs for chunk in _chunks(wanted)]
         answers = iter(self._send_all(calls, isolation_level))
         return [dict(zip(partitions, answers, strict=False)) for _ in specs]
@@ -355,7 +355,7 @@ class _Lookup:
             sent = [admin.list_offsets(call, isolation_level=level, request_timeout=seconds) for call in calls]
             return dict(enumerate(futures[tp] for call, futures in zip(calls, sent, strict=True) for tp in call))
 
-        return list(self._kafka.ask(request).values())
+        return list(self._kafka.send(request).values())
 
 
 def _listing(admin: Any, seconds: float) -> Future[Any]:
@@ -390,7 +390,7 @@ def _defect(answer: Any, lowest: int = 0) -> str | None:
     return None if answer.offset >= lowest else "no answer from its leader"
 
 
-def _known(tp: TopicPartition) -> confluent_kafka.TopicPartition:
+def _partition(tp: TopicPartition) -> confluent_kafka.TopicPartition:
     return confluent_kafka.TopicPartition(tp.topic, tp.partition)
 
 
@@ -406,10 +406,10 @@ def one_of_each(wanted: Iterable[_P]) -> list[list[_P]]:
     True
     """
     by_partition: dict[TopicPartition, list[_P]] = {}
-    for one in wanted:
-        by_partition.setdefault(one.partition, []).append(one)
+    for item in wanted:
+        by_partition.setdefault(item.partition, []).append(item)
     most = max(map(len, by_partition.values()), default=0)
-    return [[found[number] for found in by_partition.values() if number < len(found)] for number in range(most)]
+    return [[items[number] for items in by_partition.values() if number < len(items)] for number in range(most)]
 
 
 def _defect_of_time(answer: Any) -> str | None:
@@ -423,8 +423,8 @@ def epoch_end(error: str) -> int | None:
     60
     >>> epoch_end("No epoch found less or equal to ...: broker end offset is -1 (offset leader epoch -1).")
     """
-    found = _EPOCH_END.search(error)
-    return int(found.group(1)) if found else None
+    match = _EPOCH_END.search(error)
+    return int(match.group(1)) if match else None
 
 
 def _far_behind(epoch: PartitionEpoch) -> confluent_kafka.TopicPartition:
@@ -433,8 +433,8 @@ def _far_behind(epoch: PartitionEpoch) -> confluent_kafka.TopicPartition:
 
 
 def _epoch(answer: Any) -> int | None:
-    known = answer.leader_epoch
-    return known if known is not None and known >= 0 else None
+    epoch: int | None = answer.leader_epoch
+    return epoch if epoch is not None and epoch >= 0 else None
 
 
 def _topic_ids(described: Mapping[str, Any]) -> dict[str, str]:

@@ -18,10 +18,7 @@ REFUSALS = {
     ),
     KafkaError._SSL: (
         "could not be reached over TLS",
-        (
-            "check ssl.ca.location of the connection, and that the broker's certificate has the host of "
-            "bootstrap.servers"
-        ),
+        "check ssl.ca.location of the connection, and that the certificate has the host of bootstrap.servers",
     ),
 }
 
@@ -59,12 +56,9 @@ def hint(reports: Sequence[KafkaError]) -> str:
     """Return what a person can check, from librdkafka's reports."""
     cause = last_cause(reports)
     if cause:
-        return (
-            f"The last error of a connection was: {cause.str()}. Check bootstrap.servers, security.protocol, "
-            "and that the brokers run"
-        )
+        return f"Last error: {cause.str()}. Check bootstrap.servers, security.protocol and the brokers"
     if reports:
-        return "Kafka closed every connection without a reason: check security.protocol"
+        return "Kafka closed every connection: check security.protocol"
     return "No connection reported an error: check the brokers"
 
 

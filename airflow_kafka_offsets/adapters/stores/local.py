@@ -31,10 +31,7 @@ class LocalFolders:
         base: the folder that holds the groups' folders.
     """
 
-    guarantees = Guarantees(
-        is_atomic=True,
-        compares=Compares.ANY_WRITER,
-    )
+    guarantees = Guarantees(is_atomic=True, compares=Compares.ANY_WRITER)
 
     def __init__(self, base: str) -> None:
         self._base = Path(base)

@@ -37,10 +37,7 @@ class S3Folders:
         prefix: the path before the group, without slashes at its ends; may be empty.
     """
 
-    guarantees = Guarantees(
-        is_atomic=True,
-        compares=Compares.ANY_WRITER,
-    )
+    guarantees = Guarantees(is_atomic=True, compares=Compares.ANY_WRITER)
 
     def __init__(self, make_client: Callable[[], Any], bucket: str, prefix: str = "") -> None:
         self._make_client = make_client
@@ -59,7 +56,7 @@ class S3Folders:
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=folder, Delimiter="/", StartAfter=self._key(group, after)
             )
-            return [found["Key"][len(folder) :] for page in pages for found in page.get("Contents", [])]
+            return [item["Key"][len(folder) :] for page in pages for item in page.get("Contents", [])]
 
     def get(self, group: str, name: str) -> bytes | None:
         """See `files.Folders.get`."""
@@ -104,8 +101,8 @@ class S3Folders:
             raise StoreUnavailableError(str(exc)) from exc
         if is_ignored:
             raise StoreRefusedError(
-                f"The service of s3://{self._bucket} ignores 'If-None-Match: *', so two writers could overwrite "
-                "each other. No offset was written: use a service with conditional writes"
+                f"The service of s3://{self._bucket} ignores 'If-None-Match: *'. No offset was written: use a service with "
+                "conditional writes"
             )
         self._compares = True
 
@@ -131,8 +128,8 @@ def _translated(what: str, *, is_write: bool = False) -> Iterator[None]:
     try:
         yield
     except ClientError as exc:
-        said = f"{what}: the service answered {_code(exc)} ({_status(exc)})"
-        raise _error_of(_status(exc), _code(exc), is_write=is_write)(said) from exc
+        message = f"{what}: the service answered {_code(exc)} ({_status(exc)})"
+        raise _error_of(_status(exc), _code(exc), is_write=is_write)(message) from exc
     except exceptions.SSLError as exc:
         raise StoreRefusedError(f"{what}: {exc}") from exc
     except exceptions.ConnectionError as exc:  # there was no connection yet

@@ -1,8 +1,8 @@
 """Whether a table holds each record that the windows of a group read, once.
 
-The ledger knows the offsets of each window, and how many records its job read, but not at which offsets. Some offsets have no record:
-compaction removes records, transactions write markers, and aborted records are not read. So an offset that the table does not have
-is not always a loss. The number of a window's offsets that the table has decides:
+The ledger has the offsets of each window, and how many records its job read, but not at which offsets. Some offsets have no record:
+compaction removes records, transactions write markers, and aborted records are not read. So the number of a window's offsets
+that the table has decides:
 
 - As many as the job read records: the table has all. The other offsets had no record.
 - Fewer: the difference is missing, at some of the offsets that the table does not have.
@@ -31,7 +31,7 @@ class Finding:
         window_id: the window.
         span: how many offsets it owns, without those of topics that were recreated since.
         records: how many records its job read at these offsets; None means not known.
-        found: how many of these offsets the table has.
+        present: how many of these offsets the table has.
         missing: how many records the table lacks; None means not known.
         holes: the offsets that the table does not have, if records are or may be missing.
         doubled: the offsets that the table has more than once.
@@ -40,7 +40,7 @@ class Finding:
     window_id: str
     span: int
     records: int | None
-    found: int
+    present: int
     missing: int | None
     holes: tuple[Piece, ...] = ()
     doubled: tuple[Piece, ...] = ()
@@ -52,7 +52,7 @@ class Audit:
 
     Attributes:
         windows: how many windows were compared.
-        found: how many of their offsets the table has.
+        present: how many of their offsets the table has.
         without_record: how many of their offsets had no record.
         findings: the windows with missing or doubled records, or where this is not known; oldest first.
         at_join: the missing offsets between older data in the table and the start of the group's first window.
@@ -61,7 +61,7 @@ class Audit:
     """
 
     windows: int
-    found: int
+    present: int
     without_record: int
     findings: tuple[Finding, ...]
     at_join: tuple[Piece, ...] = ()
@@ -113,57 +113,57 @@ class Auditor:
 
     def audit(self, windows: Iterable[tuple[Window, int | None]]) -> Audit:
         """Compare committed windows with the table. Each comes with the number of records that its job read."""
-        number = found = without = 0
-        findings, others = [], []
+        number = present = without = 0
+        findings, partial = [], []
         for window, records in windows:
             ranges = self._of_these_topics(window)
             if ranges.span < window.span:
-                others.append(window.id)
+                partial.append(window.id)
                 records = _of_the_rest(window, ranges, records)
                 if not ranges:
                     continue
             finding = self._look_at(window.id, ranges, records)
-            number, found = number + 1, found + finding.found
+            number, present = number + 1, present + finding.present
             if finding.missing == 0:
-                without += finding.span - finding.found
+                without += finding.span - finding.present
             if finding.missing != 0 or finding.doubled:
                 findings.append(finding)
         owned = {tp: merged(ranges) for tp, ranges in self._owned.items()}
         return Audit(
-            *(number, found, without, tuple(reversed(findings))),
+            *(number, present, without, tuple(reversed(findings))),
             at_join=tuple(self._at_join(owned)) if self.is_whole and not self.expects_gaps else (),
             outside=tuple(self._outside(owned)) if self.is_whole else (),
-            other_topics=tuple(reversed(others)),
+            other_topics=tuple(reversed(partial)),
         )
 
     def _of_these_topics(self, window: Window) -> OffsetRanges:
         """Return a window's ranges, without topics that were recreated since: their offsets mean something else."""
-        known, now = window.topic_ids, self.topic_ids
+        then, now = window.topic_ids, self.topic_ids
         owned = window.ranges.without_empty()
-        return OffsetRanges((tp, r) for tp, r in owned.items() if now.get(tp.topic, known[tp.topic]) == known[tp.topic])
+        return OffsetRanges((tp, r) for tp, r in owned.items() if now.get(tp.topic, then[tp.topic]) == then[tp.topic])
 
     def _look_at(self, window_id: str, ranges: OffsetRanges, records: int | None) -> Finding:
-        holes, doubled, found = [], [], 0
+        holes, doubled, present = [], [], 0
         for tp, owned in ranges.items():
             self._note(tp, owned)
             for piece in pieces(self._near(tp, owned), tp, owned):
                 if not piece.copies:
                     holes.append(piece)
                     continue
-                found += piece.offsets.span
+                present += piece.offsets.span
                 if piece.copies > 1:
                     doubled.append(piece)
-        missing = self._missing(ranges.span, records, found)
+        missing = self._missing(ranges.span, records, present)
         return Finding(
-            *(window_id, ranges.span, records, found, missing),
+            *(window_id, ranges.span, records, present, missing),
             holes=() if missing == 0 else tuple(holes),
             doubled=tuple(doubled),
         )
 
-    def _missing(self, span: int, records: int | None, found: int) -> int | None:
+    def _missing(self, span: int, records: int | None, present: int) -> int | None:
         if records is not None:
-            return max(0, records - found)
-        return span - found if found == span or not self.expects_gaps else None
+            return max(0, records - present)
+        return span - present if present == span or not self.expects_gaps else None
 
     def _near(self, tp: TopicPartition, owned: OffsetRange) -> Sequence[Island]:
         islands = self.table.get(tp, ())
@@ -173,19 +173,19 @@ class Auditor:
 
     def _note(self, tp: TopicPartition, owned: OffsetRange) -> None:
         # Windows come newest first and tile the log. So neighbors merge, and few ranges stay in memory.
-        known = self._owned[tp]
-        if known and known[-1].start == owned.end:
-            known[-1] = OffsetRange(owned.start, known[-1].end)
+        ranges = self._owned[tp]
+        if ranges and ranges[-1].start == owned.end:
+            ranges[-1] = OffsetRange(owned.start, ranges[-1].end)
         else:
-            known.append(owned)
+            ranges.append(owned)
 
     def _outside(self, owned: Mapping[TopicPartition, Sequence[OffsetRange]]) -> Iterator[Piece]:
         for tp, islands in self.table.items():
             gaps = list(between(owned.get(tp, ())))
-            known = self.floors.get(tp, 0)
+            floor = self.floors.get(tp, 0)
             for island in islands:
                 for gap in gaps:
-                    start, end = max(island.start, gap.start, known), min(island.end, gap.end)
+                    start, end = max(island.start, gap.start, floor), min(island.end, gap.end)
                     if start < end:
                         yield Piece(tp, OffsetRange(start, end), island.copies)
 
@@ -211,11 +211,11 @@ def merged(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
     ['[0, 9)', '[12, 13)']
     """
     all_: list[OffsetRange] = []
-    for one in sorted(ranges, key=lambda r: r.start):
-        if all_ and all_[-1].end == one.start:
-            all_[-1] = OffsetRange(all_[-1].start, one.end)
+    for offsets in sorted(ranges, key=lambda r: r.start):
+        if all_ and all_[-1].end == offsets.start:
+            all_[-1] = OffsetRange(all_[-1].start, offsets.end)
         else:
-            all_.append(one)
+            all_.append(offsets)
     return all_
 
 

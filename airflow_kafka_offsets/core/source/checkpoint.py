@@ -51,14 +51,14 @@ def find_batches(where: str, offsets: Iterable[str], commits: Iterable[str]) -> 
     planned, committed = _numbers(offsets), _numbers(commits)
     if not committed:
         raise BadInputError(
-            f"{where} has no committed batch, so no offsets"
+            f"{where} has no committed batch"
             + (f" (batch {planned[-1]} was planned only)" if planned else ". Name the checkpoint directory of a query")
         )
     newest = committed[-1]
     if newest not in planned:
         raise BadInputError(
-            f"{where} has committed batch {newest}, and offsets/{newest} is missing (newest there: {name_some([str(n) for n in planned[:-4:-1]], ', ') or 'none'}). "
-            "Take a complete copy"
+            f"{where} has committed batch {newest}, but no offsets/{newest} (newest: {planned[-1] if planned else 'none'}). Take a "
+            "complete copy"
         )
     return Batches(newest, tuple(n for n in planned if n > newest))
 
@@ -84,12 +84,10 @@ def read_offsets(where: str, text: str, source: str | None = None) -> SourceOffs
             raise BadInputError(f"{where} has no source {source}; it has {name_some(list(sources), ', ')}")
         sources = {source: sources[source]}
     read = {name: _kafka_offsets(f"{where}, source {name}", line) for name, line in sources.items()}
-    others = [
-        f"source {name} does not read Kafka and is left out: {short(sources[name])}" for name in read if not read[name]
-    ]
+    notes = [f"source {name} does not read Kafka: {short(sources[name])}" for name in read if not read[name]]
     if not any(read.values()):
-        raise BadInputError(f"{where} has no source that reads Kafka ({'; '.join(others)})")
-    return SourceOffsets(_merged(where, read), tuple(others))
+        raise BadInputError(f"{where} has no source that reads Kafka ({'; '.join(notes)})")
+    return SourceOffsets(_merged(where, read), tuple(notes))
 
 
 def planned_note(batches: Batches) -> tuple[str, ...]:
@@ -99,14 +97,14 @@ def planned_note(batches: Batches) -> tuple[str, ...]:
     numbers = ", ".join(map(str, batches.planned[:3])) + (", ..." if len(batches.planned) > 3 else "")
     batch = f"batch {numbers} was" if len(batches.planned) == 1 else f"batches {numbers} were"
     return (
-        f"{batch} planned but not committed: the first window reads it again, so remove what the query may have written of it",
+        f"{batch} planned but not committed, and the first window reads it again: remove what the query wrote of it",
     )
 
 
 def _sources(where: str, text: str) -> dict[str, str]:
     version, lines = log_lines(where, text)
     if len(lines) < 2:
-        raise BadInputError(f"{where} is cut off before its offsets: take a complete copy")
+        raise BadInputError(f"{where} is cut off: take a complete copy")
     del lines[0]  # Spark's metadata of the batch
     if version == 1:
         return {str(number): line for number, line in enumerate(lines)}
@@ -125,17 +123,14 @@ def log_lines(where: str, text: str) -> tuple[int, list[str]]:
     lines = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
     if not text.strip():
         raise BadInputError(f"{where} is empty: take a complete copy")
-    found = re.fullmatch(r"v([1-9][0-9]{0,8})", lines[0].strip())
-    if not found:
+    match = re.fullmatch(r"v([1-9][0-9]{0,8})", lines[0].strip())
+    if not match:
         raise BadInputError(
             f"{where} is not a log of Structured Streaming: it begins with {short(lines[0])}, not with v1"
         )
-    version = int(found[1])
+    version = int(match[1])
     if version > NEWEST_VERSION:
-        raise BadInputError(
-            f"{where} has version {version}, and this package reads 1 to {NEWEST_VERSION}: import its offsets "
-            "as csv:FILE"
-        )
+        raise BadInputError(f"{where} has version {version}, above {NEWEST_VERSION}. Import its offsets as csv:FILE")
     return version, lines[1:]
 
 
@@ -159,7 +154,7 @@ def _merged(where: str, read: dict[str, dict[TopicPartition, int]]) -> dict[Topi
             first = readers.setdefault(tp, name)
             if read[first][tp] != offset:
                 raise BadInputError(
-                    f"{where}: sources {first} and {name} have different offsets for {tp} ({read[first][tp]} and "
-                    f"{offset}). Choose one: add ?source={name}"
+                    f"{where}: sources {first} and {name} differ for {tp} ({read[first][tp]} and {offset}). Choose one: add "
+                    f"?source={name}"
                 )
     return {tp: read[name][tp] for tp, name in readers.items()}

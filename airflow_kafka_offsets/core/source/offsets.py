@@ -1,4 +1,4 @@
-"""The sources that people read offsets from and write them to: a store's address, ``ledger``, ``checkpoint:...``, ``csv:...``."""
+"""Where people read offsets from and write them to: a store's address, ``ledger``, ``checkpoint:...``, ``csv:...``."""
 
 from __future__ import annotations
 
@@ -88,19 +88,19 @@ def parse_source_address(text: str) -> SourceAddress:
 
 
 def _checkpoint(text: str) -> CheckpointAddress:
-    found = re.fullmatch(r"(.+?)/*(?:\?source=([\w-]+))?", text, re.DOTALL)
-    directory, source = (found[1], found[2]) if found else (text, None)
+    match = re.fullmatch(r"(.+?)/*(?:\?source=([\w-]+))?", text, re.DOTALL)
+    directory, source = (match[1], match[2]) if match else (text, None)
     if "://" in directory:
         _check_url(directory)
     return CheckpointAddress(directory, source)
 
 
 def _check_url(text: str) -> None:
-    instead = "name an Airflow connection instead, such as checkpoint:s3://aws_default@bucket/path"
+    example = "name a connection, such as checkpoint:s3://aws_default@bucket/path"
     if ":" in split_url(text).netloc.rpartition("@")[0]:
-        raise BadInputError(f"A checkpoint's URL must not hold a password: {instead}")
+        raise BadInputError(f"A checkpoint's URL must not hold a password: {example}")
     if "?" in text:
-        raise BadInputError(f"A checkpoint's URL may have no query but ?source=NAME: {instead}")
+        raise BadInputError(f"A checkpoint's URL may have no query but ?source=NAME: {example}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,8 @@ class SourceOffsets:
         offsets: the numbers as the source has them.
         notes: warnings about them, for a person.
         topic_ids: the id of each of their topics, where the source knows it.
-        leader_epochs: if the source is the ledger: what the group has noted of each partition, see `core.leader_epochs`.
-        later: if the source is the ledger: the group's live windows after these offsets, oldest first. The first one waits for its
-            commit, and some may have been committed behind it.
+        leader_epochs: the leader epochs that the group has noted, if the source is the ledger; see `core.leader_epochs`.
+        later: the group's live windows after these offsets, oldest first, if the source is the ledger. The first one is open.
     """
 
     offsets: Offsets
@@ -143,14 +142,14 @@ def check_name(source: SourceAddress, name: str | None) -> None:
         raise BadInputError("A checkpoint keeps no group's name: leave --as out")
 
 
-def next_offsets(found: Offsets, meaning: Meaning) -> dict[TopicPartition, int]:
+def next_offsets(numbers: Offsets, meaning: Meaning) -> dict[TopicPartition, int]:
     """Return the next offset to read for each number of a source.
 
     Raises:
         BadInputError: a number is outside the range of offsets.
     """
-    offsets = {tp: number + meaning.step for tp, number in found.items()}
-    if bad := [f"{tp}: {found[tp]}" for tp, offset in sorted(offsets.items()) if not 0 <= offset <= MAX_OFFSET]:
+    offsets = {tp: number + meaning.step for tp, number in numbers.items()}
+    if bad := [f"{tp}: {numbers[tp]}" for tp, offset in sorted(offsets.items()) if not 0 <= offset <= MAX_OFFSET]:
         raise BadInputError(f"These numbers are not offsets (0 to 2^63-1): {name_some(bad)}")
     return dict(sorted(offsets.items()))
 

@@ -61,10 +61,9 @@ def compare(
         stored: what the store holds; None if there is none to compare with.
         log: what Kafka holds of these topics.
         steps: other offsets that are right in the store while commits are under way.
-        recovered: the bounds that a second look found for logs that seem to end before the watermark, see `core.plan.planning`.
+        recovered: the bounds that a second look returned for logs that seem to end before the watermark, see `core.plan.planning`.
         gone: topics that the group does not read, and Kafka does not have.
-        later: the live windows from the oldest open one on, oldest first. Planning replaces what a store had of partitions that no window
-            before them had.
+        later: the live windows from the oldest open one on, oldest first. Planning replaces what a store had of their new partitions.
     """
     mark = watermark(state) or NOWHERE
     new = {tp: start for tp, start in first_starts(later).items() if tp not in mark.offsets}
@@ -97,14 +96,13 @@ def published(state: GroupState) -> dict[TopicPartition, int]:
 
 def committing(state: GroupState) -> tuple[str, ...]:
     """Return the windows whose commit has begun: the store may have their end offsets already."""
-    return tuple(held.window.id for held in state.open if held.window.state is State.COMMITTING)
+    return tuple(w.window.id for w in state.open if w.window.state is State.COMMITTING)
 
 
 def committing_note(state: GroupState) -> tuple[str, ...]:
     """Return the note about commits that have begun."""
     return tuple(
-        f"the commit of {window_id} is under way: the store may have its end offsets already, and its "
-        "next try continues"
+        f"the commit of {window_id} is under way: the store may have its end offsets already"
         for window_id in committing(state)[:1]
     )
 

@@ -25,8 +25,8 @@ def done_in_a_row(live: Iterable[Window]) -> list[Window]:
 def path(windows: Sequence[Window], afterwards: Offsets = MappingProxyType({})) -> list[dict[TopicPartition, int]]:
     """Return the steps of a store while windows are published: its offsets before the first window, and after each.
 
-    A step also passes what was lost before a window. A partition that a later window does not have keeps its offset. One that only later
-    windows have stands at its start from the first step on: planning has put it there, if the store held something of it.
+    A step also passes what was lost before a window. A partition that a later window does not have keeps its offset. A partition
+    that only later windows have is at its start from the first step on: planning puts it there.
 
     Args:
         windows: the windows that the watermark passes.
@@ -54,45 +54,46 @@ def first_starts(windows: Sequence[Window]) -> dict[TopicPartition, int]:
     return {tp: start for window in reversed(windows) for tp, start in before(window).items()}
 
 
-def standing(steps: Sequence[Offsets], found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def standing(steps: Sequence[Offsets], stored: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Return the offsets that an advance of the store must start from: another commit may have done some of the steps.
 
     Each partition is looked up by itself, because a store that is not atomic may have partitions at different steps. A
     partition at no step gets the first step's offset, and the store's own comparison then refuses the advance.
     """
-    reached = {tp: offset for tp, offset in found.items() if any(step.get(tp) == offset for step in steps)}
+    reached = {tp: offset for tp, offset in stored.items() if any(step.get(tp) == offset for step in steps)}
     return {**steps[0], **reached}
 
 
-def check_standing(store: str, group: str, watermark: Offsets, found: Mapping[TopicPartition, int]) -> None:
+def check_standing(store: str, group: str, watermark: Offsets, stored: Mapping[TopicPartition, int]) -> None:
     """Refuse a store that is not at the watermark. Partitions that it does not hold are published later.
 
     Raises:
         StoreDriftError: a partition in the store has another offset.
     """
-    must_write(store, group, watermark, watermark, found)
+    must_write(store, group, watermark, watermark, stored)
 
 
-def check_first(store: str, group: str, start: Offsets, found: Mapping[TopicPartition, int]) -> None:
+def check_first(store: str, group: str, start: Offsets, stored: Mapping[TopicPartition, int]) -> None:
     """Refuse to start a new group at other offsets than those in its offset store.
 
     Raises:
         BadInputError: the offsets of a partition differ.
     """
     try:
-        check_standing(store, group, start, found)
+        check_standing(store, group, start, stored)
     except StoreDriftError as exc:
-        named = [f"{tp}: {there}, starting_offsets: {wanted}" for tp, (_, wanted, there) in exc.partitions.items()]
+        named = [f"{tp}: {offset}, starting_offsets: {start}" for tp, (_, start, offset) in exc.partitions.items()]
         raise BadInputError(
-            f"{store} holds other offsets of group {group} than starting_offsets: {name_some(named)}. Set "
-            "starting_offsets='committed' to continue there, or give the group another name"
+            f"{store} holds other offsets of group {group}: {name_some(named)}. Set starting_offsets='committed' to continue "
+            "there, or rename the group"
         ) from exc
 
 
-def foreign_offsets(start: Offsets, known: Offsets, found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def foreign_offsets(
+    start: Offsets, watermark: Offsets, stored: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
     """Return the store's offsets of partitions that are new to the group, where they differ from the start of these partitions.
 
-    This is not drift: they are from an earlier topic or another loader, before the group read these partitions. A partition
-    that is new to a group always starts at its beginning offset.
+    This is not drift: an earlier topic or another loader wrote them before the group read these partitions.
     """
-    return {tp: found[tp] for tp, offset in start.items() if tp not in known and found.get(tp, offset) != offset}
+    return {tp: stored[tp] for tp, offset in start.items() if tp not in watermark and stored.get(tp, offset) != offset}

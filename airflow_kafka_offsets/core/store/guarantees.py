@@ -34,7 +34,7 @@ class Guarantees:
     limit: str | None = None
 
 
-def must_write(store: str, group: str, before: Offsets, after: Offsets, found: Mapping[TopicPartition, int]) -> bool:
+def must_write(store: str, group: str, before: Offsets, after: Offsets, stored: Mapping[TopicPartition, int]) -> bool:
     """Decide whether an advance has to write.
 
     A partition may be at `before`, at `after` (an earlier try of this advance wrote it) or missing: offsets expire in
@@ -45,22 +45,22 @@ def must_write(store: str, group: str, before: Offsets, after: Offsets, found: M
         group: the group.
         before: the next offsets before the advance, without new partitions.
         after: the next offsets after it.
-        found: what the store holds now.
+        stored: what the store holds now.
 
     Returns:
-        False: the store has all of it already.
+        False if the store has all of it already.
 
     Raises:
         StoreDriftError: a partition has another offset: another writer moved it.
     """
     drifted = {
-        tp: (before.get(tp), offset, found[tp])
+        tp: (before.get(tp), offset, stored[tp])
         for tp, offset in after.items()
-        if tp in found and found[tp] != offset and found[tp] != before.get(tp)
+        if tp in stored and stored[tp] not in (offset, before.get(tp))
     }
     if drifted:
         raise StoreDriftError(store, group, drifted)
-    return any(found.get(tp) != offset for tp, offset in after.items())
+    return any(stored.get(tp) != offset for tp, offset in after.items())
 
 
 def check_advance(before: Offsets, after: Offsets) -> None:

@@ -57,16 +57,14 @@ def file_name(version: int) -> str:
         StoreContentError: the number has more than 20 digits: another tool made a file with the highest number.
     """
     if version >= 10**20:
-        raise StoreContentError(
-            f"File number {version - 1} is the highest possible, so no version can follow: remove it"
-        )
+        raise StoreContentError(f"File number {version - 1} is the highest possible: remove it")
     return f"{version:020d}.json"
 
 
 def version_of(name: str) -> int | None:
     """Return the version that a file holds; None if another tool's file, or one that is still being written."""
-    found = _VERSION.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _VERSION.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def newest_version(names: Iterable[str]) -> int:
@@ -101,8 +99,8 @@ def superfluous(names: Iterable[str], newest: int, keep: int, now: datetime) -> 
 
 
 def _is_leftover(name: str, now: datetime) -> bool:
-    found = _TEMPORARY.fullmatch(name)
-    return found is not None and int(found[1]) / 1000 < (now - LEFTOVER_AGE).timestamp()
+    match = _TEMPORARY.fullmatch(name)
+    return match is not None and int(match[1]) / 1000 < (now - LEFTOVER_AGE).timestamp()
 
 
 def dump_offset_file(file: OffsetFile) -> bytes:
@@ -133,9 +131,9 @@ def load_offset_file(content: bytes, group: str, where: str) -> dict[TopicPartit
         document = json.loads(content.decode(), object_pairs_hook=refuse_duplicates)
     except (ValueError, RecursionError) as exc:  # ValueError also if it is not UTF-8, or a key is there twice
         raise _not_offsets(where, f"it is not JSON ({exc})") from exc
-    found = document.get("group") if isinstance(document, dict) else None
-    if found != group:
-        raise _not_offsets(where, f"its group is {repr(found)[:80]}")
+    owner = document.get("group") if isinstance(document, dict) else None
+    if owner != group:
+        raise _not_offsets(where, f"its group is {repr(owner)[:80]}")
     offsets = document.get(_NEXT_OFFSETS)
     try:
         # Not a text, which would be parsed as JSON: a file written by hand has one form only.
@@ -146,6 +144,6 @@ def load_offset_file(content: bytes, group: str, where: str) -> dict[TopicPartit
 
 def _not_offsets(where: str, why: str) -> StoreContentError:
     return StoreContentError(
-        f"{where} does not hold the offsets of the group: {why}. It has the highest number, so correct "
-        "it or move it away: see docs/stores/files.md#when-something-is-wrong"
+        f"{where} does not hold the offsets of the group: {why}. Correct it or move it away: "
+        "see docs/stores/files.md#when-something-is-wrong"
     )

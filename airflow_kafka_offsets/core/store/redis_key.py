@@ -35,7 +35,7 @@ class KeyPattern:
     text: str = DEFAULT
 
     def __post_init__(self) -> None:
-        if sorted(found[1] for found in _PARTS.finditer(self.text)) != ["group", "topic"]:
+        if sorted(match[1] for match in _PARTS.finditer(self.text)) != ["group", "topic"]:
             raise BadInputError(
                 f"The key of an offset store names topic and group once each, as in {DEFAULT!r} or {TAGGED!r}; "
                 f"got {short(self.text)}"
@@ -43,13 +43,12 @@ class KeyPattern:
         before, _, _, between, _, _, after = _PARTS.split(self.text)
         if any(brace in before + between + after for brace in "{}"):
             raise BadInputError(
-                f"The key of an offset store has an unknown brace: {short(self.text)}. For literal braces: "
-                f"{{group_tag}} or {{topic_tag}}"
+                f"The key of an offset store has an unknown brace: {short(self.text)} (a hash tag is {{group_tag}} or {{topic_tag}})"
             )
         if not self.is_tagged and _OF_NAMES.fullmatch(between):
             raise BadInputError(
-                f"The key {short(self.text)} can be the same for different topics and groups: put a character "
-                f"between the two that no name has, as in {DEFAULT!r}"
+                f"The key {short(self.text)} can be the same for different topics and groups: put a colon between them, as in "
+                f"{DEFAULT!r}"
             )
 
     @property
@@ -60,4 +59,4 @@ class KeyPattern:
     def key(self, topic: str, group: str) -> str:
         """Return the key of a topic's hash."""
         names = {"topic": topic, "group": group}
-        return _PARTS.sub(lambda found: f"{{{names[found[1]]}}}" if found[2] else names[found[1]], self.text)
+        return _PARTS.sub(lambda match: f"{{{names[match[1]]}}}" if match[2] else names[match[1]], self.text)

@@ -26,9 +26,7 @@ def read_offset(text: bytes, where: str) -> int:
         StoreContentError: it is not an offset.
     """
     if not _OFFSET.fullmatch(text) or int(text) > MAX_OFFSET:
-        raise StoreContentError(
-            f"{where} holds {_shown(text)}, which is not an offset. Find out what wrote it, then correct or delete it"
-        )
+        raise StoreContentError(f"{where} holds {_shown(text)}, which is not an offset: correct or delete it")
     return int(text)
 
 
@@ -39,9 +37,7 @@ def read_partition(text: bytes, where: str) -> int:
         StoreContentError: it is not a partition.
     """
     if not _PARTITION.fullmatch(text) or int(text) > MAX_PARTITION:
-        raise StoreContentError(
-            f"{where} has an entry {_shown(text)}, which is not a partition. Find out what wrote it, then delete it"
-        )
+        raise StoreContentError(f"{where} has an entry {_shown(text)}, which is not a partition: delete it")
     return int(text)
 
 

@@ -48,7 +48,7 @@ def test_offsets_that_held_no_record_are_no_loss() -> None:
 
 def test_of_holes_some_of_which_held_no_record_the_number_is_known_and_the_place_is_not() -> None:
     found = audit({**ALL, tp(0): [Island(10, 15, 1), Island(17, 30, 1)]}, (FIRST, 19), (SECOND, 10), gaps=True)
-    assert [(f.missing, f.span - f.found) for f in found.missing] == [(1, 2)]
+    assert [(f.missing, f.span - f.present) for f in found.missing] == [(1, 2)]
     assert shown(found, "holes") == [("lake-000001", "orders-0", "[15, 17)")]
 
 

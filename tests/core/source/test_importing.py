@@ -33,7 +33,7 @@ def test_what_the_place_does_not_name_begins_at_the_beginning() -> None:
 
 def test_the_last_offset_that_was_read_may_be_the_last_one_there_is() -> None:
     assert to_import("x", SourceOffsets({tp(1): 49}), Meaning.LAST_READ, KAFKA).target == {tp(1): 50}
-    with pytest.raises(BadInputError, match=r"orders-1: 51 is above the end offset 50\. .*, or next offsets already"):
+    with pytest.raises(BadInputError, match=r"orders-1: 51 is above the end offset 50 \(next offsets already"):
         to_import("x", SourceOffsets({tp(1): 50}), Meaning.LAST_READ, KAFKA)
 
 
@@ -45,7 +45,7 @@ def test_retention_was_faster() -> None:
     imported = to_import("x", found, Meaning.NEXT, KAFKA, skip_lost=True)
     assert imported.target == {tp(0): 10, tp(1): 7}
     assert imported.lost == ranges({tp(0): (4, 10)})
-    assert imported.found == {tp(0): 4, tp(1): 7}
+    assert imported.numbers == {tp(0): 4, tp(1): 7}
 
 
 def test_the_last_offset_that_was_read_may_be_the_last_one_that_expired() -> None:
