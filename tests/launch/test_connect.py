@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveE
 from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.window import Claim, Outcome, State
 from airflow_kafka_offsets.launch import connect
-from airflow_kafka_offsets.launch.connect import MAX_ENDED, mine_and_earlier, session_url
+from airflow_kafka_offsets.launch.connect import MAX_ENDED, own_and_earlier, session_url
 from tests.lab.child import Child
 from tests.lab.processes import LOOPBACK, free_port, wait_until
 from tests.lab.proxy import Proxy
@@ -71,7 +71,7 @@ def test_sessions_are_ended_of_earlier_attempts_that_nobody_said_to_have_succeed
         attempt(22),
         attempt(23, "x"),
     ]
-    mine, earlier = mine_and_earlier(attempts, Claim("d", "r", "load"), 1)
+    mine, earlier = own_and_earlier(attempts, Claim("d", "r", "load"), 1)
     assert mine.id == 22
     assert [each.id for each in earlier] == [*range(11, 20), 21]
     assert len(earlier) == MAX_ENDED
@@ -80,8 +80,8 @@ def test_sessions_are_ended_of_earlier_attempts_that_nobody_said_to_have_succeed
 def test_a_frozen_worker_does_not_take_the_session_of_the_try_after_it() -> None:
     attempts = [attempt(1, outcome=Outcome.LOST), replace(attempt(2), try_number=2)]
     with pytest.raises(NoEvidenceError, match="a later attempt has started"):
-        mine_and_earlier(attempts, Claim("d", "r", "load"), 1)
-    assert mine_and_earlier(attempts, Claim("d", "r", "load"), 2) == (attempts[1], attempts[:1])
+        own_and_earlier(attempts, Claim("d", "r", "load"), 1)
+    assert own_and_earlier(attempts, Claim("d", "r", "load"), 2) == (attempts[1], attempts[:1])
 
 
 def test_the_retry_of_a_killed_task_stops_what_the_server_still_does_for_it(worker: Worker) -> None:
