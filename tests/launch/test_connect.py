@@ -155,14 +155,14 @@ def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
         client.kill()
         store = Store()
         for _ in range(2):
-            with pytest.raises(JobAliveError, match=r"still runs operation .*the next try checks again"):
+            with pytest.raises(JobAliveError, match=r"still runs operation .*The next try checks again"):
                 connect.end_sessions(spark_connect.url, [attempt(1)], store)
         # Where Airflow keeps nothing for the next try, this try is the last one that sees the operation.
         with monkeypatch.context() as patch:
             patch.setattr(connect, "_noted", lambda *_: store["connect_operations:1"])
             patch.setattr(connect, "PATIENCE", 5)
             with pytest.raises(
-                JobUnseenError, match=r"still runs operation .*there is no other try.*then clear the task"
+                JobUnseenError, match=r"still runs operation .*no other try starts.*then clear the task"
             ):
                 connect.end_sessions(spark_connect.url, [attempt(1)], None)
             assert "the next try starts a second one beside it" in caplog.text
@@ -172,7 +172,7 @@ def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
                 return store["connect_operations:1"]
 
             patch.setattr(connect, "_noted", noted_by_one_that_then_loses_the_server)
-            with pytest.raises(JobUnseenError, match=r"did not say whether operation .*there is no other try"):
+            with pytest.raises(JobUnseenError, match=r"did not say whether operation .*no other try starts"):
                 connect.end_sessions(spark_connect.url, [attempt(1)], None)
         spark_connect.start()
         monkeypatch.setattr(connect, "PATIENCE", 100)  # a server that has just started is slow to answer
