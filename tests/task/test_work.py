@@ -260,7 +260,7 @@ def test_who_waits_says_first_that_it_waits_and_then_for_whom(caplog: pytest.Log
         planning.plan(operator, Run(REPLAY), service)
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("Waiting: Window lake-000001 is being worked on by dag/other/load.")
-    assert line.endswith("what was written under this id: kafka-offsets abandon lake-000001 --why '...'")
+    assert line.endswith("\n    kafka-offsets abandon lake-000001 --why '...'")
     trigger: Any = deferred.value.trigger
     assert condition_from_json(trigger.condition) == WindowFree(("lake-000001",), False, "ours")
 
