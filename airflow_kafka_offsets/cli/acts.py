@@ -85,9 +85,9 @@ def _open_window(args: Namespace) -> tuple[WindowService, Document]:
     document = {
         **signed(args, who),
         "window": window_detail(row, ledger.attempts(args.window_id)),
-        "holder_is_over": airflow_runs.is_over(row.held.holder),
+        "holder_is_over": airflow_runs.is_over(row.holder),
     }
-    return open_service(args, ledger, ledger.group(row.held.window.group)), document
+    return open_service(args, ledger, ledger.group(row.window.group)), document
 
 
 def _abandon_text(document: Document) -> Iterator[str]:
@@ -216,7 +216,7 @@ def _superseded(windows: Sequence[Window], ledger: Ledger) -> list[Document]:
         return []
     first, last = windows[0], windows[-1]
     rows = ledger.windows(first.group, before=last.seq + 1, limit=last.seq - first.seq + 1)
-    holders = {row.held.window.seq: row.held.holder for row in rows}
+    holders = {row.window.seq: row.holder for row in rows}
     return [{"id": w.id, "planned_until": w.planned_until, "span": w.span, "held_by": holders[w.seq]} for w in windows]
 
 

@@ -317,7 +317,7 @@ def test_backwards_supersedes_and_wants_that_confirmed(cli: Cli, quiet: Lake, tm
     done = cli(*KNOWN, "--from", place, "--yes", "--supersede")
     assert done.code == 0
     assert "1 committed window has lost its offsets, which new windows read again" in done.out
-    assert quiet.ledger.window("lake.orders-000002").held.window.state == "superseded"
+    assert quiet.ledger.window("lake.orders-000002").window.state == "superseded"
     assert quiet.watermark() == {0: 600, 1: 300}
 
 
