@@ -58,7 +58,8 @@ def until_planned(run: Run, group: str | None, window: Any = None) -> Iterator[N
             given = f"window {window_id}" if isinstance(window_id, str) else "its window"
             headline = f"This try got no window of group {group}" if window is None else f"This try did not get {given}"
             error = str(exc) if is_sentence else f"{type(exc).__name__}, see below"
-            logger.error("%s", ending.end_without_window(headline, error, follows(run, exc)))
+            next_try = follows(run, exc)
+            logger.error("%s", ending.end_without_window(headline, error, next_try))
         except Exception:
             logger.warning(SILENT, exc_info=True)
         if not isinstance(exc, KafkaOffsetsError):

@@ -13,7 +13,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 
 from airflow_kafka_offsets.airflow_versions import AirflowSkipException, TaskDeferred
 from airflow_kafka_offsets.core.errors import BadInputError, WindowBusyError, may_pass, short
-from airflow_kafka_offsets.core.plan.request import Live, TimeSpan, names_replay, replay_params_of, request_of
+from airflow_kafka_offsets.core.plan.request import Live, TimeSpan, names_replay, request_of
 from airflow_kafka_offsets.core.window import Claim, Scope
 from airflow_kafka_offsets.task.metrics import TaskMetrics
 from airflow_kafka_offsets.wiring.runs import is_over
@@ -70,11 +70,11 @@ def plan(
         WindowBusyError: to fail.
     """
     group = operator.group
+    if run.kind == "backfill" and names_replay(run.conf):
+        logger.warning("A backfill run replays its data interval; what its conf names is ignored")
     request = request_of(run, group, new)
     if isinstance(request, Live) and request.ends_at is not None:
         _wait_until(operator, request.ends_at + group.grace)
-    if isinstance(request, TimeSpan) and request.is_interval and names_replay(replay_params_of(run)):
-        logger.warning("A backfill run replays its data interval; what its conf names is ignored")
     with _while_busy(operator, run.claim):
         planned = service.plan(group, run.claim, is_over, request, this_try=run.this_try, at_most=at_most)
     if planned:

@@ -199,8 +199,8 @@ class Work:
         # A stopped process is killed in a few seconds, and a ledger that is away had its time to answer.
         if not was_stopped and not isinstance(exc, LedgerUnavailableError):
             try:
-                held = self._service.ledger.window(planned.window.id).held
-                state, holder = held.window.state, self._holder(held)
+                record = self._service.ledger.window(planned.window.id)
+                state, holder = record.window.state, self._holder(record)
             except KafkaOffsetsError as error:
                 unknown = str(error)
         return Left(
@@ -217,11 +217,11 @@ class Work:
             unknown=unknown,
         )
 
-    def _holder(self, held: WindowRecord) -> str | None:
+    def _holder(self, record: WindowRecord) -> str | None:
         claim = self._run.claim
-        if not held.holder.lets_commit(claim):
-            return str(held.holder)
-        own = [a.try_number for a in self._service.ledger.attempts(held.window.id) if a.claim == claim]
+        if not record.holder.lets_commit(claim):
+            return str(record.holder)
+        own = [a.try_number for a in self._service.ledger.attempts(record.window.id) if a.claim == claim]
         later = [number for number in own if number > self._run.this_try.number]
         return f"try {later[-1]} of this task" if later else None
 

@@ -14,9 +14,11 @@ from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubm
 from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
 from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim
+from airflow_kafka_offsets.launch.session import session_settings
 from airflow_kafka_offsets.launch.submit_hook import LaunchHook
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.connector import avro_of, connector_package, folder_name
+from airflow_kafka_offsets.wiring.machine.connector import for_session
 from tests.lab.java import pyspark_home
 from tests.lab.registry import Registry
 from tests.lab.topics import create_topic, produce_bytes
@@ -133,7 +135,8 @@ def session(monkeypatch: pytest.MonkeyPatch, **values: Any) -> dict[str, str]:
     """Return what a session of the task's own is told."""
     given = {"group": KafkaGroup("g", topics=["t"]), **values}
     operator = KafkaSparkOperator(task_id="load", python_callable=lambda window: None, **given)
-    return operator._connector_conf(None)
+    settings = session_settings(None, operator.config_kwargs, "d-load")
+    return for_session(operator.connector, settings, avro=operator.group.registry is not None)
 
 
 def test_a_session_of_the_tasks_own_is_given_files_too(home: Path, files: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,7 +191,8 @@ def test_a_window_that_can_not_be_given_to_a_task_is_told_at_its_end(
     commit: Any = CommitWindowOperator(task_id="load", window=window)
     with pytest.raises(AirflowFailException) as caught:
         launch(worker, window=window) if task == "launch" else run_without_kafka(commit)
-    assert last_words(caplog).startswith(f"{headline}\n    error: {caught.value}\n")
+    error = str(caught.value).replace("\n", "\n        ")
+    assert last_words(caplog).startswith(f"{headline}\n    error: {error}\n")
 
 
 @pytest.mark.parametrize("master", ["local[1]", "yarn", "spark://m:7077", "k8s://https://api:6443"])

@@ -129,7 +129,7 @@ def request_of(run: Run, group: KafkaGroup, at_most: int = 1) -> Request | Refus
 
 def _interval(run: Run, group: KafkaGroup) -> TimeSpan | None:
     check_keys(run.conf, run.declared, (GROUP, SCOPED))
-    if not is_of_group(group.name, run.groups, replay_params_of(run), must_name=False):
+    if not is_of_group(group.name, run.groups, _params(run), must_name=False):
         return None
     if run.interval is None:
         raise BadInputError("This backfill run has no data interval. Use a timetable with intervals")
@@ -138,7 +138,7 @@ def _interval(run: Run, group: KafkaGroup) -> TimeSpan | None:
 
 def _replay_or_live(run: Run, group: KafkaGroup, at_most: int) -> Replay | Live | None:
     check_keys(run.conf, run.declared)
-    params = replay_params_of(run)
+    params = _params(run)
     if not names_replay(params):
         if scoped(run.conf) is not None:
             raise BadInputError(f'The conf has "{SCOPED}" without a replay: add "windows", "from" and "to", or offsets')
@@ -149,7 +149,7 @@ def _replay_or_live(run: Run, group: KafkaGroup, at_most: int) -> Replay | Live 
     return parse_replay(group.name, params)
 
 
-def replay_params_of(run: Run) -> Mapping[str, Any]:
+def _params(run: Run) -> Mapping[str, Any]:
     """Return what can choose a replay: a run's conf, on top of the DAG's params.
 
     Names that the DAG itself declares with another meaning are left out. A DAG that declares only some of ours, such as ``from`` and
@@ -198,15 +198,11 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
     [way] = ways
     if missing := [key for key in way if key not in given]:
         raise BadInputError(f"A replay by {' and '.join(map(repr, way))} needs both: {missing[0]!r} is missing")
-    match way[0]:
-        case "windows":
-            return Windows(tuple(parse_windows(group, str(given[WINDOWS]))))
-        case "from":
-            return span(_time(FROM, given[FROM]), _time(TO, given[TO]))
-        case _:
-            return Ranges(
-                OffsetRanges.between(load_offsets(given[STARTING_OFFSETS]), load_offsets(given[ENDING_OFFSETS]))
-            )
+    if FROM in given:
+        return span(_time(FROM, given[FROM]), _time(TO, given[TO]))
+    if WINDOWS in given:
+        return Windows(tuple(parse_windows(group, str(given[WINDOWS]))))
+    return Ranges(OffsetRanges.between(load_offsets(given[STARTING_OFFSETS]), load_offsets(given[ENDING_OFFSETS])))
 
 
 def check_keys(conf: Mapping[str, Any], own: Collection[str], ours: Collection[str] = OUR_KEYS) -> None:
