@@ -18,10 +18,9 @@ from airflow_kafka_offsets.core.store.guarantees import Guarantees
 
 
 class LogOffsets(Protocol):
-    """What Kafka holds. It only looks: it joins no group and reads no record.
+    """Looks at Kafka: it joins no group and reads no record.
 
-    Every method gives real offsets for every partition that it was asked for, or raises within the time-out it was
-    built with:
+    Every method returns real offsets for every partition, or raises within the time-out it was built with:
 
     Raises:
         KafkaUnavailableError: Kafka did not answer, or a partition has no leader; the message says which and why.
@@ -49,30 +48,29 @@ class LogOffsets(Protocol):
     def offsets_at(
         self, partitions: Sequence[TopicPartition], time: datetime, isolation_level: IsolationLevel
     ) -> Mapping[TopicPartition, int | None]:
-        """Return each partition's first offset whose record has this timestamp or a later one; None: there is none."""
+        """Return each partition's first offset whose record has this timestamp or a later one; None if there is none."""
         ...
 
     def first_records(self, wanted: Collection[Probe]) -> Hits:
-        """Return offset and timestamp of the first record that a probe finds, up to the high watermark; None: there is none.
+        """Return offset and timestamp of the first record that a probe finds, up to the high watermark; None if there is none.
 
         The topics were looked at a moment ago (`snapshot`): they are not described again unless a partition does not answer.
         """
         ...
 
     def retentions(self, topics: Sequence[str]) -> Mapping[str, Retention]:
-        """Return what removes the records of topics; one whose configuration this user may not read is not in the answer."""
+        """Return what removes the records of topics, without those whose configuration this user may not read."""
         ...
 
     def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> EpochEnds:
-        """Return where the records of leader epochs, and of all before them, end. This is needed rarely. Without an epoch, Kafka is not asked.
+        """Return where the records of leader epochs, and of all before them, end.
 
-        An epoch is missing in the answer if it is too old, if Kafka is behind a proxy, or if Kafka did not answer in time. That is
-        no error.
+        An epoch is missing if it is too old, Kafka is behind a proxy, or did not answer in time.
         """
         ...
 
     def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
-        """Return what a Kafka consumer group has committed; None: nothing for that partition."""
+        """Return what a Kafka consumer group has committed; None if nothing for that partition."""
         ...
 
 
@@ -89,8 +87,8 @@ class OffsetStore(Protocol):
     Raises:
         StoreUnavailableError: it did not answer, and nothing was written.
         StoreOutcomeUnknownError: it stopped answering during a write; repeat `advance` to find out.
-        StoreRefusedError: it said no: login, rights, read-only, full.
-        StoreContentError: what it holds under our names is not an offset.
+        StoreRefusedError: it refuses: login, rights, read-only, full.
+        StoreContentError: it holds something other than an offset.
     """
 
     name: str
@@ -133,7 +131,7 @@ class SchemaRegistry(Protocol):
     """
 
     def subject(self, name: str) -> Subject | None:
-        """Return all schemas of a subject; None: there is no such subject."""
+        """Return all schemas of a subject; None if there is no such subject."""
         ...
 
 
@@ -163,7 +161,7 @@ class Cluster(Protocol):
     """
 
     def jobs(self, name: JobName) -> Sequence[Job]:
-        """Return the jobs of a window, oldest first, whoever launched them; also those that may be of it."""
+        """Return the jobs of a window, oldest first, also those that may belong to it."""
         ...
 
     def knows(self, job_id: str) -> bool:
@@ -176,7 +174,7 @@ class Cluster(Protocol):
 
 
 class Exchange(Protocol):
-    """A folder in storage that Airflow and Spark both reach: for the window that a job of another launcher gets, and for its report.
+    """A folder in storage that Airflow and Spark both reach: for the window of another launcher's job, and its report.
 
     Raises:
         ExchangeError: it can't be read or written.
@@ -187,8 +185,5 @@ class Exchange(Protocol):
         ...
 
     def reports(self, folder: str) -> Mapping[str, bytes]:
-        """Return what jobs have reported below a folder of this one: the name of each one's folder, and the bytes in it.
-
-        Those of a report that its job did not finish may be none, or end too early.
-        """
+        """Return the reports of jobs below a folder of this one, by the name of the job's folder. A report may be cut off."""
         ...

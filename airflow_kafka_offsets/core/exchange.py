@@ -1,6 +1,6 @@
 """The exchange: a folder in storage that Airflow and Spark both reach. The plan task leaves the window there, and the job its report.
 
-Each plan task that runs makes a folder of its own, below that of the window: what was handed off before, and reported then, does not count.
+Each run of a plan task makes a folder of its own below that of the window, so earlier reports do not count.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, short
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://[^\s?#*\[\]{}]+")
 
-# Of these, the part before the @ is no connection or login, but a container.
+# In these, a container stands before the @.
 _WITH_CONTAINER = ("abfs", "abfss", "wasb", "wasbs")
 
 
@@ -28,18 +28,16 @@ s3://bucket/kafka-offsets or file:///mnt/lake/kafka-offsets; got '/mnt/lake'
     Raises:
         BadInputError: it is no such address, or holds a login.
     """
-    found = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
-    if found is None:
+    match = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
+    if match is None:
         raise BadInputError(
             "exchange must be the address of a folder that Airflow and Spark both reach, such as s3://bucket/kafka-offsets or "
             f"file:///mnt/lake/kafka-offsets; got {short(address)}"
         )
-    if "@" in address and found[1] not in _WITH_CONTAINER:
-        # Not shown: it may be a login.
-        raise BadInputError(
-            "exchange holds an @, and Spark gets the address as it is: name the Airflow connection in exchange_conn_id instead"
-        )
-    return found[1]
+    if "@" in address and match[1] not in _WITH_CONTAINER:
+        # It may be a login, so it is not shown.
+        raise BadInputError("exchange holds an @: name the Airflow connection in exchange_conn_id instead")
+    return match[1]
 
 
 def handoff_folder(exchange: str, window_id: str, handoff: str) -> str:

@@ -22,8 +22,8 @@ class Bounds:
 
     Attributes:
         beginning, end: the bounds.
-        leader_epoch: the epoch of the leader that reported the end, see `core.leader_epochs`; None: Kafka reported none. The
-            same bounds from another leader are equal.
+        leader_epoch: the epoch of the leader that reported the end, see `core.leader_epochs`; None if Kafka reported none.
+            It does not count for equality.
     """
 
     beginning: int
@@ -52,7 +52,7 @@ class LogSnapshot:
         return LogSnapshot(topic_ids, {tp: bounds for tp, bounds in self.bounds.items() if tp.topic in wanted})
 
     def grown_to(self, offsets: Offsets, topic_ids: Mapping[str, str]) -> LogSnapshot | None:
-        """Return what this snapshot would show today at least, if others have seen these offsets since; None: it may show other topics or partitions.
+        """Return this snapshot with the ends that others have seen since; None if there may be other topics or partitions today.
 
         Args:
             offsets: next offsets, which Kafka has reached.

@@ -1,7 +1,6 @@
 """Schemas of a registry, frozen with a window: a replay reads with the same ones, whatever the registry has by then.
 
-What is frozen are whole subjects. One that the group's definition names only later is added when the window is run again. What is frozen
-never changes.
+Whole subjects are frozen, and never change. A subject that the group names only later is added when the window is run again.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ class Subject:
     """All schemas of a registry's subject.
 
     Attributes:
-        kind: of the latest one, such as ``AVRO``; those of another kind are left out.
+        kind: that of the latest schema, such as ``AVRO``; schemas of another kind are left out.
         latest: the id of the latest one that is not deleted.
-        schemas: id -> the schema, which refers to no other subject. Deleted ones are among them: records may still have their ids.
+        schemas: id -> the schema, which refers to no other subject. Records may still have the ids of deleted ones.
     """
 
     kind: str
@@ -54,12 +53,12 @@ class ToFreeze:
     """Schemas that the ledger writes together with a plan: all of it, or nothing.
 
     Attributes:
-        new: those of each new window, in their order; without any: no new window gets some.
-        there: windows of earlier plans, each with what takes the place of its schemas.
+        new: the schemas of each new window, in their order; empty if no new window gets some.
+        earlier: windows of earlier plans, each with what takes the place of its schemas.
     """
 
     new: Sequence[Frozen] = ()
-    there: Sequence[tuple[Window, Frozen]] = ()
+    earlier: Sequence[tuple[Window, Frozen]] = ()
 
 
 NOTHING = ToFreeze()
@@ -126,7 +125,7 @@ def parse_registry(given: str | Registry | None) -> Registry | None:
 def topics_then(topics: Collection[str], of_window: Collection[str]) -> list[str]:
     """Return the topics of a window, as far as its group still reads them.
 
-    A topic that joined the group later is none of them: with its subjects, the window would be decoded in another way than before.
+    A topic that joined the group later is left out: its subjects would change how the window is decoded.
 
     Args:
         topics: those that the group reads.
@@ -146,13 +145,13 @@ def wanted(registry: Registry, topics: Collection[str], filled: Collection[str])
     Returns:
         The name of each subject, and what it must be there for: a topic of `filled`; empty: it may be missing.
     """
-    found: dict[str, str] = {}
+    subjects: dict[str, str] = {}
     for topic in sorted({*topics, *filled}):
         for part in Part:
             for name in registry.of(part, topic):
                 is_required = topic in filled and registry.requires(part, topic)
-                found[name] = found.get(name) or (f"the {part}s of {topic}" if is_required else "")
-    return dict(sorted(found.items()))
+                subjects[name] = subjects.get(name) or (f"the {part}s of {topic}" if is_required else "")
+    return dict(sorted(subjects.items()))
 
 
 def lacking(frozen: Frozen, names: Mapping[str, str]) -> list[str]:
@@ -181,8 +180,8 @@ def completed(frozen: Frozen, names: Mapping[str, str], answers: Frozen, conn_id
     if missing := {name: needed_for for name, needed_for in names.items() if needed_for and whole[name] is None}:
         named = name_some([f"{name} for {needed_for}" for name, needed_for in missing.items()], ", ")
         raise NotYetError(
-            f"The schema registry of connection {conn_id!r} has no subject {named}, nothing was written. "
-            f"Name the right ones, or none: KafkaGroup(registry=Registry({conn_id!r}, subjects={{'<topic>': ['<subject>', ...]}}))"
+            f"The schema registry of connection {conn_id!r} has no subject {named}, nothing was written. Name the right ones, "
+            f"or none: Registry({conn_id!r}, subjects={{'<topic>': ['<subject>', ...]}})"
         )
     return whole
 
@@ -205,14 +204,14 @@ def described(registry: Registry, topics: Collection[str], frozen: Frozen) -> li
         topics: those that the group reads, and those of the window.
         frozen: what is frozen with the window.
     """
-    found: dict[tuple[Part, str], list[str]] = {}
+    topics_of: dict[tuple[Part, str], list[str]] = {}
     for part in Part:
         for topic in sorted(topics):
             for name in registry.of(part, topic):
-                found.setdefault((part, name), []).append(topic)
+                topics_of.setdefault((part, name), []).append(topic)
     return [
         Described(name, part, tuple(its_topics), subject)
-        for (part, name), its_topics in found.items()
+        for (part, name), its_topics in topics_of.items()
         if (subject := frozen.get(name)) is not None and subject.kind == AVRO
     ]
 

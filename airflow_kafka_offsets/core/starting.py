@@ -148,8 +148,8 @@ def first_offsets(
         case AtEdge(edge):
             return {tp: _at_edge(edge, log, tp) for tp in log.bounds}
         case AtTime() | BackFromNow():
-            found = at_time or {}
-            return {tp: log.bounds[tp].end if (at := found[tp]) is None else at for tp in log.bounds}
+            hits = at_time or {}
+            return {tp: log.bounds[tp].end if (at := hits[tp]) is None else at for tp in log.bounds}
         case AtOffsets(offsets):
             return _explicit(offsets, log)
         case AtCommitted():
@@ -175,17 +175,17 @@ def _explicit(offsets: Mapping[TopicPartition, int | Edge], log: LogSnapshot) ->
 def _committed(
     committed: Mapping[TopicPartition, int | None], log: LogSnapshot, where: str
 ) -> dict[TopicPartition, int]:
-    found = {tp: offset for tp in log.bounds if (offset := committed.get(tp)) is not None}
-    without = sorted(log.bounds.keys() - found.keys())
+    offsets = {tp: offset for tp in log.bounds if (offset := committed.get(tp)) is not None}
+    without = sorted(log.bounds.keys() - offsets.keys())
     if without:
         raise MissingPartitionError(
-            f"{where} has committed no offset for {name_some(without, ', ')} (never, or it expired). Choose "
-            "starting_offsets as JSON, with -2 (earliest) for these",
+            f"{where} has committed no offset for {name_some(without, ', ')}. Write starting_offsets as JSON, with -2 (earliest) "
+            "for these",
             {tp: f"{tp}: no committed offset" for tp in without},
         )
     way_out = "To start elsewhere, give the group another name, or remove its offsets there"
-    check_inside(found, log, f"{where}: the committed offset", f". {way_out}")
-    return found
+    check_inside(offsets, log, f"{where}: the committed offset", f". {way_out}")
+    return offsets
 
 
 def check_inside(offsets: Offsets, log: LogSnapshot, what: str, way_out: str = "") -> None:

@@ -128,7 +128,7 @@ class Runs(Connections):
             defined = _defined(owner_of(row), definition, drafts, claim)
             advance(connection, group.name, version, next_seq=row.next_seq + len(drafts), **defined)
             holder = _claim_id(connection, claim)
-            _freeze(connection, to_freeze.there)
+            _freeze(connection, to_freeze.earlier)
             drafts = _with_schemas(connection, drafts, to_freeze.new)
             added = [draft.named(group.name, seq) for seq, draft in enumerate(drafts, start=row.next_seq)]
             more = {"group_id": row.id, "holder": holder, "holds": 1, "planned_at": now}

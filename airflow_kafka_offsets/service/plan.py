@@ -337,9 +337,9 @@ def write(ledger: Ledger, asking: Asking, records: Records, decision: Decision) 
         added = ledger.add_windows(group, version, plans, asking.claim, asking.now, take, to_freeze)
     elif choice.windows:
         if take:
-            ledger.hold(take, asking.claim, asking.now, to_freeze.there)
-        elif to_freeze.there:
-            ledger.freeze(to_freeze.there)
+            ledger.hold(take, asking.claim, asking.now, to_freeze.earlier)
+        elif to_freeze.earlier:
+            ledger.freeze(to_freeze.earlier)
         # Whoever commits these windows later may know only the group's name, and uses the definition in the ledger.
         ledger.define(records.group, asking.claim)
     planned = [_planned(held, choice.how, records.done.get(held.window.seq)) for held in choice.windows]

@@ -151,7 +151,7 @@ def find_connection(conn_id: str, kind: str) -> Connection:
         if "://" in conn_id or "@" in conn_id:
             # Airflow's own error would show it.
             raise NotYetError(
-                "A URL, not shown here, stands where the id of an Airflow connection belongs. Put it into a connection"
+                "The id of the Airflow connection looks like a URL, which is not shown. Put the URL into a connection"
             ) from None
         example = {"conn_type": kind, **_EXAMPLES.get(kind, {"host": "host"})}
         raise NoConnectionError(conn_id, json.dumps(example)) from exc

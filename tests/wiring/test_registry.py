@@ -96,9 +96,7 @@ def test_a_file_for_tls_that_is_not_on_this_machine_is_named(
     gone = str(certificates / "gone.pem")
     text = json.dumps(extra).replace("{gone}", gone).replace("{there}", str(certificates / "broker.pem"))
     connect(monkeypatch, host="h", extra=json.loads(text))
-    with pytest.raises(
-        BadInputError, match=f"'registry': its {next(iter(extra))} names '{gone}', which this machine does not have"
-    ):
+    with pytest.raises(BadInputError, match=f"'registry': this machine can't read {next(iter(extra))}='{gone}'"):
         open_registry("registry")
 
 
@@ -299,7 +297,7 @@ def test_a_secret_that_is_spelled_in_another_way_is_refused_and_masked_and_no_he
         ({"bearer.auth.client.secret": None}, "its extra lacks bearer.auth.client.secret"),
         ({"bearer.auth.client.id": " "}, "its extra lacks bearer.auth.client.id"),
         ({"bearer.auth.credentials.source": None}, "set bearer.auth.credentials.source to OAUTHBEARER"),
-        ({"bearer.auth.credentials.source": "STATIC_TOKEN"}, "is a header in the extra"),
+        ({"bearer.auth.credentials.source": "STATIC_TOKEN"}, "a fixed token is a header"),
         (
             {"bearer.auth.client.secrets": "hushed-6"},
             "there is no setting 'bearer.auth.client.secrets'",
@@ -307,7 +305,7 @@ def test_a_secret_that_is_spelled_in_another_way_is_refused_and_masked_and_no_he
         ({"bearer.auth.issuer.endpoint.url": "idp/token"}, "must be the whole address of the token endpoint"),
         ({"bearer.auth.issuer.endpoint.url": "https://lake:hushed-6@idp/token"}, "without login and query"),
         ({"bearer.auth.issuer.endpoint.url": "https://idp/token?secret=hushed-6"}, "without login and query"),
-        ({"bearer.auth.issuer.endpoint.url": "https://[idp"}, "is the whole address"),
+        ({"bearer.auth.issuer.endpoint.url": "https://[idp"}, "must be the whole address"),
         (
             {"bearer.auth.logical.cluster": "a\u20ac"},
             "bearer.auth.logical.cluster has a character that no header has",
@@ -327,5 +325,5 @@ def test_settings_of_oauth_that_can_not_be_used_are_refused_and_no_secret_is_sho
 
 def test_a_login_beside_oauth_is_refused(provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, host="h", login="me", extra=oauth_to(provider))
-    with pytest.raises(BadInputError, match="remove one of the two"):
+    with pytest.raises(BadInputError, match="remove one"):
         open_registry("registry")

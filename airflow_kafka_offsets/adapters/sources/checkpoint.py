@@ -34,22 +34,22 @@ class CheckpointDirectory:
         batches = find_batches(self.name, offsets, commits)
         newest = batches.committed
         log_lines(f"{self.name}: commits/{newest}", self._text("commits", newest))  # only to refuse what Spark refuses
-        found = read_offsets(f"{self.name}: offsets/{newest}", self._text("offsets", newest), self._source)
-        return SourceOffsets(found.offsets, (*planned_note(batches), *found.notes))
+        newest_offsets = read_offsets(f"{self.name}: offsets/{newest}", self._text("offsets", newest), self._source)
+        return SourceOffsets(newest_offsets.offsets, (*planned_note(batches), *newest_offsets.notes))
 
     def _names(self, folder: str) -> list[str]:
-        return self._ask(lambda: _listed(self._directory / folder), folder)
+        return self._read(lambda: _listed(self._directory / folder), folder)
 
     def _text(self, folder: str, batch: int) -> str:
         path = self._directory / folder / str(batch)
         try:
-            return self._ask(lambda: bytes(path.read_bytes()), f"{folder}/{batch}").decode()
+            return self._read(lambda: bytes(path.read_bytes()), f"{folder}/{batch}").decode()
         except UnicodeDecodeError as exc:
             raise BadInputError(f"{self.name}: {folder}/{batch} is not UTF-8, so no log of Spark") from exc
 
-    def _ask(self, look: Callable[[], _T], what: str) -> _T:
+    def _read(self, read: Callable[[], _T], what: str) -> _T:
         try:
-            return look()
+            return read()
         except (FileNotFoundError, NotADirectoryError) as exc:
             raise BadInputError(
                 f"{self.name} has no {what}: name the checkpointLocation of a query that has committed a batch"

@@ -61,9 +61,9 @@ def _s3_client(address: StoreAddress) -> Callable[[], Any]:
         from airflow.providers.amazon.aws.hooks.s3 import S3Hook
 
         return lambda: S3Hook(aws_conn_id=address.conn_id, config=config).get_conn()
-    if asked := [name for name in _ROLES if extra.get(name)]:
+    if roles := [name for name in _ROLES if extra.get(name)]:
         raise BadInputError(
-            f"Connection {address.conn_id!r} has {asked[0]} in its extra, which requires the Amazon provider:\n"
+            f"Connection {address.conn_id!r} has {roles[0]} in its extra, which requires the Amazon provider:\n"
             "    pip install apache-airflow-providers-amazon"
         )
     keys, endpoint = aws_keys(connection), s3_endpoint(extra)
@@ -81,11 +81,11 @@ def _s3_config(of_connection: Mapping[str, Any] | None, timeout: float) -> Any:
 def aws_keys(connection: Connection) -> dict[str, str]:
     """Return the arguments of a boto3 session from a connection, as the Amazon provider's AwsConnectionWrapper reads it."""
     extra = connection.extra_dejson
-    found = {name: extra.get(name) for name in ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")}
+    keys = {name: extra.get(name) for name in ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")}
     if connection.login and connection.password:
-        found |= {"aws_access_key_id": connection.login, "aws_secret_access_key": connection.password}
-    found |= {name: extra.get(name) for name in ("region_name", "profile_name")}
-    return {name: str(value) for name, value in found.items() if value}
+        keys |= {"aws_access_key_id": connection.login, "aws_secret_access_key": connection.password}
+    keys |= {name: extra.get(name) for name in ("region_name", "profile_name")}
+    return {name: str(value) for name, value in keys.items() if value}
 
 
 def s3_endpoint(extra: Mapping[str, Any]) -> dict[str, Any]:
