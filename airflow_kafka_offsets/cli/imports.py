@@ -66,9 +66,7 @@ def _import_document(found: Import, ledger: Ledger) -> Document:
         "topics": list(found.group.topics),
         "kafka_conn_id": found.group.kafka_conn_id,
         "notes": list(found.notes),
-        "left_open": [
-            {"id": held.window.id, "state": held.window.state.value, "held_by": held.holder} for held in found.left_open
-        ],
+        "left_open": [{"id": held.id, "state": held.state.value, "held_by": held.holder} for held in found.left_open],
         "partitions": [
             {
                 **tp._asdict(),

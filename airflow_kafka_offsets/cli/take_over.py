@@ -9,7 +9,6 @@ from airflow_kafka_offsets.cli.acts import act_answer, signed
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.sources import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.tables import table
-from airflow_kafka_offsets.core.plan.overview import summary_of
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.documents import Document, window_document
 
@@ -27,7 +26,7 @@ def take_over(args: Namespace) -> Answer:
         "from": state.owner,
         "to": owner,
         "topics": list(group.topics),
-        "open_windows": [window_document(summary_of(ledger.window(held.window.id))) for held in state.open],
+        "open_windows": [window_document(ledger.window(held.id)) for held in state.open],
     }
     if is_needed and args.yes:
         open_service(args, ledger, group).take_over(group.name, owner, who, args.why)

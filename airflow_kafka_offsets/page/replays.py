@@ -127,25 +127,25 @@ def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Pr
             f"A preview reads at most {counted(most, 'window')} of group {name} at once, as each has a range for each partition. "
             "Select fewer, or run the DAG with the conf that names the windows"
         )
-    found = {row.window.seq: row for row in ledger.windows(name, seqs=seqs, limit=len(seqs))}
+    found = {row.seq: row for row in ledger.windows(name, seqs=seqs, limit=len(seqs))}
     pruned = ledger.pruned(name)
     if gone := [seq for seq in seqs if seq < pruned.before]:
         raise absent(name, gone, pruned)
     readable = reader.readable({row.holder.dag_id for row in found.values()} | line.outline.dag_ids)
     rows = [row for row in found.values() if row.holder.dag_id in readable]
-    refused = {row.window.id: why for row in rows if (why := _refused(row)) is not None}
+    refused = {row.id: why for row in rows if (why := _refused(row)) is not None}
     unknown = None
     try:
-        left = [row.window for row in rows if row.window.id not in refused]
+        left = [row.window for row in rows if row.id not in refused]
         service = WindowService(ledger, late(lambda: now.open_log(line.group)))
         refused |= {window_id: str(exc) for window_id, exc in service.unreadable(left).items()}
     except (KafkaAnswerError, NotYetError) as exc:  # also: there is no such connection
         unknown = f"Whether Kafka still holds these records is not known: {exc}"
     dags = [_dag(dag_id, reader) for dag_id in sorted(readable)]
     # A window of a DAG that may not be read is no window for this user.
-    seen = {row.window.seq for row in rows}
+    seen = {row.seq for row in rows}
     shown = [*_rows(rows, refused), *(_unseen(name, seq) for seq in seqs if seq not in seen)]
-    again = [row.window for row in rows if row.window.id not in refused]
+    again = [row.window for row in rows if row.id not in refused]
     again.sort(key=lambda window: window.seq)
     return Preview(name, sorted(shown, key=lambda row: row.seq), dags, _chosen(dags, rows), unknown, again)
 
@@ -155,19 +155,19 @@ def _refused(row: WindowRecord) -> str | None:
         check_replayable(row.window)
     except IllegalStepError as exc:
         return str(exc)
-    return None if row.window.span else f"Window {row.window.id} has no offsets"
+    return None if row.span else f"Window {row.id} has no offsets"
 
 
 def _rows(rows: Sequence[WindowRecord], refused: Mapping[str, str]) -> list[Row]:
     return [
         Row(
-            id=row.window.id,
-            seq=row.window.seq,
-            number=f"{row.window.seq:06d}",
-            span=row.window.span,
+            id=row.id,
+            seq=row.seq,
+            number=f"{row.seq:06d}",
+            span=row.span,
             records=row.records,
             committed_at=row.committed_at,
-            refused=refused.get(row.window.id),
+            refused=refused.get(row.id),
         )
         for row in rows
     ]

@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.history import KEPT_FROM, Act, Attempt, acted_on
 from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.offsets import Offsets
-from airflow_kafka_offsets.core.plan.overview import Outline, WindowLine, WindowSummary, summary_of
+from airflow_kafka_offsets.core.plan.overview import Outline
 from airflow_kafka_offsets.core.plan.replay import may_replay
 from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window, WindowRecord
@@ -63,7 +63,7 @@ class ListRow:
     topics: str
     first_topics: str
     open: int
-    first_open: WindowLine | None
+    first_open: WindowRecord | None
     holder: Person | None
     age: str
     last_commit: str
@@ -284,8 +284,8 @@ def group_view(
         zoom: what is asked for.
         found: what Kafka said of the group last, by which the worst of many partitions are unfolded; None: it has not answered yet.
     """
-    rows = [table_row(r, picture.attempts.get(r.window.seq, ()), readable, now) for r in picture.rows[:LISTED]]
-    hidden = frozenset(r.window.seq for r in (*picture.rows, *picture.backfills) if r.holder.dag_id not in readable)
+    rows = [table_row(r, picture.attempts.get(r.seq, ()), readable, now) for r in picture.rows[:LISTED]]
+    hidden = frozenset(r.seq for r in (*picture.rows, *picture.backfills) if r.holder.dag_id not in readable)
     windows, position, outline = picture.windows, picture.position, picture.outline
     starts = position.offsets if position else {}
     # What windows name and the group no longer has comes on top: of 20,000 partitions that is hardly ever any.
@@ -454,12 +454,12 @@ def group_document(full: FullGroup, readable: Readable, lag: GroupLag | None = N
 def picture_document(picture: GroupPicture, full: FullGroup, readable: Readable) -> Document:
     """Return a group for programs, together with the windows of the page as ``kafka-offsets windows`` lists them."""
     return group_document(full, readable) | {
-        "windows": [_in_short(summary_of(row), readable) for row in picture.rows],
+        "windows": [_in_short(row, readable) for row in picture.rows],
         "older_than": picture.older,
     }
 
 
-def _in_short(window: WindowSummary, readable: Readable) -> Document:
+def _in_short(window: WindowRecord, readable: Readable) -> Document:
     document = documents.window_document(window)
     return document if window.holder.dag_id in readable else document | {"id": None, "seq": None, "held_by": None}
 
@@ -475,7 +475,7 @@ def window_document(picture: WindowPicture, readable: Readable) -> Document:
     return {"group": picture.group.name, "windows": [document]}
 
 
-def run_document(line: WindowLine, window: WindowSummary, readable: Readable) -> Document:
+def run_document(line: WindowRecord, window: WindowRecord, readable: Readable) -> Document:
     """Return a window that a task instance has, or had, as ``kafka-offsets windows`` lists it, and in ``run`` that task instance."""
     held_by = window.holder if window.holder.dag_id in readable else None
     return documents.window_document(window) | {"held_by": held_by, "run": line.holder}

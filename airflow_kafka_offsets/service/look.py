@@ -74,7 +74,7 @@ class Look:
         """Ask Airflow which holders are over."""
         asked = holders_to_ask(asking, records)
         over = {holder: is_over(holder) for holder in {held.holder for held in asked}}
-        return {(held.window.seq, held.holds): over[held.holder] for held in asked}
+        return {(held.seq, held.holds): over[held.holder] for held in asked}
 
     def at_kafka(self, asking: Asking, records: Records, choice: Choice, facts: Facts) -> Facts:
         """Look at all that a choice needs of Kafka: the group's topics if it cuts windows, and the windows that run again."""

@@ -68,6 +68,6 @@ def test_one_windows_way_runs_through_the_files_that_the_page_names(
     files: set[str] = set()
     with traced(files):
         way(world, tmp_path)
-    assert world.ledger.window("lake-000001").held.window.state is State.COMMITTED
+    assert world.ledger.window("lake-000001").window.state is State.COMMITTED
     page = PAGE.read_text()
     assert sorted(file for file in files if f"`{file}`" not in page) == []

@@ -29,7 +29,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.spark_json import dump_offsets
-from airflow_kafka_offsets.core.window import Claim, Lane, Scope, Standing, State, Window, WindowRecord
+from airflow_kafka_offsets.core.window import Claim, Lane, Scope, State, Window, WindowRecord
 
 # What Airflow takes for the id of a DAG or task.
 _AIRFLOW_ID = re.compile(r"[\w.-]{1,250}")
@@ -129,13 +129,13 @@ def own_windows(state: GroupState) -> tuple[WindowRecord, ...]:
             "A window of this run was pruned from the ledger, because Kafka no longer held its offsets: nothing can read it again, and its "
             "output stays as it is. Trigger a new run instead of clearing this one."
         )
-    superseded = [held.window.id for held in state.claimed if held.window.state is State.SUPERSEDED]
+    superseded = [held.id for held in state.claimed if held.state is State.SUPERSEDED]
     if superseded:
         raise IllegalStepError(
             f"Window {name_some(superseded, ', ')} of this run was superseded by a reset: its offsets have other owners "
             "now. Trigger a new run instead of clearing this one."
         )
-    return tuple(held for held in state.claimed if held.window.state.owns)
+    return tuple(held for held in state.claimed if held.state.owns)
 
 
 def check_same_group(group: str, claim: Claim, state: GroupState) -> None:
@@ -154,7 +154,7 @@ def check_same_group(group: str, claim: Claim, state: GroupState) -> None:
 
 def made_again(claim: Claim, own: Sequence[WindowRecord]) -> str:
     """Return the warning about a run that has windows before its first try: it was deleted and made again."""
-    ids = name_some([held.window.id for held in own], ", ")
+    ids = name_some([held.id for held in own], ", ")
     return (
         f"{claim} is at its first try and had {ids} before: a run of this id was deleted and made again. To the ledger it is "
         "the same run: it runs the same offsets again, as after a clear, and reads nothing new. For what is new, trigger a run "
@@ -230,7 +230,7 @@ def check_adopts(group: str, topics: Container[str], held_windows: Iterable[Wind
     """
     for held in held_windows:
         if unread := _unread(held.window, topics):
-            names, window_id = name_some(unread, ", "), held.window.id
+            names, window_id = name_some(unread, ", "), held.id
             raise UnreadTopicError(
                 f"Window {window_id} has records of {names}, which group {group} no longer reads, and its run is over. "
                 f"To read them: clear {held.holder}, which has the window as it is, or put {names} back into the group's topics "
@@ -254,7 +254,7 @@ def check_replays(
     for held in held_windows:
         if unread := _unread(held.window, topics):
             raise UnreadTopicError(
-                f"Window {held.window.id} has records of {name_some(unread, ', ')}, which group {group} does not read as "
+                f"Window {held.id} has records of {name_some(unread, ', ')}, which group {group} does not read as "
                 f"{Owner.of(claim)} defines it. The group belongs to {state.owner}. A DAG that replays for the same output reads "
                 "the same topics: add them. For another output, use another group"
             )
@@ -278,9 +278,9 @@ def check_given(
     Raises:
         ForeignGroupError, UnreadTopicError: with the ways out.
     """
-    known = {held.window.seq for held in state.claimed}
-    of_others = [held for held in held_windows if held.window.seq not in known and not held.holder.is_same_run(claim)]
-    is_open = [held for held in of_others if held.window.lane is Lane.LIVE and held.window.state.is_open]
+    known = {held.seq for held in state.claimed}
+    of_others = [held for held in held_windows if held.seq not in known and not held.holder.is_same_run(claim)]
+    is_open = [held for held in of_others if held.lane is Lane.LIVE and held.state.is_open]
     is_of_owners_dag = state.owner is None or state.owner.dag_id == claim.dag_id
     if is_open and not is_of_owners_dag:
         check_owner(group, state.owner, claim)
@@ -333,7 +333,7 @@ def check_something(state: GroupState, adopted: Sequence[WindowRecord], spans: C
 
 def _busy(state: GroupState) -> WindowBusyError:
     oldest, *more = state.open
-    return WindowBusyError(oldest.window.id, oldest.holder, others=[held.window.id for held in more])
+    return WindowBusyError(oldest.window.id, oldest.holder, others=[held.id for held in more])
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,7 +411,7 @@ def to_abandon(state: GroupState) -> WindowRecord | None:
 
     None: all open windows are committing, and only a run can finish that.
     """
-    return next((held for held in reversed(state.open) if held.window.state is State.PLANNED), None)
+    return next((held for held in reversed(state.open) if held.state is State.PLANNED), None)
 
 
 def watermark(state: GroupState) -> Position | None:
@@ -425,7 +425,7 @@ def watermark(state: GroupState) -> Position | None:
     return state.position
 
 
-def is_free(window: Standing, *, is_rerun: bool, holder_is_over: bool) -> bool:
+def is_free(window: WindowRecord, *, is_rerun: bool, holder_is_over: bool) -> bool:
     """Whether a run that was refused a window no longer has to wait for it.
 
     Args:
@@ -455,8 +455,8 @@ def is_handed_over(held: WindowRecord, claim: Claim, *, is_known: bool) -> bool:
 
 def of_others(state: GroupState, held_windows: Iterable[WindowRecord], claim: Claim, how: How) -> list[WindowRecord]:
     """Return the windows on which a claim may work only if their holders are over."""
-    known = {held.window.seq for held in state.claimed}
-    return [h for h in held_windows if not is_handed_over(h, claim, is_known=how is How.GIVEN or h.window.seq in known)]
+    known = {held.seq for held in state.claimed}
+    return [h for h in held_windows if not is_handed_over(h, claim, is_known=how is How.GIVEN or h.seq in known)]
 
 
 def to_hold(held_windows: Sequence[WindowRecord], claim: Claim) -> list[WindowRecord]:
@@ -467,4 +467,4 @@ def to_hold(held_windows: Sequence[WindowRecord], claim: Claim) -> list[WindowRe
     mine = [
         h for h in held_windows if claim.scope is Scope.TASK or h.holder == claim or not h.holder.is_same_run(claim)
     ]
-    return sorted(mine, key=lambda held: held.window.seq)
+    return sorted(mine, key=lambda held: held.seq)
