@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.lag.advice import Advice, advice
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag, why_unread_unknown
 from airflow_kafka_offsets.core.lag.verdict import urgency
-from airflow_kafka_offsets.core.lag.words import length, place, why_unknown
+from airflow_kafka_offsets.core.lag.words import Advice, advice, length, place, why_unknown
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.page import heat
 from airflow_kafka_offsets.page.looks import Kept

@@ -17,12 +17,11 @@ from airflow_kafka_offsets.core.errors import (
     MissingPartitionError,
     NotYetError,
 )
-from airflow_kafka_offsets.core.lag.advice import advice
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.lag.verdict import unknown
-from airflow_kafka_offsets.core.lag.words import why_unknown
+from airflow_kafka_offsets.core.lag.words import advice, why_unknown
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.page import now, render
 from airflow_kafka_offsets.page.looks import Kept
