@@ -137,12 +137,12 @@ def moves(old: Offsets, new: Offsets) -> Moves:
 
 def left_open(windows: Sequence[WindowRecord], topics: Collection[str]) -> tuple[WindowRecord, ...]:
     """Return the windows with records of these topics. A group that continues before them reads these again."""
-    return tuple(w for w in windows if any(tp.topic in topics for tp in w.window.ranges.without_empty()))
+    return tuple(w for w in windows if any(tp.topic in topics for tp in w.ranges.without_empty()))
 
 
 def left_open_notes(windows: Sequence[WindowRecord]) -> list[str]:
     """Return the warnings about later windows of the group that the offsets come from."""
-    waiting = [f"{w.window.id} ({w.window.state}, held by {w.holder})" for w in windows if w.window.state.is_open]
+    waiting = [f"{w.id} ({w.state}, held by {w.holder})" for w in windows if w.state.is_open]
     done = _committed(windows)
     notes = []
     if waiting:
@@ -166,4 +166,4 @@ def committed_behind_note(windows: Sequence[WindowRecord]) -> list[str]:
 
 
 def _committed(windows: Sequence[WindowRecord]) -> list[str]:
-    return [record.window.id for record in windows if not record.window.state.is_open]
+    return [record.id for record in windows if not record.state.is_open]

@@ -101,7 +101,7 @@ def published(state: GroupState) -> dict[TopicPartition, int]:
 
 def committing(state: GroupState) -> tuple[str, ...]:
     """Return the windows whose commit has begun: the store may have their end offsets already."""
-    return tuple(w.window.id for w in state.open if w.window.state is State.COMMITTING)
+    return tuple(w.id for w in state.open if w.state is State.COMMITTING)
 
 
 def committing_note(state: GroupState) -> tuple[str, ...]:
