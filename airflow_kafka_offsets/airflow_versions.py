@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import BundleDagBag as BundleDagBag
-    from airflow.providers.common.compat.sdk import AirflowConfigException as AirflowConfigException
     from airflow.providers.common.compat.sdk import AirflowException as AirflowException
     from airflow.providers.common.compat.sdk import AirflowFailException as AirflowFailException
     from airflow.providers.common.compat.sdk import AirflowNotFoundException as AirflowNotFoundException
@@ -34,7 +33,6 @@ _COMPAT = ("airflow.providers.common.compat.sdk",)
 _EXCEPTIONS = ("airflow.sdk.exceptions", "airflow.exceptions")
 
 PLACES: dict[str, tuple[str, ...]] = {
-    "AirflowConfigException": _COMPAT,
     "AirflowException": _COMPAT,
     "AirflowFailException": _COMPAT,
     "AirflowNotFoundException": _COMPAT,

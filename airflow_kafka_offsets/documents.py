@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Attempt, WindowRow
+from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.lag.document import lag_document, partition_document
 from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -21,7 +21,7 @@ from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.schemas import Frozen
-from airflow_kafka_offsets.core.window import Window
+from airflow_kafka_offsets.core.window import Window, WindowRecord
 
 Document = dict[str, Any]
 
@@ -114,9 +114,9 @@ def replay_document(group: str, windows: Sequence[Window], drafts: Sequence[Plan
     }
 
 
-def window_detail(row: WindowRow, attempts: Sequence[Attempt]) -> Document:
+def window_detail(row: WindowRecord, attempts: Sequence[Attempt]) -> Document:
     """Return a window with everything that the ledger knows about it."""
-    window = row.held.window
+    window = row.window
     return window_document(summary_of(row)) | {
         "topic_ids": dict(window.topic_ids),
         "ranges": ranges_document(window.ranges),
@@ -125,7 +125,7 @@ def window_detail(row: WindowRow, attempts: Sequence[Attempt]) -> Document:
     }
 
 
-def window_with_schemas(row: WindowRow, attempts: Sequence[Attempt], frozen: Frozen | None) -> Document:
+def window_with_schemas(row: WindowRecord, attempts: Sequence[Attempt], frozen: Frozen | None) -> Document:
     """Return `window_detail`, and the schemas that are frozen with the window: for each subject the kind, the latest id and all ids.
 
     Args:

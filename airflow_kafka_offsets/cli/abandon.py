@@ -33,9 +33,9 @@ def asked(args: Namespace) -> tuple[WindowService, Document]:
     document = {
         **signed(args, who),
         "window": window_detail(row, ledger.attempts(args.window_id)),
-        "holder_is_over": airflow_runs.is_over(row.held.holder),
+        "holder_is_over": airflow_runs.is_over(row.holder),
     }
-    return open_service(args, ledger, ledger.group(row.held.window.group)), document
+    return open_service(args, ledger, ledger.group(row.window.group)), document
 
 
 def heading(verb: str, document: Document) -> Iterator[str]:

@@ -86,7 +86,7 @@ def _superseded(windows: Sequence[Window], ledger: Ledger) -> list[Document]:
         return []
     first, last = windows[0], windows[-1]
     rows = ledger.windows(first.group, before=last.seq + 1, limit=last.seq - first.seq + 1)
-    holders = {row.held.window.seq: row.held.holder for row in rows}
+    holders = {row.window.seq: row.holder for row in rows}
     return [{"id": w.id, "planned_until": w.planned_until, "span": w.span, "held_by": holders[w.seq]} for w in windows]
 
 

@@ -312,9 +312,8 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             ),
             argument(
                 "--dag",
-                metavar="FILE_OR_DAG_ID",
-                help="take the group's definition from this DAG file, or from the DAG of this id in Airflow's bundles "
-                "(default: the definition in the ledger)",
+                metavar="FILE",
+                help="take the group's definition from this DAG file (default: the definition in the ledger)",
             ),
             argument("--windows", metavar="IDS", help="replay these windows: 12, 12-15, 3,12-15 or a window id"),
             argument(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from airflow_kafka_offsets.cli.dag_files import Definition, Outlook, find_definition, look_ahead
+from airflow_kafka_offsets.cli.dag_files import Definition, find_definition
 from airflow_kafka_offsets.cli.exit_codes import ExitCode
 from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.sources import ledger_url, open_ledger, open_service
 from airflow_kafka_offsets.cli.tables import open_text, partitions_table, ranges_table, table
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, LogError, UnknownGroupError, counted
+from airflow_kafka_offsets.core.errors import BadInputError, LogError, UnknownGroupError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.overview import summary_of
@@ -31,20 +30,8 @@ if TYPE_CHECKING:
 def plan(args: Namespace) -> Answer:
     """Show the open window, if there is one, and the window that would be cut next; or the answer to a replay."""
     if not args.group and not args.dag:
-        raise BadInputError("Name the group, or with --dag the DAG that plans it")
+        raise BadInputError("Name the group, or with --dag the file of the DAG that plans it")
     definition = find_definition(args.dag, args.group) if args.dag else None
-    if definition is None:
-        return _planned(args, None)
-    outlook = look_ahead(definition.tasks)
-    try:
-        return _with_outlook(_planned(args, definition), outlook)
-    except KafkaOffsetsError as exc:  # Kafka is away, for instance: what the tasks lack is no less true
-        for sentence in (*outlook.task_problems, *_told(outlook)):
-            exc.add_note(sentence)
-        raise
-
-
-def _planned(args: Namespace, definition: Definition | None) -> Answer:
     request = parse_replay(definition.group.name if definition else args.group, _replay(args))
     if definition:
         ledger = open_ledger_or_absent(ledger_url(args, definition.group.ledger_conn_id))
@@ -89,27 +76,12 @@ def _next_window(args: Namespace, ledger: Ledger, group: KafkaGroup, definition:
     return Answer(document, lambda: _text(document))
 
 
-def _with_outlook(answer: Answer, outlook: Outlook) -> Answer:
-    """Say what else keeps the DAG's tasks from running, and what no one could look at."""
-    document = {**answer.document, **asdict(outlook)}
-    more = _told(outlook)
-    if outlook.not_checked:
-        more.append(f"Not checked before a run: {', '.join(outlook.not_checked)}.")
-    errors = [error for error in (answer.error, *outlook.task_problems) if error]
-    code = ExitCode.USAGE if outlook.task_problems and answer.code is ExitCode.OK else answer.code
-    return Answer(document, lambda: "\n\n".join([answer.text(), *more]), code, "\n".join(errors) or None)
-
-
-def _told(outlook: Outlook) -> list[str]:
-    return [f"Warning: {warning}" for warning in outlook.task_warnings]
-
-
 def _known(ledger: Ledger, group: str) -> KafkaGroup:
     try:
         return ledger.group(group)
     except UnknownGroupError as exc:
         raise UnknownGroupError(
-            f"{exc}. Before a group's first run, its DAG has the definition: kafka-offsets plan --dag FILE_OR_DAG_ID"
+            f"{exc}. Before a group's first run, its DAG has the definition: kafka-offsets plan --dag FILE"
         ) from exc
 
 

@@ -10,10 +10,9 @@ from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.sources import open_ledger
 from airflow_kafka_offsets.cli.tables import ranges_table, table, time
 from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
-from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.plan.request import parse_windows
-from airflow_kafka_offsets.core.window import State
+from airflow_kafka_offsets.core.window import State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.documents import Document, window_document, window_with_schemas
 
@@ -67,15 +66,15 @@ def _is_window(ledger: Ledger, name: str) -> bool:
 
 
 def _details(ledger: Ledger, group: str, seqs: Sequence[int]) -> Answer:
-    found = {row.held.window.seq: row for row in ledger.windows(group, seqs=seqs, limit=len(seqs))}
+    found = {row.window.seq: row for row in ledger.windows(group, seqs=seqs, limit=len(seqs))}
     if missing := sorted(set(seqs) - found.keys()):
         raise absent(group, missing, ledger.pruned(group))
     details = [_detail(ledger, found[seq]) for seq in sorted(found)]
     return Answer({"group": group, "windows": details}, lambda: "\n\n\n".join(map(_detail_text, details)))
 
 
-def _detail(ledger: Ledger, row: WindowRow) -> Document:
-    window = row.held.window
+def _detail(ledger: Ledger, row: WindowRecord) -> Document:
+    window = row.window
     frozen = None if window.schemas is None else ledger.schemas(window.schemas)
     return window_with_schemas(row, ledger.attempts(window.id), frozen)
 

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, name_some, short
 from airflow_kafka_offsets.core.fields import (
@@ -57,31 +57,87 @@ class Until(StrEnum):
     INTERVAL_END = "data_interval_end"
 
 
-_KINDS = {
-    "kafka_conn_id": CONN_ID,
-    "ledger_conn_id": or_none(CONN_ID),
-    "isolation_level": one_of(IsolationLevel),
-    "max_offsets": or_none(whole(1)),
-    "max_open_windows": whole(1, MAX_OPEN),
-    "until": one_of(Until),
-    "grace": Kind(
-        f"a timedelta of 0 to {MAX_GRACE.days} days",
-        lambda grace: isinstance(grace, timedelta) and timedelta(0) <= grace <= MAX_GRACE,
-    ),
-    "on_data_loss": one_of(OnDataLoss),
-    "on_at_risk": one_of(OnAtRisk),
-    "retention": or_none(
+def _of(*types: type) -> Callable[[Any], Any]:
+    def read(value: object) -> object:
+        if not isinstance(value, types):
+            raise TypeError(f"{short(value)} is not of type {' or '.join(t.__name__ for t in types)}")
+        return value
+
+    return read
+
+
+def _names(value: object) -> tuple[str, ...]:
+    return tuple(map(_of(str), _of(list)(value)))
+
+
+def _start(value: object) -> object:
+    # Spark's JSON for a topic named seconds_back holds a mapping here, not a number.
+    if isinstance(value, Mapping) and isinstance(value.get("seconds_back"), int | float):
+        return timedelta(seconds=value["seconds_back"])
+    return _of(str, dict)(value)
+
+
+def _start_json(start: StartingOffsets) -> object:
+    if isinstance(start, timedelta):
+        return {"seconds_back": start.total_seconds()}
+    if isinstance(start, datetime):
+        return start.isoformat()
+    if isinstance(start, Mapping):
+        return {topic: dict(offsets) for topic, offsets in start.items()}
+    return start
+
+
+class _Field(NamedTuple):
+    """What a field of a group takes (None if `__post_init__` parses it), and how its JSON is read and written."""
+
+    kind: Kind | None
+    read: Callable[[Any], Any]
+    write: Callable[[Any], Any] = lambda value: value
+
+
+_FIELDS = {
+    "name": _Field(None, _of(str)),
+    "topics": _Field(None, _names, list),
+    "topics_pattern": _Field(None, _of(str, NoneType)),
+    "kafka_conn_id": _Field(CONN_ID, _of(str)),
+    "ledger_conn_id": _Field(or_none(CONN_ID), _of(str, NoneType)),
+    "starting_offsets": _Field(None, _start, _start_json),
+    "isolation_level": _Field(one_of(IsolationLevel), IsolationLevel),
+    "max_offsets": _Field(or_none(whole(1)), _of(int, NoneType)),
+    "max_open_windows": _Field(whole(1, MAX_OPEN), _of(int)),
+    "until": _Field(one_of(Until), Until),
+    "grace": _Field(
         Kind(
-            f"a timedelta above zero, at most {MAX_RETENTION.days} days",
-            lambda retention: isinstance(retention, timedelta) and timedelta(0) < retention <= MAX_RETENTION,
-        )
+            f"a timedelta of 0 to {MAX_GRACE.days} days",
+            lambda grace: isinstance(grace, timedelta) and timedelta(0) <= grace <= MAX_GRACE,
+        ),
+        lambda seconds: timedelta(seconds=seconds),
+        timedelta.total_seconds,
     ),
-    "expect_gaps": FLAG,
-    "expect_fewer": FLAG,
-    "kafka_timeout": seconds(1, 3600),
-    "spark_options": OPTIONS,
+    "on_data_loss": _Field(one_of(OnDataLoss), OnDataLoss),
+    "on_at_risk": _Field(one_of(OnAtRisk), OnAtRisk),
+    "retention": _Field(
+        or_none(
+            Kind(
+                f"a timedelta above zero, at most {MAX_RETENTION.days} days",
+                lambda retention: isinstance(retention, timedelta) and timedelta(0) < retention <= MAX_RETENTION,
+            )
+        ),
+        lambda seconds: None if seconds is None else timedelta(seconds=seconds),
+        lambda retention: None if retention is None else retention.total_seconds(),
+    ),
+    "expect_gaps": _Field(FLAG, _of(bool)),
+    "expect_fewer": _Field(FLAG, _of(bool)),
+    "kafka_timeout": _Field(seconds(1, 3600), _of(int, float)),
+    "spark_options": _Field(OPTIONS, _of(dict)),
+    "offset_store": _Field(None, _of(str, NoneType)),
+    "output_tables": _Field(None, _names, list),
+    "registry": _Field(
+        None,
+        lambda document: None if document is None else Registry.from_json(document),
+        lambda registry: None if registry is None else registry.to_json(),
+    ),
 }
-"""What the fields of a group take. A field that is not listed has a parser, which checks it."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +151,13 @@ class KafkaGroup:
             window is planned from the topics that are there at that moment. One that appears is read from its beginning offset. One that
             was deleted stops the group with an error that names it.
         kafka_conn_id: Airflow connection of type ``kafka``.
-        ledger_conn_id: Airflow connection to the ledger's PostgreSQL or MySQL; None: the one that the configuration names
+        ledger_conn_id: Airflow connection to the ledger's PostgreSQL or MySQL; None means the configured one
             (``[kafka_offsets] ledger_conn_id``), or SQLite under AIRFLOW_HOME if it names none.
         starting_offsets: where the first window starts: ``"earliest"``, ``"latest"``, ``"committed"`` (the offsets in the
             `offset_store`, or else of the Kafka consumer group of this name), a time with a zone, a timedelta back from now,
             or Spark's JSON.
         isolation_level: which records are read; the same for planning and for Spark.
-        max_offsets: the largest span of one window; None: up to the end offset at the moment of planning.
+        max_offsets: the largest span of one window; None means up to the end offset at the moment of planning.
         max_open_windows: how many live windows may wait for their commit at once, 1 to 1000. With more than one, runs and
             mapped tasks work on several windows in parallel. The watermark passes a window after all windows before it are
             committed.
@@ -111,8 +167,8 @@ class KafkaGroup:
             that arrives after that belongs to the next window.
         on_data_loss: ``"fail"``, or ``"skip"``: continue at the beginning offset and record what was lost.
         on_at_risk: ``"warn"``, or ``"fail"``: plan nothing if retention may remove records of the next window before it has run.
-        retention: how long Kafka keeps the records of the topics, for a user who may not read their configuration; None: only
-            Kafka is asked. Where Kafka answers, its answer counts.
+        retention: how long Kafka keeps the records of the topics, for a user who may not read their configuration. Where Kafka
+            answers, its answer counts.
         expect_gaps: True for topics that are compacted or written in transactions, where offsets without a record are
             normal; False: a job that did not read every planned offset fails.
         expect_fewer: True: a later run of a window may read fewer records than an earlier run, and replace its output;
@@ -122,13 +178,13 @@ class KafkaGroup:
             the cluster resolves (``kafka.sasl.jaas.config``). Options that a window fixes are refused. ``sourceVersion``
             chooses between Spark's two Kafka sources, for jobs that read with `KafkaWindow.read`.
         offset_store: where each commit also publishes the watermark, and where ``starting_offsets="committed"``
-            begins: ``"redis://redis_default"``, or a `StoreAddress`; None: nowhere.
+            begins: ``"redis://redis_default"``, or a `StoreAddress`; None means nowhere.
         output_tables: a name or several, with or without a schema: tables in the ledger's own database. The transaction that
             commits a window also moves into them what the job staged with ``window.stage_jdbc``. Empty: the job publishes
             its output itself.
         registry: the schema registry of the topics: the id of an Airflow connection of type ``http``, or a `Registry`, which also
             names subjects. When a window is planned, the schemas are kept with it, and jobs decode with these:
-            ``window.read(value="avro")``. None: none is asked.
+            ``window.read(value="avro")``. None means no registry.
 
     Raises:
         BadInputError: a value can't be used.
@@ -161,10 +217,10 @@ class KafkaGroup:
         check_group_name(self.name)
         check_pattern(self.topics_pattern)
         _set(self, "topics", checked_topics(self.topics, self.topics_pattern))
-        check_attributes(self, _KINDS)
+        check_attributes(self, {name: field.kind for name, field in _FIELDS.items() if field.kind})
         parse_starting_offsets(self.starting_offsets)
-        for name, enum in _ENUMS.items():
-            _set(self, name, enum(getattr(self, name)))
+        for name in ("isolation_level", "until", "on_data_loss", "on_at_risk"):
+            _set(self, name, _FIELDS[name].read(getattr(self, name)))
         if self.grace and self.until is Until.NOW:
             raise BadInputError("grace has no effect without until='data_interval_end'; set until, or remove grace")
         check_spark_options(self.spark_options)
@@ -202,23 +258,7 @@ class KafkaGroup:
 
     def to_json(self) -> dict[str, Any]:
         """Return the definition as JSON-able data, for the ledger and for triggers."""
-        start = self.starting_offsets
-        if isinstance(start, timedelta):
-            start = {"seconds_back": start.total_seconds()}
-        elif isinstance(start, datetime):
-            start = start.isoformat()
-        elif isinstance(start, Mapping):
-            start = {topic: dict(offsets) for topic, offsets in start.items()}
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        more: dict[str, Any] = {
-            "topics": list(self.topics),
-            "starting_offsets": start,
-            "grace": self.grace.total_seconds(),
-        }
-        more["output_tables"] = list(self.output_tables)
-        more["registry"] = self.schema_registry.to_json() if self.schema_registry else None
-        more["retention"] = self.retention.total_seconds() if self.retention else None
-        return values | more
+        return {name: field.write(getattr(self, name)) for name, field in _FIELDS.items()}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> KafkaGroup:
@@ -230,22 +270,22 @@ class KafkaGroup:
         Raises:
             KeyError, TypeError, ValueError: no version of this package stores such a document.
         """
-        made: KafkaGroup = object.__new__(cls)
+        group: KafkaGroup = object.__new__(cls)
         if "topics" not in document:  # only a DAG leaves them out
             raise KeyError("topics")
         for f in fields(cls):
             if f.name in document:
-                value = _STORED[f.name](document[f.name])
+                value = _FIELDS[f.name].read(document[f.name])
             elif f.default is not MISSING:
                 value = f.default
             elif f.default_factory is not MISSING:
                 value = f.default_factory()
             else:
                 raise KeyError(f.name)
-            _set(made, f.name, value)
-        if made.topics_pattern is not None:
-            _set(made, "topics", Matched(made.topics))
-        return made
+            _set(group, f.name, value)
+        if group.topics_pattern is not None:
+            _set(group, "topics", Matched(group.topics))
+        return group
 
 
 GROUP = Kind("a KafkaGroup", lambda value: isinstance(value, KafkaGroup))
@@ -264,16 +304,12 @@ def check_spark_options(options: Mapping[str, str]) -> None:
         raise BadInputError(
             f"spark_options must not hold {', '.join(in_clear)} in clear text"
             + (f" (options that must be references: {', '.join(refused)})" if refused else "")
-            + ": the ledger, the command line and Spark's UI would show it. Set kafka.config.providers and write a reference, "
-            "e.g. '${file:/etc/kafka/client.properties:jaas}': "
+            + ". Set kafka.config.providers and write a reference such as '${file:/etc/kafka/client.properties:jaas}': "
             '"Quickstart" in the docs (docs/quickstart.md#secrets)'
         )
     colliding = [name for name in options if str(name).lower() in FIXED_OPTIONS]
     if colliding:
-        raise CollidingOptionError(
-            f"spark_options must not hold {', '.join(colliding)}: the window fixes what is read, and the group its "
-            "isolation_level"
-        )
+        raise CollidingOptionError(f"spark_options must not hold {', '.join(colliding)}: window and group fix these")
 
 
 def check_reads(group: KafkaGroup, topics: Iterable[str]) -> None:
@@ -283,60 +319,11 @@ def check_reads(group: KafkaGroup, topics: Iterable[str]) -> None:
         BadInputError: there are some.
     """
     reads = group.reads
-    if others := sorted({topic for topic in topics if topic not in reads}):
+    if unread := sorted({topic for topic in topics if topic not in reads}):
         raise BadInputError(
-            f"Group {group.name} doesn't read {name_some(others, ', ')}; it reads {group.topics_in_words}"
+            f"Group {group.name} doesn't read {name_some(unread, ', ')}; it reads {group.topics_in_words}"
         )
 
 
 def _set(group: KafkaGroup, name: str, value: object) -> None:
     object.__setattr__(group, name, value)  # the dataclass is frozen
-
-
-def _of(*types: type) -> Callable[[Any], Any]:
-    def read(value: object) -> object:
-        if not isinstance(value, types):
-            raise TypeError(f"{short(value)} is not of type {' or '.join(t.__name__ for t in types)}")
-        return value
-
-    return read
-
-
-def _names(value: object) -> tuple[str, ...]:
-    return tuple(map(_of(str), _of(list)(value)))
-
-
-def _start(value: object) -> object:
-    # Spark's JSON for a topic named seconds_back holds a mapping here, not a number.
-    if isinstance(value, Mapping) and isinstance(value.get("seconds_back"), int | float):
-        return timedelta(seconds=value["seconds_back"])
-    return _of(str, dict)(value)
-
-
-_ENUMS: Mapping[str, type[StrEnum]] = {
-    "isolation_level": IsolationLevel,
-    "until": Until,
-    "on_data_loss": OnDataLoss,
-    "on_at_risk": OnAtRisk,
-}
-_STORED: Mapping[str, Callable[[Any], Any]] = {
-    **_ENUMS,
-    "name": _of(str),
-    "topics": _names,
-    "topics_pattern": _of(str, NoneType),
-    "kafka_conn_id": _of(str),
-    "ledger_conn_id": _of(str, NoneType),
-    "starting_offsets": _start,
-    "max_offsets": _of(int, NoneType),
-    "max_open_windows": _of(int),
-    "retention": lambda seconds: None if seconds is None else timedelta(seconds=seconds),
-    "grace": lambda seconds: timedelta(seconds=seconds),
-    "expect_gaps": _of(bool),
-    "expect_fewer": _of(bool),
-    "kafka_timeout": _of(int, float),
-    "spark_options": _of(dict),
-    "offset_store": _of(str, NoneType),
-    "output_tables": _names,
-    "registry": lambda document: None if document is None else Registry.from_json(document),
-}
-"""How each value that `to_json` wrote is read."""

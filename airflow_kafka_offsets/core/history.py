@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.window import Claim, Outcome, WindowRecord
+from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.core.window_id import group_of
 
 
@@ -84,47 +84,6 @@ def acted_on(details: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _by_age(window_id: str) -> tuple[int, str]:
     return len(window_id), window_id  # up to the millionth, names alone sort as the windows do
-
-
-@dataclass(frozen=True, slots=True)
-class WindowRow:
-    """A window with its history in short, for people.
-
-    Attributes:
-        held: the window and who worked on it last.
-        planned_at, committed_at: in UTC.
-        attempts: how many there were.
-        records: how many records the last successful attempt read; None: not reported.
-    """
-
-    held: WindowRecord
-    planned_at: datetime
-    committed_at: datetime | None
-    attempts: int
-    records: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class OldWindow:
-    """A window that may be pruned.
-
-    Attributes:
-        held: the window and who worked on it last.
-        planned_at: in UTC.
-        attempts: how many there were.
-        last_attempt: when the last one began, in UTC; None: there was none.
-    """
-
-    held: WindowRecord
-    planned_at: datetime
-    attempts: int
-    last_attempt: datetime | None
-
-    @property
-    def last_used(self) -> datetime:
-        """The last moment at which something is known to have happened to it. A planned-until time counts, too."""
-        times = (self.held.window.planned_until, self.planned_at, self.held.committed_at, self.last_attempt)
-        return max(time for time in times if time is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from airflow_kafka_offsets.core.errors import BadInputError, short
@@ -14,36 +15,25 @@ from airflow_kafka_offsets.core.fields import ANY_TEXT, OPTIONS, TEXT, check_att
 MIN_KEEP = 10
 """The lowest value of ``keep``. Also: a writer of offset files came too late if this many newer versions exist."""
 
-_OPTIONS: Mapping[str, frozenset[str]] = {
-    "files": frozenset({"keep"}),
-    "hbase": frozenset({"family", "state_family"}),
-    "hdfs": frozenset({"keep"}),
-    "kafka": frozenset({"commit", "transactional_id"}),
-    "redis": frozenset({"cluster", "key"}),
-    "s3": frozenset({"keep"}),
-    "sql": frozenset(
-        {
-            "create",
-            "group_column",
-            "offset_column",
-            "partition_column",
-            "schema",
-            "timestamp_column",
-            "topic_column",
-        }
-    ),
-    "zookeeper": frozenset({"acl", "layout", "max_request_bytes"}),
+
+class _Kind(NamedTuple):
+    """The options of a kind of store, apart from ``timeout``, and an example if its address requires a path."""
+
+    options: str
+    example: str = ""
+
+
+_KINDS = {
+    "files": _Kind("keep", "files:///var/lib/offsets"),
+    "hbase": _Kind("family state_family"),
+    "hdfs": _Kind("keep", "hdfs://webhdfs_default/apps/offsets"),
+    "kafka": _Kind("commit transactional_id"),
+    "redis": _Kind("cluster key"),
+    "s3": _Kind("keep", "s3://aws_default/my-bucket/offsets"),
+    "sql": _Kind("create group_column offset_column partition_column schema timestamp_column topic_column"),
+    "zookeeper": _Kind("acl layout max_request_bytes"),
 }
-"""The options of each kind, apart from those that all kinds have."""
-_OF_ALL = frozenset({"timeout"})
-_PATHS: Mapping[str, str] = {
-    "files": "files:///var/lib/offsets",
-    "hdfs": "hdfs://webhdfs_default/apps/offsets",
-    "s3": "s3://aws_default/my-bucket/offsets",
-}
-"""The kinds that require a path, each with an example."""
 _CONN_ID = re.compile(r"[\w.-]*", re.ASCII)
-_KINDS = {"kind": TEXT, "conn_id": ANY_TEXT, "path": ANY_TEXT, "options": OPTIONS}
 _EXAMPLE = "such as 'redis://redis_default'"
 
 
@@ -68,25 +58,22 @@ class StoreAddress:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_attributes(self, _KINDS)
-        if self.kind not in _OPTIONS:
-            raise BadInputError(f"There is no offset store {short(self.kind)}; there are {', '.join(sorted(_OPTIONS))}")
+        check_attributes(self, {"kind": TEXT, "conn_id": ANY_TEXT, "path": ANY_TEXT, "options": OPTIONS})
+        if self.kind not in _KINDS:
+            raise BadInputError(f"There is no offset store {short(self.kind)}; there are {', '.join(_KINDS)}")
         if not _CONN_ID.fullmatch(self.conn_id):
             raise BadInputError(
-                "The address of an offset store holds no host, user or password, but names an Airflow connection: "
-                f"{_EXAMPLE}"
+                f"The address of an offset store holds no host, user or password; name an Airflow connection, {_EXAMPLE}"
             )
-        known = _OPTIONS[self.kind] | _OF_ALL
-        if unknown := sorted(set(self.options) - known):
+        options = {"timeout", *_KINDS[self.kind].options.split()}
+        if wrong := sorted(self.options.keys() - options):
             raise BadInputError(
-                f"A {self.kind} store has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}"
+                f"A {self.kind} store has no option {', '.join(wrong)}; it has {', '.join(sorted(options))}"
             )
         object.__setattr__(self, "options", MappingProxyType({k: str(v) for k, v in sorted(self.options.items())}))
         self._check_path()
         if not self.conn_id and self.kind not in ("files", "kafka"):
-            raise BadInputError(
-                f"The address of a {self.kind} store names an Airflow connection: {self.kind}://conn_id"
-            )
+            raise BadInputError(f"A {self.kind} store needs an Airflow connection: {self.kind}://conn_id")
         self.timeout, self.keep  # noqa: B018 refuse a wrong value here, not at the first commit
 
     def __hash__(self) -> int:
@@ -135,15 +122,13 @@ class StoreAddress:
         return int(text)
 
     def _check_path(self) -> None:
-        example = _PATHS.get(self.kind)
-        if example is None:
+        example = _KINDS[self.kind].example
+        if not example:
             return
         if self.path.strip("/") == "" or not self.path.startswith("/"):
-            raise BadInputError(f"The address of a {self.kind} store names a path, such as {example!r}")
+            raise BadInputError(f"A {self.kind} store needs a path, such as {example!r}")
         if bool(self.conn_id) != (urlsplit(example).netloc != ""):
-            raise BadInputError(
-                f"An offset store of kind {self.kind} is written like {example!r}, got {short(str(self))}"
-            )
+            raise BadInputError(f"A {self.kind} store is written like {example!r}, got {short(str(self))}")
 
     def __str__(self) -> str:
         query = f"?{urlencode(self.options, safe=':/{}')}" if self.options else ""
@@ -151,7 +136,7 @@ class StoreAddress:
 
 
 def split_url(text: str) -> SplitResult:
-    """Split what looks like a URL.
+    """Split a URL.
 
     Raises:
         BadInputError: the text is not a URL. The message does not show it: it might hold a password.
@@ -159,7 +144,7 @@ def split_url(text: str) -> SplitResult:
     try:
         return urlsplit(text)
     except ValueError:
-        raise BadInputError("This is not a URL: the part after '://' can't be read") from None
+        raise BadInputError("This is not a URL") from None
 
 
 def parse_store_address(text: str | StoreAddress) -> StoreAddress:
@@ -177,8 +162,8 @@ def parse_store_address(text: str | StoreAddress) -> StoreAddress:
         raise BadInputError(f"An offset store is written as an address {_EXAMPLE}")
     parts = split_url(text)
     if parts.fragment:
-        raise BadInputError(f"The address of an offset store must not contain '#'; write it {_EXAMPLE}")
+        raise BadInputError(f"An offset store's address must not contain '#'; write it {_EXAMPLE}")
     options = parse_qsl(parts.query, keep_blank_values=True)
     if len(dict(options)) < len(options):
-        raise BadInputError("The address of an offset store names an option twice")
+        raise BadInputError("An offset store's address names an option twice")
     return StoreAddress(parts.scheme, parts.netloc, unquote(parts.path), dict(options))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from airflow_kafka_offsets.core.errors import IllegalStepError, NoEvidenceError, WindowBusyError
@@ -187,19 +187,35 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class WindowRecord:
-    """A window and the claim that works on it, or worked on it last.
+    """A window as the ledger has it: with its holder, and with as much of its history as was asked for.
+
+    Two records are equal if the window and its hold are.
 
     Attributes:
         window: the window.
-        holder: the claim.
+        holder: the claim that works on it, or worked on it last.
         holds: how often the window was given to a claim. It distinguishes two holds by the same claim.
-        committed_at: when it was committed, in UTC; None: it is not.
+        committed_at: when it was committed, in UTC; None if it is not.
+        planned_at: when it was planned, in UTC.
+        attempts: how many there were, if this was asked for.
+        records: how many records the last successful attempt read; None if it reported none, or if this was not asked for.
+        last_attempt: when the last attempt began, in UTC; None without one, or if this was not asked for.
     """
 
     window: Window
     holder: Claim
     holds: int = 0
     committed_at: datetime | None = None
+    planned_at: datetime = field(default=datetime.min.replace(tzinfo=UTC), compare=False)
+    attempts: int = field(default=0, compare=False)
+    records: int | None = field(default=None, compare=False)
+    last_attempt: datetime | None = field(default=None, compare=False)
+
+    @property
+    def last_used(self) -> datetime:
+        """The last moment at which something is known to have happened to it. Its `planned_until` counts, too."""
+        times = (self.window.planned_until, self.planned_at, self.committed_at, self.last_attempt)
+        return max(time for time in times if time is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act, OldWindow
+from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act
 from airflow_kafka_offsets.core.plan.ownership import (
     Abandonment,
     Owner,
@@ -29,6 +29,7 @@ from airflow_kafka_offsets.core.plan.ownership import (
 from airflow_kafka_offsets.core.plan.pruning import Pruned
 from airflow_kafka_offsets.core.window import (
     State,
+    WindowRecord,
     check_steps,
 )
 from airflow_kafka_offsets.ledger import pruning, runs, staging
@@ -146,14 +147,14 @@ class Acts(Connections):
         with self._reading() as connection:
             return pruning.load(connection, group)
 
-    def old_windows(self, group: str, *, since: int, limit: int) -> Sequence[OldWindow]:
+    def old_windows(self, group: str, *, since: int, limit: int) -> Sequence[WindowRecord]:
         """Return windows of a group with this number or a larger one, the oldest first; at most `limit`."""
         mine = and_(windows.c.group_id == id_of(group), windows.c.seq >= since)
         with self._reading() as connection:
             rows = connection.execute(_old_windows().where(mine).order_by(windows.c.seq).limit(limit))
-            return [OldWindow(record_of(row), row.planned_at, row.attempts, row.last_attempt) for row in rows]
+            return [replace(record_of(row), attempts=row.attempts, last_attempt=row.last_attempt) for row in rows]
 
-    def prune(self, old: Sequence[OldWindow], act: Act, number: int | None = None) -> int:
+    def prune(self, old: Sequence[WindowRecord], act: Act, number: int | None = None) -> int:
         """Delete old windows that follow one another, the first ones of their group, all or none.
 
         Args:
@@ -167,7 +168,7 @@ class Acts(Connections):
         Raises:
             ConcurrentChangeError: another process changed or pruned one of them, or a reset has made one of them the last commit.
         """
-        group = old[0].held.window.group
+        group = old[0].window.group
         with self._writing() as connection:
             (group_id,) = find_group(connection, group, groups.c.id)
             pruning.take_out(connection, group, group_id, old)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -24,7 +25,7 @@ from airflow_kafka_offsets.core.errors import (
     no_group,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Attempt, WindowRow
+from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.overview import (
     MAX_OF_RUN,
@@ -39,6 +40,7 @@ from airflow_kafka_offsets.core.window import (
     Excerpt,
     Lane,
     State,
+    WindowRecord,
 )
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.ledger.acts import Acts
@@ -102,7 +104,7 @@ class Ledger(Runs, Acts, ManyGroups):
                 raise no_group(name, known)
             return definition_of(name, definition)
 
-    def window(self, window_id: str) -> WindowRow:
+    def window(self, window_id: str) -> WindowRecord:
         """Return one window.
 
         Raises:
@@ -128,7 +130,7 @@ class Ledger(Runs, Acts, ManyGroups):
         before: int | None = None,
         since: int | None = None,
         limit: int = 50,
-    ) -> Sequence[WindowRow]:
+    ) -> Sequence[WindowRecord]:
         """Return windows of a group, newest first.
 
         Args:
@@ -263,8 +265,8 @@ def _history_among(dialect: str) -> Select[Any]:
     return select_history().where(windows.c.group_id == ID_OF_GROUP, _among(dialect, windows.c.seq))
 
 
-def _window_row(row: Row[Any]) -> WindowRow:
-    return WindowRow(record_of(row), row.planned_at, row.committed_at, row.attempts, row.records)
+def _window_row(row: Row[Any]) -> WindowRecord:
+    return replace(record_of(row), attempts=row.attempts, records=row.records)
 
 
 @cache

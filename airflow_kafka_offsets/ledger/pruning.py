@@ -24,9 +24,9 @@ from sqlalchemy import (
 )
 
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError
-from airflow_kafka_offsets.core.history import KEPT_FROM, Act, OldWindow
+from airflow_kafka_offsets.core.history import KEPT_FROM, Act
 from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED, Pruned, without
-from airflow_kafka_offsets.core.window import Claim, Lane, State
+from airflow_kafka_offsets.core.window import Claim, Lane, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ledger.documents import intact
 from airflow_kafka_offsets.ledger.tables import (
@@ -68,11 +68,11 @@ def _known(row: Row[Any]) -> Pruned:
     return Pruned(row.before_seq, row.planned_until, proof, floors)
 
 
-def _note_pruned(connection: Connection, group: str, group_id: int, old: Sequence[OldWindow]) -> None:
+def _note_pruned(connection: Connection, group: str, group_id: int, old: Sequence[WindowRecord]) -> None:
     mine = pruned.c.group_id == group_id
     row = connection.execute(select(pruned).where(mine).with_for_update()).first()
     with intact(f"what was pruned of group {group}"):
-        known = without([one.held.window for one in old], _known(row) if row else NOTHING_PRUNED)
+        known = without([one.window for one in old], _known(row) if row else NOTHING_PRUNED)
     floors = json.dumps(known.floors, separators=(",", ":"))
     proof_seq, proof_until = known.proof or (None, None)
     proof = {"proof_seq": proof_seq, "proof_until": proof_until}
@@ -97,14 +97,14 @@ def had_one(connection: Connection, group: str, claim: Claim) -> bool:
 _PRUNED_CLAIM = select(pruned_claims.c.id).where(pruned_claims.c.id == bindparam("number"))
 
 
-def take_out(connection: Connection, group: str, group_id: int, old: Sequence[OldWindow]) -> None:
+def take_out(connection: Connection, group: str, group_id: int, old: Sequence[WindowRecord]) -> None:
     """Delete windows that follow one another, with all that belongs to them only. What has to stay known is written.
 
     Raises:
         ConcurrentChangeError: they are no longer as they were when someone decided that they may leave, or a reset has made one of them
             the last commit.
     """
-    first, last = old[0].held.window.seq, old[-1].held.window.seq
+    first, last = old[0].window.seq, old[-1].window.seq
 
     def are_old(group_column: Column[Any], seq: Column[Any]) -> ColumnElement[bool]:
         return and_(group_column == group_id, seq.between(first, last))
@@ -121,14 +121,14 @@ def take_out(connection: Connection, group: str, group_id: int, old: Sequence[Ol
     connection.execute(delete(claim_windows).where(of_claims))
     connection.execute(delete(windows).where(are_old(windows.c.group_id, windows.c.seq)))
     _delete_free(connection, claim_ids)
-    _delete_staged(connection, [one.held.window.id for one in old])
+    _delete_staged(connection, [one.window.id for one in old])
 
 
-def _check_same(connection: Connection, which: ColumnElement[bool], old: Sequence[OldWindow]) -> None:
+def _check_same(connection: Connection, which: ColumnElement[bool], old: Sequence[WindowRecord]) -> None:
     # With a lock on the rows: whoever begins an attempt at one of them waits, and then finds that it is gone.
     query = select(windows.c.seq, windows.c.state, windows.c.holds).where(which).order_by(windows.c.seq)
     there = [tuple(row) for row in connection.execute(query.with_for_update())]
-    if there != [(one.held.window.seq, one.held.window.state.value, one.held.holds) for one in old]:
+    if there != [(one.window.seq, one.window.state.value, one.holds) for one in old]:
         raise ConcurrentChangeError("Another process changed or pruned the same windows just now; nothing was written")
 
 

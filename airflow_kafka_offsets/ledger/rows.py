@@ -302,7 +302,7 @@ def record_of(row: Row[Any]) -> WindowRecord:
         )
         if window.span != row.span:
             raise ValueError(f"it has {counted(row.span, 'offset')}, and its ranges have {window.span}")
-        return WindowRecord(window, claim_of(row), row.holds, row.committed_at)
+        return WindowRecord(window, claim_of(row), row.holds, row.committed_at, row.planned_at)
 
 
 def claim_of(row: Row[Any]) -> Claim:

@@ -137,7 +137,7 @@ class Runs(Connections):
             _note_claims(connection, holder, row.id, [window.seq for window in added])
             if take:
                 _hold(connection, row.id, take, holder, claim, now)
-        return [WindowRecord(window, claim, holds=1) for window in added]
+        return [WindowRecord(window, claim, holds=1, planned_at=now) for window in added]
 
     def schemas(self, number: int) -> Frozen:
         """Return the schemas that are kept under a number."""

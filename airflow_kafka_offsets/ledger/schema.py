@@ -111,7 +111,7 @@ def check_revision(engine: Engine) -> None:
         raise NoLedgerError(
             f"There is no ledger in {where(engine)} yet. If the path is right, make it: kafka-offsets db upgrade --ledger "
             f"{shlex.quote(where(engine))} (a group's first plan makes the default ledger), or preview a first window: "
-            "kafka-offsets plan --dag FILE_OR_DAG_ID",
+            "kafka-offsets plan --dag FILE",
             where(engine),
         )
     message = (

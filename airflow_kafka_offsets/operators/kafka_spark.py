@@ -30,7 +30,7 @@ from airflow_kafka_offsets.task.definition import (
 from airflow_kafka_offsets.task.links import WindowLink
 
 if TYPE_CHECKING:
-    from airflow.sdk import DAG, Context
+    from airflow.sdk import Context
     from pyspark.sql import SparkSession
 
     from airflow_kafka_offsets.core.evidence import Report
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.service.windows import WindowService
     from airflow_kafka_offsets.spark import KafkaWindow
     from airflow_kafka_offsets.task.airflow import Task
-    from airflow_kafka_offsets.task.dag_files import Ahead
     from airflow_kafka_offsets.task.definition import OnOpenWindow
     from airflow_kafka_offsets.task.work import Work
 
@@ -162,17 +161,6 @@ class KafkaSparkOperator(Planner, Lineage, OneStopPerTry, PySparkOperator):
             task.push(XCOM_WINDOW, task_result(self.group, results))
             task.tell(windows, results, emit_empty=self.emit_empty)
         return value
-
-    def look_ahead(self, dag: DAG) -> Ahead:
-        """Refuse a connection that is not there; see `KafkaSparkSubmitOperator.look_ahead`."""
-        from airflow_kafka_offsets.task.dag_files import Ahead, is_rendered
-        from airflow_kafka_offsets.wiring import connections
-
-        if not is_rendered(self.conn_id):
-            return Ahead(unseen=("conn_id",))
-        if self.conn_id:
-            connections.find_connection(self.conn_id, "spark")
-        return Ahead()
 
     def _checked(self, task: Task) -> SessionLaunch:
         """Refuse what can't work, before anything is written, and return how Spark's sessions are opened."""

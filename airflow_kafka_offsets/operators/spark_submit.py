@@ -34,7 +34,7 @@ from airflow_kafka_offsets.task.definition import (
 from airflow_kafka_offsets.task.links import WindowLink
 
 if TYPE_CHECKING:
-    from airflow.sdk import DAG, Context
+    from airflow.sdk import Context
 
     from airflow_kafka_offsets.core.evidence import Report
     from airflow_kafka_offsets.core.group import KafkaGroup
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.service.plan import Planned
     from airflow_kafka_offsets.service.windows import WindowService
     from airflow_kafka_offsets.task.airflow import Task
-    from airflow_kafka_offsets.task.dag_files import Ahead
     from airflow_kafka_offsets.task.definition import OnOpenWindow
     from airflow_kafka_offsets.wiring.clusters import Target
 
@@ -228,30 +227,6 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
             avro=self.group.registry is not None,
         )
         return {"packages": loaded.get(PACKAGES, packages), "jars": loaded.get(JARS, jars)}
-
-    def look_ahead(self, dag: DAG) -> Ahead:
-        """Refuse what is seen to be missing before a run, without asking a cluster: the connection, and the files next to the DAG.
-
-        Args:
-            dag: the task's.
-
-        Returns:
-            What only the run, or only its machine, can check.
-
-        Raises:
-            BadInputError: as a task would.
-        """
-        from airflow_kafka_offsets.task.dag_files import FIELDS, Ahead, folders_of, is_rendered, look_ahead
-        from airflow_kafka_offsets.wiring import connections
-
-        connection = connections.find_connection(self.spark_conn_id, "spark")
-        if not standalone.is_cluster_mode(connection, self.chosen_deploy_mode):
-            return look_ahead(self._given(FIELDS), folders_of(dag))
-        # All paths are those of the cluster's nodes.
-        if not is_rendered(self.application):
-            return Ahead(unseen=("application",))
-        standalone.check_reachable(self.application, ship=self.ship)
-        return Ahead()
 
     def _given(self, names: Iterable[str]) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}

@@ -227,7 +227,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
         with until_planned(run, None, self.window):
             window_id, ledger_conn_id = named_window(self.window)
             service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
-            window = service.ledger.window(window_id).held.window
+            window = service.ledger.window(window_id).window
             group = service.ledger.group(window.group)
             servers = spark_servers(kafka_config(group.kafka_conn_id), group.spark_options)
         task.show([window])

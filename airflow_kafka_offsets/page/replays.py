@@ -9,11 +9,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError, KafkaAnswerError, NotYetError, counted
-from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.plan.replay import check_replayable
 from airflow_kafka_offsets.core.plan.request import GROUP, SCOPED, WINDOWS, name_windows, parse_windows
-from airflow_kafka_offsets.core.window import Window
+from airflow_kafka_offsets.core.window import Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.documents import Document, replay_document
 from airflow_kafka_offsets.page import now
@@ -128,47 +127,47 @@ def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Pr
             f"A preview reads at most {counted(most, 'window')} of group {name} at once, as each has a range for each partition. "
             "Select fewer, or run the DAG with the conf that names the windows"
         )
-    found = {row.held.window.seq: row for row in ledger.windows(name, seqs=seqs, limit=len(seqs))}
+    found = {row.window.seq: row for row in ledger.windows(name, seqs=seqs, limit=len(seqs))}
     pruned = ledger.pruned(name)
     if gone := [seq for seq in seqs if seq < pruned.before]:
         raise absent(name, gone, pruned)
-    readable = reader.readable({row.held.holder.dag_id for row in found.values()} | line.outline.dag_ids)
-    rows = [row for row in found.values() if row.held.holder.dag_id in readable]
-    refused = {row.held.window.id: why for row in rows if (why := _refused(row)) is not None}
+    readable = reader.readable({row.holder.dag_id for row in found.values()} | line.outline.dag_ids)
+    rows = [row for row in found.values() if row.holder.dag_id in readable]
+    refused = {row.window.id: why for row in rows if (why := _refused(row)) is not None}
     unknown = None
     try:
-        left = [row.held.window for row in rows if row.held.window.id not in refused]
+        left = [row.window for row in rows if row.window.id not in refused]
         service = WindowService(ledger, late(lambda: now.open_log(line.group)))
         refused |= {window_id: str(exc) for window_id, exc in service.unreadable(left).items()}
     except (KafkaAnswerError, NotYetError) as exc:  # also: there is no such connection
         unknown = f"Whether Kafka still holds these records is not known: {exc}"
     dags = [_dag(dag_id, reader) for dag_id in sorted(readable)]
     # A window of a DAG that may not be read is no window for this user.
-    seen = {row.held.window.seq for row in rows}
+    seen = {row.window.seq for row in rows}
     shown = [*_rows(rows, refused), *(_unseen(name, seq) for seq in seqs if seq not in seen)]
-    again = [row.held.window for row in rows if row.held.window.id not in refused]
+    again = [row.window for row in rows if row.window.id not in refused]
     again.sort(key=lambda window: window.seq)
     return Preview(name, sorted(shown, key=lambda row: row.seq), dags, _chosen(dags, rows), unknown, again)
 
 
-def _refused(row: WindowRow) -> str | None:
+def _refused(row: WindowRecord) -> str | None:
     try:
-        check_replayable(row.held.window)
+        check_replayable(row.window)
     except IllegalStepError as exc:
         return str(exc)
-    return None if row.held.window.span else f"Window {row.held.window.id} has no offsets"
+    return None if row.window.span else f"Window {row.window.id} has no offsets"
 
 
-def _rows(rows: Sequence[WindowRow], refused: Mapping[str, str]) -> list[Row]:
+def _rows(rows: Sequence[WindowRecord], refused: Mapping[str, str]) -> list[Row]:
     return [
         Row(
-            id=row.held.window.id,
-            seq=row.held.window.seq,
-            number=f"{row.held.window.seq:06d}",
-            span=row.held.window.span,
+            id=row.window.id,
+            seq=row.window.seq,
+            number=f"{row.window.seq:06d}",
+            span=row.window.span,
             records=row.records,
             committed_at=row.committed_at,
-            refused=refused.get(row.held.window.id),
+            refused=refused.get(row.window.id),
         )
         for row in rows
     ]
@@ -183,9 +182,9 @@ def _dag(dag_id: str, reader: Reader) -> Dag:
     return Dag(dag_id, may_run, note)
 
 
-def _chosen(dags: Sequence[Dag], rows: Sequence[WindowRow]) -> str | None:
+def _chosen(dags: Sequence[Dag], rows: Sequence[WindowRecord]) -> str | None:
     """Choose the DAG that ran most of the windows, of those that the user may run."""
-    held = [row.held.holder.dag_id for row in rows]
+    held = [row.holder.dag_id for row in rows]
     may_run = [dag.dag_id for dag in dags if dag.may_run]
     return max(may_run, key=held.count, default=None)
 

@@ -10,14 +10,14 @@ from typing import Any
 from airflow_kafka_offsets import documents
 from airflow_kafka_offsets.core.errors import counted, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import KEPT_FROM, Act, Attempt, WindowRow, acted_on
+from airflow_kafka_offsets.core.history import KEPT_FROM, Act, Attempt, acted_on
 from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.offsets import Offsets
 from airflow_kafka_offsets.core.plan.overview import Outline, WindowLine, WindowSummary, summary_of
 from airflow_kafka_offsets.core.plan.replay import may_replay
 from airflow_kafka_offsets.core.schemas import Subject
-from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
+from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import group_of, name_window
 from airflow_kafka_offsets.documents import Document
 from airflow_kafka_offsets.page import heat, strips
@@ -149,9 +149,9 @@ class TableRow:
     is_named: bool
 
 
-def table_row(row: WindowRow, attempts: Sequence[Attempt], readable: Readable, now: datetime) -> TableRow:
+def table_row(row: WindowRecord, attempts: Sequence[Attempt], readable: Readable, now: datetime) -> TableRow:
     """Return a window as a group's page lists it."""
-    window = row.held.window
+    window = row.window
     time = took(row.planned_at, row.committed_at)
     last_try = ""
     if attempts:
@@ -161,7 +161,7 @@ def table_row(row: WindowRow, attempts: Sequence[Attempt], readable: Readable, n
             time = f"running {took(last.started_at, now)}"
         elif last.outcome is not Outcome.SUCCEEDED:
             last_try = last.outcome.value
-    who = person(row.held.holder, readable)
+    who = person(row.holder, readable)
     return TableRow(
         id=window.id,
         seq=window.seq,
@@ -284,10 +284,8 @@ def group_view(
         zoom: what is asked for.
         found: what Kafka said of the group last, by which the worst of many partitions are unfolded; None: it has not answered yet.
     """
-    rows = [table_row(r, picture.attempts.get(r.held.window.seq, ()), readable, now) for r in picture.rows[:LISTED]]
-    hidden = frozenset(
-        r.held.window.seq for r in (*picture.rows, *picture.backfills) if r.held.holder.dag_id not in readable
-    )
+    rows = [table_row(r, picture.attempts.get(r.window.seq, ()), readable, now) for r in picture.rows[:LISTED]]
+    hidden = frozenset(r.window.seq for r in (*picture.rows, *picture.backfills) if r.holder.dag_id not in readable)
     windows, position, outline = picture.windows, picture.position, picture.outline
     starts = position.offsets if position else {}
     # What windows name and the group no longer has comes on top: of 20,000 partitions that is hardly ever any.
@@ -409,7 +407,7 @@ class WindowView:
 
 def window_view(picture: WindowPicture, readable: Readable, now: datetime, *, sees_group: bool = True) -> WindowView:
     """Return a window's page."""
-    window = picture.row.held.window
+    window = picture.row.window
     filled = sorted(window.ranges.without_empty().items(), key=lambda item: (-item[1].span, item[0]))
     row = table_row(picture.row, picture.attempts, readable, now)
     return WindowView(
@@ -469,7 +467,7 @@ def _in_short(window: WindowSummary, readable: Readable) -> Document:
 def window_document(picture: WindowPicture, readable: Readable) -> Document:
     """Return a window for programs, as ``kafka-offsets windows`` gives it."""
     document = documents.window_with_schemas(picture.row, picture.attempts, picture.schemas)
-    if picture.row.held.holder.dag_id not in readable:
+    if picture.row.holder.dag_id not in readable:
         document["held_by"] = None
     for attempt, shown in zip(picture.attempts, document["history"], strict=True):
         if attempt.claim.dag_id not in readable:

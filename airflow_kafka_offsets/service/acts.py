@@ -38,7 +38,7 @@ class Acts(UseCases):
             IllegalStepError: it is not planned.
             UnknownWindowError: there is no such window.
         """
-        self.ledger.window(window_id).held.window.to(State.COMMITTING, State.COMMITTED)
+        self.ledger.window(window_id).window.to(State.COMMITTING, State.COMMITTED)
 
     def commit_by_hand(self, window_id: str, who: str, why: str) -> None:
         """Commit a planned window on a person's word that its job has read all of it, with the rows that the job staged.
@@ -70,10 +70,10 @@ class Acts(UseCases):
             IllegalStepError: it is not planned.
             UnknownWindowError: there is no such window.
         """
-        window = self.ledger.window(window_id).held.window
+        window = self.ledger.window(window_id).window
         newest = self.ledger.windows(window.group, states=tuple(OWNING), lane=Lane.LIVE, limit=1)
         position = self.ledger.load(window.group).position
-        return ownership.abandonment(window, position, newest[0].held.window.seq if newest else None)
+        return ownership.abandonment(window, position, newest[0].window.seq if newest else None)
 
     def abandon(self, window_id: str, who: str, why: str, *, leave_gap: bool = False) -> Abandonment:
         """Abandon an unfinished window: a person's act. See `preview_abandon`.
@@ -185,7 +185,7 @@ class Acts(UseCases):
     ) -> Mapping[TopicPartition, int] | None:
         """Return the target if it is given as offsets or a window; None: it has to be looked up in Kafka."""
         if to_window is not None:
-            window = self.ledger.window(to_window).held.window
+            window = self.ledger.window(to_window).window
             if window.group != group.name:
                 raise BadInputError(f"Window {to_window} is not one of group {group.name}")
             if window.lane is Lane.BACKFILL:

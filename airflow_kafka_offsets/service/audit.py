@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import IllegalStepError, UnknownGroupError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import WindowRow
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.source.audit import Audit, Auditor
 from airflow_kafka_offsets.core.source.islands import Islands
 from airflow_kafka_offsets.core.tries import records_read
-from airflow_kafka_offsets.core.window import State, Window
+from airflow_kafka_offsets.core.window import State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.service.replay import rows
 
@@ -46,7 +45,7 @@ def audit_table(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequenc
 
 
 def _check_committed(ledger: Ledger, group: str, seqs: Sequence[int]) -> None:
-    states = {row.held.window.seq: row.held.window.state for row in rows(ledger, group, seqs=seqs)}
+    states = {row.window.seq: row.window.state for row in rows(ledger, group, seqs=seqs)}
     if unknown := [seq for seq in seqs if seq not in states]:
         raise absent(group, unknown, ledger.pruned(group))
     others = sorted((seq, state) for seq, state in states.items() if state is not State.COMMITTED)
@@ -56,9 +55,9 @@ def _check_committed(ledger: Ledger, group: str, seqs: Sequence[int]) -> None:
         )
 
 
-def _with_records(ledger: Ledger, found: Iterator[WindowRow]) -> Iterator[tuple[Window, int | None]]:
+def _with_records(ledger: Ledger, found: Iterator[WindowRecord]) -> Iterator[tuple[Window, int | None]]:
     for row in found:
-        window = row.held.window
+        window = row.window
         # The last run may have reported no count, for example if it found an append done. An earlier run may have reported one.
         is_untold = row.records is None and row.attempts > 1
         yield window, records_read(ledger.attempts(window.id)) if is_untold else row.records

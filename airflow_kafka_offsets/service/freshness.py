@@ -316,7 +316,7 @@ class _Look:
             return {}
 
         def read(names: Sequence[str]) -> Mapping[str, Sequence[Window]]:
-            return {name: [row.held.window for row in self.ledger.windows(name, seqs=[wanted[name]])] for name in names}
+            return {name: [row.window for row in self.ledger.windows(name, seqs=[wanted[name]])] for name in names}
 
         try:
             with self.ledger.one_connection():

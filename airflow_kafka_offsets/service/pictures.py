@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import PrunedWindowError, UnknownGroupError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Act, Attempt, WindowRow, acted_on
+from airflow_kafka_offsets.core.history import Act, Attempt, acted_on
 from airflow_kafka_offsets.core.plan.overview import Outline, Overview, WindowLine, WindowSummary
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED, Pruned
 from airflow_kafka_offsets.core.schemas import Frozen
-from airflow_kafka_offsets.core.window import OWNING, Lane, Window
+from airflow_kafka_offsets.core.window import OWNING, Lane, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import parse_window_id
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ class GroupPicture:
     acts: Sequence[Act] = ()
     has_more_acts: bool = False
     holders: Mapping[str, str] = field(default_factory=dict)
-    rows: Sequence[WindowRow] = ()
-    backfills: Sequence[WindowRow] = ()
+    rows: Sequence[WindowRecord] = ()
+    backfills: Sequence[WindowRecord] = ()
     older: int | None = None
     attempts: Mapping[int, Sequence[Attempt]] = field(default_factory=dict)
     pruned: Pruned = NOTHING_PRUNED
@@ -110,19 +110,19 @@ class GroupPicture:
     @property
     def has_newest(self) -> bool:
         """Whether the newest window of the group is among `rows`."""
-        return bool(self.rows) and self.rows[0].held.window.seq >= self.outline.given
+        return bool(self.rows) and self.rows[0].window.seq >= self.outline.given
 
     @property
     def dag_ids(self) -> set[str]:
         """All DAGs that are named in the picture."""
         tried = {attempt.claim.dag_id for some in self.attempts.values() for attempt in some}
-        shown = {row.held.holder.dag_id for row in (*self.rows, *self.backfills)}
+        shown = {row.holder.dag_id for row in (*self.rows, *self.backfills)}
         return tried | shown | self.outline.dag_ids | set(self.holders.values())
 
     @property
     def windows(self) -> list[Window]:
         """All windows of the picture."""
-        return [row.held.window for row in (*self.rows, *self.backfills)]
+        return [row.window for row in (*self.rows, *self.backfills)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class WindowPicture:
 
     group: KafkaGroup
     outline: Outline
-    row: WindowRow
+    row: WindowRecord
     attempts: Sequence[Attempt]
     pruned_before: int = 1
     schemas: Frozen | None = None
@@ -144,7 +144,7 @@ class WindowPicture:
     @property
     def dag_ids(self) -> set[str]:
         """The DAGs that have, or had, the window."""
-        return {self.row.held.holder.dag_id, *(attempt.claim.dag_id for attempt in self.attempts)}
+        return {self.row.holder.dag_id, *(attempt.claim.dag_id for attempt in self.attempts)}
 
 
 def groups(ledger: Ledger, visible: Visible, dag_id: str | None = None) -> list[GroupLine]:
@@ -248,14 +248,14 @@ def group(
         rows = ledger.windows(name, before=before, cut_in=cut_in, limit=limit)
         if not rows:
             return stands
-        seqs = {row.held.window.seq for row in rows}
+        seqs = {row.window.seq for row in rows}
         oldest, newest = min(seqs), max(seqs)
         backfills = []
         if newest < line.outline.given or cut_in is not None:
             # What these windows leave open may have been filled by one that is older or newer than the span, or than the page.
             found = ledger.windows(name, lane=Lane.BACKFILL, states=sorted(OWNING), since=oldest, limit=MOST_BACKFILLS)
-            backfills = [row for row in found if row.held.window.seq not in seqs]
-        attempts = ledger.attempts_at(name, [row.held.window.seq for row in rows])
+            backfills = [row for row in found if row.window.seq not in seqs]
+        attempts = ledger.attempts_at(name, [row.window.seq for row in rows])
     older = oldest if len(rows) == limit and oldest > pruned.before else None
     return replace(stands, rows=rows, backfills=backfills, older=older, attempts=attempts)
 
@@ -313,6 +313,6 @@ def window(ledger: Ledger, window_id: str, visible: Visible) -> WindowPicture:
         except UnknownWindowError as exc:
             raise hidden_window(window_id) from exc
         attempts = ledger.attempts_at(name, [seq]).get(seq, ())
-        number = row.held.window.schemas
+        number = row.window.schemas
         schemas = None if number is None else ledger.schemas(number)
         return WindowPicture(ledger.group(name), outline, row, attempts, ledger.pruned(name).before, schemas)

@@ -174,7 +174,7 @@ class Planner(UseCases):
         state = self.ledger.load(group, asking.claim)
         half_way = {h.window.seq for h in (*state.open, *state.claimed) if h.window.state is State.COMMITTING}
         if isinstance(request, Given):
-            window = self.ledger.window(name_window(group, request.seq)).held.window
+            window = self.ledger.window(name_window(group, request.seq)).window
             half_way |= {window.seq} if window.state is State.COMMITTING else set()
         if not half_way:
             return state
@@ -316,7 +316,7 @@ def load(
     group = as_last_planned(ledger, asking.group, has_planned=state.version > 0)
     owned, replayed = Owned(), replay_of(asking, state)
     if isinstance(asking.request, Given):
-        held = ledger.window(name_window(name, asking.request.seq)).held
+        held = ledger.window(name_window(name, asking.request.seq))
         if not held.window.state.owns:
             raise IllegalStepError(
                 f"Window {held.window.id} was {held.window.state}, so it owns nothing now. Plan again"

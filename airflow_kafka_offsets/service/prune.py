@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import KEPT_FROM, Act, OldWindow
+from airflow_kafka_offsets.core.history import KEPT_FROM, Act
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE
 from airflow_kafka_offsets.core.plan.pruning import Limits, why_kept
-from airflow_kafka_offsets.core.window import OWNING, Lane, State
+from airflow_kafka_offsets.core.window import OWNING, Lane, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.base import until_won, utc_now
@@ -51,11 +51,11 @@ class Prune:
     kept: int | None = None
     why: str | None = None
 
-    def and_then(self, old: Sequence[OldWindow]) -> Prune:
+    def and_then(self, old: Sequence[WindowRecord]) -> Prune:
         """Return this together with further windows."""
-        first, last = old[0].held.window.seq, old[-1].held.window.seq
+        first, last = old[0].window.seq, old[-1].window.seq
         attempts = self.attempts + sum(one.attempts for one in old)
-        lost = self.lost + sum(one.held.window.lost.span for one in old)
+        lost = self.lost + sum(one.window.lost.span for one in old)
         windows = self.windows + len(old)
         return replace(self, windows=windows, attempts=attempts, lost=lost, first=self.first or first, last=last)
 
@@ -73,24 +73,24 @@ class _Search:
     kept: int | None = None
     why: str | None = None
 
-    def pages(self) -> Iterator[Sequence[OldWindow]]:
+    def pages(self) -> Iterator[Sequence[WindowRecord]]:
         """Return the windows that may leave, oldest first. After them, `kept` and `why` say what ended the search."""
         since, limit = 1, FIRST_PAGE
         while page := self.ledger.old_windows(self.group.name, since=since, limit=limit):
-            self._look_at({tp.topic for old in page for tp in old.held.window.ranges.without_empty()})
+            self._look_at({tp.topic for old in page for tp in old.window.ranges.without_empty()})
             may_leave = self._first_of(page)
             if may_leave:
                 yield may_leave
             if self.kept is not None:
                 return
-            since = page[-1].held.window.seq + 1
-            limit = min(LONGEST_PAGE, 1 + PARTITIONS_PER_PAGE // (1 + len(page[-1].held.window.ranges)))
+            since = page[-1].window.seq + 1
+            limit = min(LONGEST_PAGE, 1 + PARTITIONS_PER_PAGE // (1 + len(page[-1].window.ranges)))
 
-    def _first_of(self, page: Sequence[OldWindow]) -> Sequence[OldWindow]:
+    def _first_of(self, page: Sequence[WindowRecord]) -> Sequence[WindowRecord]:
         for number, old in enumerate(page):
             self.why = why_kept(old, self.limits, self.log)
             if self.why is not None:
-                self.kept = old.held.window.seq
+                self.kept = old.window.seq
                 return page[:number]
         return page
 
@@ -170,7 +170,7 @@ class Pruning:
             self._ledger.windows(group, states=states, lane=Lane.LIVE, limit=1)
             for states in (tuple(OWNING), (State.COMMITTED,))
         ]
-        return min((row.held.window.seq for rows in newest for row in rows), default=None)
+        return min((row.window.seq for rows in newest for row in rows), default=None)
 
 
 @dataclass(slots=True)
@@ -182,12 +182,12 @@ class _Done:
     found: Prune = field(default_factory=Prune)
     number: int | None = None
 
-    def take_out(self, group: str, page: Sequence[OldWindow]) -> None:
+    def take_out(self, group: str, page: Sequence[WindowRecord]) -> None:
         found = self.found.and_then(page)
         act = replace(self.act, details={**self.act.details, **_facts(group, found)})
         self.number = self.ledger.prune(page, act, self.number)
         self.found = found
-        last = name_window(group, page[-1].held.window.seq)
+        last = name_window(group, page[-1].window.seq)
         logger.info("Group %s: %s pruned, up to %s", group, counted(found.windows, "window"), last)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
-from airflow_kafka_offsets.core.history import NEXT_WINDOW, WindowRow
+from airflow_kafka_offsets.core.history import NEXT_WINDOW
 from airflow_kafka_offsets.core.plan import pruning, replay
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.replay import Owned
@@ -31,7 +31,7 @@ PARTITIONS_PER_PAGE = 20_000
 
 def rows(
     ledger: Ledger, group: str, *, before: int | None = None, limit: int = FIRST_PAGE, **wanted: Any
-) -> Iterator[WindowRow]:
+) -> Iterator[WindowRecord]:
     """Return windows with their history in short, newest first, however many there are and however large they are.
 
     Args:
@@ -43,7 +43,7 @@ def rows(
     """
     while page := ledger.windows(group, before=before, limit=limit, **wanted):
         yield from page
-        newest, oldest = page[0].held.window, page[-1].held.window
+        newest, oldest = page[0].window, page[-1].window
         limit = min(LONGEST_PAGE, _page_of(len(newest.ranges)))
         before = oldest.seq
 
@@ -55,7 +55,7 @@ def _page_of(partitions: int) -> int:
 
 def pages(ledger: Ledger, group: str, **wanted: Any) -> Iterator[WindowRecord]:
     """Return windows, newest first, however many there are."""
-    return (row.held for row in rows(ledger, group, **wanted))
+    return (row for row in rows(ledger, group, **wanted))
 
 
 def from_oldest_open(ledger: Ledger, group: str, state: GroupState) -> tuple[WindowRecord, ...]:
@@ -157,7 +157,7 @@ def find(
 
 
 def _named(ledger: Ledger, group: str, seqs: Sequence[int]) -> list[WindowRecord]:
-    rows = {row.held.window.seq: row.held for row in ledger.windows(group, seqs=seqs, limit=len(seqs))}
+    rows = {row.window.seq: row for row in ledger.windows(group, seqs=seqs, limit=len(seqs))}
     if missing := [seq for seq in seqs if seq not in rows]:
         raise pruning.absent(group, missing, ledger.pruned(group))
     for held in rows.values():

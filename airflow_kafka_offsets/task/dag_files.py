@@ -11,7 +11,6 @@ import os
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,25 +23,9 @@ if TYPE_CHECKING:
 # Hadoop's patterns: Spark lists the folder.
 _PATTERN = re.compile(r"[*?\[{]")
 
-# Airflow renders Jinja's expressions and statements.
-_TEMPLATE = re.compile(r"\{\{|\{%")
-
 _ONE_FILE = ("application", "properties_file", "keytab")
 FIELDS = (*_ONE_FILE, "py_files", "files", "jars", "archives")
 """The provider's fields that name files of this machine."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ahead:
-    """What can't be checked before a task's run.
-
-    Attributes:
-        unseen: the fields that hold templates, or what another task returns.
-        elsewhere: the files, with their fields, that are not on this machine and may be on the task's machine.
-    """
-
-    unseen: tuple[str, ...] = ()
-    elsewhere: tuple[str, ...] = ()
 
 
 def folders_of(dag: DAG | None) -> list[Path]:
@@ -70,38 +53,6 @@ def _launch_file(paths: str, folders: Sequence[Path], parameter: str) -> str:
     if parameter in _ONE_FILE:
         return _found_file(paths, folders, parameter)
     return ",".join(_found(path.strip(), folders, parameter) for path in paths.split(",") if path.strip())
-
-
-def look_ahead(given: Mapping[str, Any], folders: Sequence[Path]) -> Ahead:
-    """Look at the files of a launch on a machine that may not be the task's.
-
-    Args:
-        given: the values of `FIELDS`, as the DAG file has them.
-        folders: where a relative path is looked for, in this order.
-
-    Raises:
-        BadInputError: a file next to the DAG is not there. Every machine that has the DAG must have it.
-    """
-    elsewhere = []
-    for name, value in given.items():
-        for path in _paths(name, value) if is_rendered(value) else ():
-            try:
-                launch_files({name: path}, folders)
-            except BadInputError:
-                if is_relative(path) and all(folder.is_dir() for folder in folders):
-                    raise
-                elsewhere.append(f"{name} {path!r}")
-    return Ahead(tuple(name for name, value in given.items() if not is_rendered(value)), tuple(elsewhere))
-
-
-def _paths(name: str, value: str | os.PathLike[str] | None) -> list[str]:
-    text = os.fspath(value) if value else ""
-    return [text] if name in _ONE_FILE else [path.partition("#")[0].strip() for path in text.split(",")]
-
-
-def is_rendered(value: object) -> bool:
-    """Whether a field is known before a run: no template, and not what another task returns."""
-    return isinstance(value, os.PathLike) or (isinstance(value, str | None) and not _TEMPLATE.search(value or ""))
 
 
 def _found_file(path: str, folders: Sequence[Path], parameter: str) -> str:

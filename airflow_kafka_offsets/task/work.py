@@ -199,7 +199,7 @@ class Work:
         # A stopped process is killed in a few seconds, and a ledger that is away had its time to answer.
         if not was_stopped and not isinstance(exc, LedgerUnavailableError):
             try:
-                record = self._service.ledger.window(planned.window.id).held
+                record = self._service.ledger.window(planned.window.id)
                 state, holder = record.window.state, self._holder(record)
             except KafkaOffsetsError as error:
                 unknown = str(error)

@@ -19,8 +19,8 @@ import pytest
 import requests
 from confluent_kafka import Producer
 
-from airflow_kafka_offsets.core.history import Attempt, WindowRow
-from airflow_kafka_offsets.core.window import Window
+from airflow_kafka_offsets.core.history import Attempt
+from airflow_kafka_offsets.core.window import Window, WindowRecord
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from tests.acceptance.server import Servers, shared_servers
 from tests.conftest import folder_of_the_run
@@ -88,13 +88,13 @@ class Lab:
         """Return the end offset of each partition."""
         return {p: end_offset(kafka or self.kafka, dag_id, p) for p in range(PARTITIONS)}
 
-    def windows(self, dag_id: str) -> list[WindowRow]:
+    def windows(self, dag_id: str) -> list[WindowRecord]:
         """Return the group's windows, oldest first."""
         return list(reversed(self.ledger.windows(dag_id, limit=1000)))
 
-    def attempts(self, row: WindowRow) -> list[Attempt]:
+    def attempts(self, row: WindowRecord) -> list[Attempt]:
         """Return the attempts at a window, oldest first."""
-        return list(self.ledger.attempts(row.held.window.id))
+        return list(self.ledger.attempts(row.window.id))
 
     def lake(self, dag_id: str) -> Counter[tuple[int, int]]:
         """Count each (partition, offset) in the DAG's lake, as any reader of Parquet sees it."""

@@ -64,14 +64,14 @@ def wait_for_scheduled_window(lab: Lab, dag_id: str) -> tuple[str, str]:
 
 def is_all_committed(lab: Lab, dag_id: str) -> bool:
     """Whether the live windows reach the end of the log, and each that has records is committed."""
-    windows = [row.held.window for row in lab.windows(dag_id)]
+    windows = [row.window for row in lab.windows(dag_id)]
     reached = {tp.partition: end for w in windows if w.lane is Lane.LIVE for tp, end in w.ranges.ends.items()}
     return reached == lab.end_offsets(dag_id) and all(w.state is State.COMMITTED for w in windows if w.span)
 
 
 def expect_divided(lab: Lab, dag_id: str) -> list[Window]:
     """Check that each run of the backfill had the window of its interval, and return the backfill's windows."""
-    windows = [row.held.window for row in lab.windows(dag_id)]
+    windows = [row.window for row in lab.windows(dag_id)]
     filled = [w for w in windows if w.lane is Lane.BACKFILL]
     assert sorted(ends(w)[0] for w in filled) == [5, 15, 25]
     planned = windows_of_runs(lab, dag_id, "backfill")
@@ -101,7 +101,7 @@ def test_a_backfill_divides_what_nobody_owned_among_its_runs_whatever_is_reproce
         assert expect_divided(lab, dag_id) == first[dag_id], "a window was cut again"
         runs = windows_of_runs(lab, dag_id, "backfill")
         assert sum(lab.api.xcom(dag_id, run, "commit")["is_rerun"] for run in runs) == rerun
-        expect_once(lab, dag_id, [row.held.window for row in lab.windows(dag_id)])
+        expect_once(lab, dag_id, [row.window for row in lab.windows(dag_id)])
 
 
 def test_a_backfill_goes_backwards_beside_the_live_schedule_and_reprocesses_its_runs(lab: Lab) -> None:
@@ -138,7 +138,7 @@ def test_a_backfill_goes_backwards_beside_the_live_schedule_and_reprocesses_its_
         interval=1,
     )
     lab.api.pause(dag_id)
-    windows = [row.held.window for row in lab.windows(dag_id)]
+    windows = [row.window for row in lab.windows(dag_id)]
     assert {w.state for w in windows if w.span} == {State.COMMITTED}
     expect_tiling([w for w in windows if w.lane is Lane.LIVE])
     expect_once(lab, dag_id, windows)
@@ -151,7 +151,7 @@ def test_an_interval_without_width_is_refused_with_the_way_out(lab: Lab) -> None
     (run,) = [r for r in lab.api.runs("zero_width") if r["run_type"] == "backfill"]
     assert run["state"] == "failed"
     assert "use CronDataIntervalTimetable" in lab.api.log("zero_width", run["dag_run_id"], "plan")
-    assert not [row for row in lab.windows("zero_width") if row.held.window.lane is Lane.BACKFILL]
+    assert not [row for row in lab.windows("zero_width") if row.window.lane is Lane.BACKFILL]
 
 
 def test_catchup_gives_one_window_per_interval_and_late_records_to_the_next(lab: Lab) -> None:
@@ -161,7 +161,7 @@ def test_catchup_gives_one_window_per_interval_and_late_records_to_the_next(lab:
     write(lab, dag_id, [DAY + HOUR * t for t in times])
     lab.api.unpause(dag_id)
     lab.api.wait_for_runs(dag_id, 4)
-    windows = [row.held.window for row in lab.windows(dag_id)]
+    windows = [row.window for row in lab.windows(dag_id)]
     assert [(w.planned_until - DAY) / HOUR for w in windows] == [1, 2, 3, 4]
     assert [ends(w)[0] for w in windows] == [10, 25, 35, 35]
     expect_tiling(windows)
@@ -179,7 +179,7 @@ def test_a_topic_that_appears_under_a_pattern_is_read_by_the_next_scheduled_run(
         lab.produce(second, 5)
     runs = lab.api.wait_for_runs(first, 2)
     assert {run["run_type"] for run in runs} == {"scheduled"}
-    windows = [row.held.window for row in lab.windows(first)]
+    windows = [row.window for row in lab.windows(first)]
     assert [w.state for w in windows] == [State.COMMITTED] * 2
     read = [{(tp.topic, r.start, r.end) for tp, r in w.ranges.without_empty().items()} for w in windows]
     assert read == [{(first, 0, 10)}, {(second, 0, 5)}]
@@ -198,5 +198,5 @@ def test_a_run_waits_for_the_grace_before_it_plans(lab: Lab) -> None:
     lab.api.pause("graceful")
     assert has_waited
     end = datetime.fromisoformat(run["data_interval_end"])
-    (row,) = [row for row in lab.windows("graceful") if row.held.window.planned_until == end]
+    (row,) = [row for row in lab.windows("graceful") if row.window.planned_until == end]
     assert row.planned_at >= end + timedelta(seconds=75)

@@ -64,8 +64,8 @@ def _kill_task(lab: Lab, dag: str, run: str) -> None:
 def _expect_one_run(lab: Lab, dag: str, run: str) -> None:
     lab.api.wait_for_run(dag, run, "success")
     (row,) = lab.windows(dag)
-    assert row.held.window.state is State.COMMITTED
-    assert ran(lab, dag) == [row.held.window.id]
+    assert row.window.state is State.COMMITTED
+    assert ran(lab, dag) == [row.window.id]
 
 
 def starts_again(lab: Lab, cluster: SparkStandalone) -> None:
@@ -130,7 +130,7 @@ def test_a_clear_while_it_runs_stops_the_driver_first_and_a_mark_stops_it_for_go
             interval=0.5,
         )
     (row,) = lab.windows(dag)
-    assert row.held.window.state is State.PLANNED
+    assert row.window.state is State.PLANNED
     assert ran(lab, dag) == []
 
 
@@ -146,5 +146,5 @@ def test_a_time_out_stops_the_driver_and_the_retry_launches_another(lab: Lab, cl
         wait_until(lambda: cluster.drivers()[slow] == "KILLED", what="the time-out stops the driver", interval=0.5)
     lab.api.wait_for_run(dag, run, "success")
     (row,) = lab.windows(dag)
-    assert row.held.window.state is State.COMMITTED
-    assert ran(lab, dag) == [row.held.window.id]
+    assert row.window.state is State.COMMITTED
+    assert ran(lab, dag) == [row.window.id]

@@ -50,7 +50,7 @@ def wait_for_load(lab: Lab, group: str) -> Window:
 
     def loaded() -> list[Window]:
         rows = lab.windows(group)
-        return [row.held.window for row in rows if row.held.window.span and row.committed_at]
+        return [row.window for row in rows if row.window.span and row.committed_at]
 
     wait_until(loaded, what=f"{group} has loaded a window", interval=1)
     return loaded()[0]
@@ -58,7 +58,7 @@ def wait_for_load(lab: Lab, group: str) -> Window:
 
 def expect_loaded(lab: Lab, group: str) -> None:
     """Check that the lake of a group holds its committed windows, and that these tile the log."""
-    windows = [row.held.window for row in lab.windows(group)]
+    windows = [row.window for row in lab.windows(group)]
     expect_tiling(windows)
     expect_once(lab, group, [w for w in windows if w.state is State.COMMITTED])
 
@@ -79,7 +79,7 @@ def test_the_load_by_size_waits_until_it_is_worth_it(lab: Lab) -> None:
     assert wait_for_load(lab, "example.orders_by_size").span == there(lab)
     lab.api.pause("example_orders_by_size")
     first = lab.windows("example.orders_by_size")[0]
-    assert lab.api.xcom("example_orders_by_size", first.held.holder.run_id, "enough")["span"] == there(lab)
+    assert lab.api.xcom("example_orders_by_size", first.holder.run_id, "enough")["span"] == there(lab)
     expect_loaded(lab, "example.orders_by_size")
 
 
@@ -103,7 +103,7 @@ def test_the_load_by_hour_catches_up(lab: Lab) -> None:
         interval=1,
     )
     lab.api.pause("example_orders_by_hour")
-    windows = [row.held.window for row in lab.windows("example.orders_by_hour")]
+    windows = [row.window for row in lab.windows("example.orders_by_hour")]
     assert [w.planned_until for w in windows[:2]] == [FIRST_HOUR + timedelta(hours=h) for h in (1, 2)]
     # All of partition 0's first hour is gone if anything of it is.
     full = PARTITIONS - (offsets_left(lab.kafka, "orders") < 20)

@@ -45,8 +45,8 @@ def test_a_password_is_in_no_argv_log_xcom_rendered_field_ledger_or_event_log(la
         assert not [line for line in argv if canary in line]
     lab.api.wait_for_run("canary", run, "success")
     (row,) = lab.windows("canary")
-    assert row.held.window.state is State.COMMITTED
-    expect_once(lab, "canary", [row.held.window])
+    assert row.window.state is State.COMMITTED
+    expect_once(lab, "canary", [row.window])
 
     assert canary not in lab.api.log("canary", run, "load")
     assert canary not in str(lab.api.xcom("canary", run, "load"))

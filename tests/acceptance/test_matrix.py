@@ -98,7 +98,7 @@ def bring_to_stage(lab: Lab, cell: Cell, run: str) -> None:
 
 def state_of(lab: Lab, cell: Cell) -> State:
     """Return the state of the cell's window."""
-    return lab.windows(cell.dag_id)[-1].held.window.state
+    return lab.windows(cell.dag_id)[-1].window.state
 
 
 def first_outcomes(cell: Cell) -> tuple[str, ...]:
@@ -125,13 +125,13 @@ def test_a_rerun_has_the_same_window_and_the_lake_holds_it_once(
     lab: Lab, runs: dict[Cell, Future[str]], cell: Cell
 ) -> None:
     run = runs[cell].result()
-    rows = [row for row in lab.windows(cell.dag_id) if row.held.window.span]
+    rows = [row for row in lab.windows(cell.dag_id) if row.window.span]
     (row,) = rows
-    window = row.held.window
+    window = row.window
     assert window.state is State.COMMITTED
     assert window.lane is (Lane.BACKFILL if cell.kind == "backfill" else Lane.LIVE)
     assert window.span == RECORDS * PARTITIONS
-    assert row.held.holder.run_id == run
+    assert row.holder.run_id == run
     jobs = [attempt.outcome.value for attempt in lab.attempts(row)]
     assert jobs[0] in first_outcomes(cell)
     assert jobs[1:] == ["succeeded"] * cell.runs_job_again

@@ -35,7 +35,7 @@ def test_kafkas_own_tool_sees_the_watermark_and_the_lag(lab: Lab) -> None:
     lab.api.clear_run("published", second)
     lab.api.wait_for_run("published", second)
     assert described(lab, "published") == behind
-    expect_once(lab, "published", [row.held.window for row in lab.windows("published")])
+    expect_once(lab, "published", [row.window for row in lab.windows("published")])
 
 
 def described(lab: Lab, group: str) -> dict[str, tuple[str, str, str]]:
@@ -67,7 +67,7 @@ def test_a_store_that_is_down_in_the_middle_of_a_commit_costs_no_second_job(
         hold.release()
         lab.api.wait_for_retry("store_down", run, "load")
     (row,) = lab.windows("store_down")
-    assert row.held.window.state is State.COMMITTING
+    assert row.window.state is State.COMMITTING
     first = lab.api.unfolded_log("store_down", run, "load", 1)
     assert "StoreUnavailableError" in first
     assert "Window store_down-000001: its commit has begun and is not finished\n" in first
@@ -76,9 +76,9 @@ def test_a_store_that_is_down_in_the_middle_of_a_commit_costs_no_second_job(
     retry = lab.api.unfolded_log("store_down", run, "load")
     expect_at_the_end(retry, ["    job: try 1 of this task had run it (200 records read), so it was not run again"])
     (row,) = lab.windows("store_down")
-    assert row.held.window.state is State.COMMITTED
+    assert row.window.state is State.COMMITTED
     assert [a.outcome for a in lab.attempts(row)] == [Outcome.SUCCEEDED], "the job ran once"
-    expect_once(lab, "store_down", [row.held.window])
+    expect_once(lab, "store_down", [row.window])
     with server.client() as client:
         assert client.hgetall("offset:store_down:store_down") == {str(p): "50" for p in range(PARTITIONS)}
 
@@ -115,7 +115,7 @@ def test_a_stream_moves_over_with_its_checkpoint(
     assert [act.kind for act in lab.ledger.acts(name)] == ["import"]
 
     lab.api.run_to(name)
-    windows = [row.held.window for row in lab.windows(name)]
+    windows = [row.window for row in lab.windows(name)]
     expect_tiling(windows)
     found = lab.lake(name)
     assert set(found.values()) == {1}, "read twice"

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_kafka_offsets.core.history import WindowRow
-from airflow_kafka_offsets.core.window import Outcome, State, Window
+from airflow_kafka_offsets.core.window import Outcome, State, Window, WindowRecord
 from airflow_kafka_offsets.task.links import in_airflow
 from tests.acceptance.conftest import Lab, Producing, expect_at_the_end, expect_once, expect_tiling
 
@@ -22,14 +21,14 @@ class Steady:
     """
 
     runs: list[str]
-    rows_meanwhile: list[WindowRow]
-    rows: list[WindowRow]
+    rows_meanwhile: list[WindowRecord]
+    rows: list[WindowRecord]
     result: dict[str, Any]
 
     @property
     def windows(self) -> list[Window]:
         """Their windows."""
-        return [row.held.window for row in self.rows]
+        return [row.window for row in self.rows]
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +52,14 @@ def test_three_runs_while_a_producer_writes_tile_the_log(lab: Lab, steady: Stead
     assert [w.state for w in steady.windows] == [State.COMMITTED] * 3
     assert [w.id for w in steady.windows] == ["steady-000001", "steady-000002", "steady-000003"]
     assert all(w.span > 0 for w in steady.windows)
-    assert all(row.records == row.held.window.span for row in steady.rows)
+    assert all(row.records == row.window.span for row in steady.rows)
     expect_tiling(steady.windows)
-    expect_once(lab, "steady", [row.held.window for row in lab.windows("steady")])
+    expect_once(lab, "steady", [row.window for row in lab.windows("steady")])
 
 
 def test_the_second_run_waits_deferred_and_then_reads_what_came_after(lab: Lab, steady: Steady) -> None:
     first, second, _ = steady.windows
-    assert [row.held.window.ranges for row in steady.rows_meanwhile] == [first.ranges]
+    assert [row.window.ranges for row in steady.rows_meanwhile] == [first.ranges]
     assert lab.api.xcom("steady", steady.runs[1], "load")["seq"] == second.seq == 2
     assert second.span > 0
 
@@ -93,13 +92,13 @@ def test_the_log_ends_with_the_window_and_what_spark_said_is_folded(lab: Lab, st
 
 def test_a_cleared_run_runs_its_window_again_and_leaves_the_watermark(lab: Lab, steady: Steady) -> None:
     run = steady.runs[0]
-    before = [row.held.window for row in lab.windows("steady")]
+    before = [row.window for row in lab.windows("steady")]
     first_directory = lab.folder / "lake" / "steady" / f"window_id={before[0].id}"
     files = {path.name for path in first_directory.glob("*.parquet")}
     lab.api.clear("steady", run, ["load"])
     lab.api.wait_for_run("steady", run, "success")
     rows = lab.windows("steady")
-    assert [row.held.window for row in rows] == before
+    assert [row.window for row in rows] == before
     assert [a.outcome for a in lab.attempts(rows[0])] == [Outcome.SUCCEEDED, Outcome.SUCCEEDED]
     assert lab.api.xcom("steady", run, "load")["is_rerun"] is True
     assert files.isdisjoint(path.name for path in first_directory.glob("*.parquet")), "the output was not replaced"
@@ -114,7 +113,7 @@ def own_job(lab: Lab) -> str:
 
 
 def test_a_job_that_knows_nothing_of_us_gets_the_window_as_arguments(lab: Lab, own_job: str) -> None:
-    windows = [row.held.window for row in lab.windows("own_job")]
+    windows = [row.window for row in lab.windows("own_job")]
     expect_once(lab, "own_job", windows)
     assert lab.api.xcom("own_job", own_job, "load")["records"] is None
     assert windows[0].state is State.COMMITTED
@@ -123,12 +122,12 @@ def test_a_job_that_knows_nothing_of_us_gets_the_window_as_arguments(lab: Lab, o
 def test_a_run_with_nothing_to_read_launches_nothing_and_commits(lab: Lab, own_job: str) -> None:
     run = lab.api.run_to("own_job")
     row = lab.windows("own_job")[-1]
-    assert row.held.window.span == 0
-    assert row.held.window.state is State.COMMITTED
+    assert row.window.span == 0
+    assert row.window.state is State.COMMITTED
     assert row.attempts == 0
     assert lab.api.xcom("own_job", run, "load")["records"] == 0
     assert "spark-submit" not in lab.api.log("own_job", run, "load").lower()
-    quiet = f"Window {row.held.window.id}: committed; there was nothing new to read"
+    quiet = f"Window {row.window.id}: committed; there was nothing new to read"
     block = [quiet, "    offsets: none in 4 partitions", "    job: nothing to read, so none was launched"]
     expect_at_the_end(lab.api.unfolded_log("own_job", run, "load"), block)
 
@@ -137,7 +136,7 @@ def test_plan_and_commit_work_around_another_launcher(lab: Lab) -> None:
     lab.topic("around", 25)
     run = lab.api.run_to("around")
     (row,) = lab.windows("around")
-    assert row.held.window.state is State.COMMITTED
+    assert row.window.state is State.COMMITTED
     assert lab.api.xcom("around", run, "commit") == {
         "window_id": "around-000001",
         "is_rerun": False,
@@ -147,7 +146,7 @@ def test_plan_and_commit_work_around_another_launcher(lab: Lab) -> None:
     assert "Window around-000001: committed\n    offsets: 100 offsets in 4 partitions" in lab.api.log(
         "around", run, "commit"
     )
-    expect_once(lab, "around", [row.held.window])
+    expect_once(lab, "around", [row.window])
     for task in ("plan", "commit"):
         assert lab.api.links("around", run, task)["Kafka window"] == in_airflow("windows/around-000001")
         assert lab.api.task("around", run, task)["rendered_map_index"] == "around-000001 · 100 offsets"
@@ -156,7 +155,7 @@ def test_plan_and_commit_work_around_another_launcher(lab: Lab) -> None:
     assert {t["task_id"]: t["state"] for t in lab.api.tasks("around", second)} == dict.fromkeys(
         ("plan", "run", "commit"), "skipped"
     )
-    assert lab.windows("around")[-1].held.window.state is State.COMMITTED
+    assert lab.windows("around")[-1].window.state is State.COMMITTED
     # A clear of the whole run runs the same window again.
     lab.api.clear_run("around", run)
     lab.api.wait_for_run("around", run, "success")
@@ -177,7 +176,7 @@ def test_a_launcher_that_is_green_commits_nothing_until_its_job_has_reported(lab
     states = {task["task_id"]: task["state"] for task in lab.api.tasks("reported", run)}
     assert states == {"plan": "success", "run": "success", "commit": "failed"}
     [row] = lab.windows("reported")
-    assert row.held.window.state is State.PLANNED
+    assert row.window.state is State.PLANNED
     log = lab.api.log("reported", run, "commit")
     assert "no job has reported" in log
     assert "Clear the plan task with all tasks after it" in log
@@ -192,8 +191,8 @@ def test_a_launcher_that_is_green_commits_nothing_until_its_job_has_reported(lab
     done = {"window_id": "reported-000001", "is_rerun": False, "records": 100, "bad": None}
     assert lab.api.xcom("reported", run, "commit") == done
     [row] = lab.windows("reported")
-    assert (row.held.window.state, row.records) == (State.COMMITTED, 100)
-    expect_once(lab, "reported", [row.held.window])
+    assert (row.window.state, row.records) == (State.COMMITTED, 100)
+    expect_once(lab, "reported", [row.window])
 
 
 def test_airflow_runs_a_dag_and_a_clear_runs_it_again(lab: Lab) -> None:

@@ -10,12 +10,12 @@ from tests.acceptance.conftest import Lab, expect_once, expect_tiling
 
 
 def windows_of(lab: Lab, dag_id: str) -> list:
-    return [row.held.window for row in lab.windows(dag_id)]
+    return [row.window for row in lab.windows(dag_id)]
 
 
 def attempts_of(lab: Lab, dag_id: str, run: str) -> dict[int, int]:
     """Count the attempts of a run at each window."""
-    rows = {row.held.window.seq: lab.attempts(row) for row in lab.windows(dag_id)}
+    rows = {row.window.seq: lab.attempts(row) for row in lab.windows(dag_id)}
     return {seq: n for seq, found in rows.items() if (n := sum(a.claim.run_id == run for a in found))}
 
 

@@ -104,7 +104,7 @@ def test_a_downstream_dag_waits_for_the_commit(lab: Lab, runs: Runs) -> None:
     seen = lab.api.xcom("wait_downstream", runs["wait_downstream"], "wait")
     assert seen["window_id"] == "wait_upstream-000001"
     (row,) = lab.windows("wait_upstream")
-    assert row.held.window.state is State.COMMITTED
+    assert row.window.state is State.COMMITTED
     assert row.committed_at is not None
     ended = lab.api.task("wait_downstream", runs["wait_downstream"], "wait")["end_date"]
     assert row.committed_at < datetime.fromisoformat(ended)
@@ -132,7 +132,7 @@ def test_a_dag_runs_when_enough_has_arrived_and_once_for_the_same_records(lab: L
     wait_until(lambda: finished() >= 1, what="enough has arrived", interval=1)
     lab.produce("arrivals", 20)
     wait_until(lambda: finished() >= 2, what="enough has arrived again", interval=1)
-    windows = [row.held.window for row in lab.windows("arrivals")]
+    windows = [row.window for row in lab.windows("arrivals")]
     assert [window.span for window in windows] == [80, 80]
     assert {window.state for window in windows} == {State.COMMITTED}
     expect_tiling(windows)

@@ -14,7 +14,7 @@ from tests.lab.processes import wait_until
 
 
 def states(lab: Lab, dag_id: str) -> list[State]:
-    return [row.held.window.state for row in lab.windows(dag_id)]
+    return [row.window.state for row in lab.windows(dag_id)]
 
 
 def outcomes(lab: Lab, dag_id: str) -> list[Outcome]:
@@ -22,7 +22,7 @@ def outcomes(lab: Lab, dag_id: str) -> list[Outcome]:
 
 
 def expect_committed_once(lab: Lab, dag_id: str) -> None:
-    windows = [row.held.window for row in lab.windows(dag_id)]
+    windows = [row.window for row in lab.windows(dag_id)]
     assert {window.state for window in windows} == {State.COMMITTED}
     expect_tiling(windows)
     expect_once(lab, dag_id, windows)
@@ -73,11 +73,11 @@ def test_over_spark_connect_runs_follow_one_another_and_a_clear_runs_the_same_wi
     expect_at_the_end(
         lab.api.unfolded_log("taskflow_connect", second, "load"), ["    job: 40 records read of 40 offsets"]
     )
-    before = [row.held.window for row in lab.windows("taskflow_connect")]
+    before = [row.window for row in lab.windows("taskflow_connect")]
     lab.api.clear("taskflow_connect", first, ["load"])
     lab.api.wait_for_run("taskflow_connect", first)
     assert lab.api.xcom("taskflow_connect", first, "load") == {"seq": 1, "is_rerun": True, "span": 400}
-    assert [row.held.window for row in lab.windows("taskflow_connect")] == before
+    assert [row.window for row in lab.windows("taskflow_connect")] == before
     expect_committed_once(lab, "taskflow_connect")
 
 

@@ -55,12 +55,10 @@ def test_scheduled_manual_and_backfill_runs_of_one_group_at_once(
             run_id = run["dag_run_id"]
             if run["run_type"] == "backfill":
                 lab.api.wait_for_run(dag_id, run_id, "success")
-            elif run_id != at_work.held.holder.run_id:
+            elif run_id != at_work.holder.run_id:
                 lab.api.wait_for_task(dag_id, run_id, "plan", met)
-                assert f"{dag_id}-000001 is being worked on by {at_work.held.holder}" in lab.api.log(
-                    dag_id, run_id, "plan"
-                )
-        windows = [row.held.window for row in lab.windows(dag_id)]
+                assert f"{dag_id}-000001 is being worked on by {at_work.holder}" in lab.api.log(dag_id, run_id, "plan")
+        windows = [row.window for row in lab.windows(dag_id)]
         assert [(w.lane, w.state, w.span) for w in windows] == [
             (Lane.LIVE, State.PLANNED, 40),
             (Lane.BACKFILL, State.COMMITTED, 20),
@@ -68,7 +66,7 @@ def test_scheduled_manual_and_backfill_runs_of_one_group_at_once(
         ]
     lab.api.wait_for_quiet(dag_id)
     assert Counter(run["state"] for run in lab.api.runs(dag_id)) == ends
-    windows = [row.held.window for row in lab.windows(dag_id)]
+    windows = [row.window for row in lab.windows(dag_id)]
     live = [w for w in windows if w.lane is Lane.LIVE]
     assert [w.span for w in live] == ([40, 0, 0] if answer == "wait" else [40])
     assert {w.state for w in windows} == {State.COMMITTED}

@@ -38,7 +38,7 @@ def test_a_dry_run_says_what_would_happen_and_changes_nothing(cli: Cli, lake: La
 def test_yes_abandons_and_records_who_and_why(cli: Cli, lake: Lake) -> None:
     done = cli("abandon", WINDOW, "--why", "the job was wrong", "--yes")
     assert done.code == 0
-    assert lake.ledger.window(WINDOW).held.window.state == "abandoned"
+    assert lake.ledger.window(WINDOW).window.state == "abandoned"
     [act] = lake.ledger.acts("lake.orders")
     assert (act.kind, act.who, act.why) == ("abandon", getpass.getuser(), "the job was wrong")
 
@@ -127,7 +127,7 @@ def test_a_name_that_the_ledger_can_not_keep_is_refused_in_a_dry_run_too(cli: Cl
 
 
 def test_the_next_run_reads_the_same_offsets_under_another_id(cli: Cli, lake: Lake) -> None:
-    abandoned = lake.ledger.window(WINDOW).held.window
+    abandoned = lake.ledger.window(WINDOW).window
     cli("abandon", WINDOW, "--why", "w", "--yes")
     window, _ = lake.plan(ORDERS, 4)
     assert (window.id, window.ranges) == ("lake.orders-000004", abandoned.ranges)
@@ -183,7 +183,7 @@ def test_a_person_commits_a_window_whose_job_read_all_of_it(cli: Cli, lake: Lake
     assert lake.dump() == before
     done = cli("commit", WINDOW, "--why", "its log says so", "--yes")
     assert (done.code, done.out) == (0, f"Window {WINDOW} is committed, by {getpass.getuser()}.\n")
-    assert lake.ledger.window(WINDOW).held.window.state == "committed"
+    assert lake.ledger.window(WINDOW).window.state == "committed"
     assert lake.watermark() == {0: 1000, 1: 1300}
 
 

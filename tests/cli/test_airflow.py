@@ -136,7 +136,7 @@ def test_abandon_asks_airflow_whether_the_holder_is_at_work(home: Path, tmp_path
         answer: bool | None = json.loads(airflow(airflow_home)("kafka-offsets", *asked).stdout)["holder_is_over"]
         return answer
 
-    claim = lake.ledger.window("lake.orders-000003").held.holder
+    claim = lake.ledger.window("lake.orders-000003").holder
     run = {"dag_id": claim.dag_id, "run_id": claim.run_id}
     assert holder_is_over(home) is True, "Airflow has no such run"
     insert(home, "dag_run", **run, state="running")

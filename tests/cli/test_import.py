@@ -320,7 +320,7 @@ def test_backwards_supersedes_and_wants_that_confirmed(cli: Cli, quiet: Lake, tm
     done = cli(*KNOWN, "--from", place, "--yes", "--supersede")
     assert done.code == 0
     assert "1 committed window has lost its offsets, which are read again under a new id" in done.out
-    assert quiet.ledger.window("lake.orders-000002").held.window.state == "superseded"
+    assert quiet.ledger.window("lake.orders-000002").window.state == "superseded"
     assert quiet.watermark() == {0: 600, 1: 300}
 
 

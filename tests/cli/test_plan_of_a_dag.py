@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-import zipfile
 from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
-from airflow.dag_processing.bundles.local import LocalDagBundle
 from airflow.sdk.definitions._internal.contextmanager import DagContext
 
 from airflow_kafka_offsets.core.errors import LedgerSchemaError
@@ -32,36 +29,12 @@ def dag(group: str, topic: str = "orders", options: str = "", dag_id: str = "new
     return DAG.format(dag_id=dag_id, task_id=task_id, group=group, topic=topic, options=options)
 
 
-BUNDLES = "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"
-
-
-def bundles(name: str, classpath: str, **kwargs: str) -> str:
-    """Return Airflow's setting for one bundle."""
-    return json.dumps([{"name": name, "classpath": classpath, "kwargs": kwargs}])
-
-
-class Unreachable(LocalDagBundle):
-    """A bundle whose repository does not answer."""
-
-    def initialize(self) -> None:
-        """Fail as a client of Git does, with the address."""
-        raise RuntimeError("fatal: unable to access https://me:hunter2@git/dags")
-
-
-class Unmade(LocalDagBundle):
-    """A bundle that can't be made on this machine."""
-
-    def __init__(self, **kwargs: object) -> None:
-        raise RuntimeError("no connection git_default; hunter2")
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Airflow's only bundle."""
+    """Airflow's folder of DAGs."""
     folder = tmp_path / "dags"
     folder.mkdir()
-    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
-    monkeypatch.setenv(BUNDLES, bundles("ours", local, path=str(folder)))
+    monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(folder))
     monkeypatch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
     # Airflow forgets this module again, but not if a file there ends the process.
     monkeypatch.setattr(DagContext, "current_autoregister_module_name", None)
@@ -137,7 +110,7 @@ def test_a_group_that_the_ledger_does_not_know_yet_leads_to_its_dag(cli: Cli) ->
     assert done.code == 2
     assert done.err == (
         "The ledger has no group lake.new; it has lake.clicks, lake.orders. Before a group's first run, its DAG has the definition: "
-        "kafka-offsets plan --dag FILE_OR_DAG_ID\n"
+        "kafka-offsets plan --dag FILE\n"
     )
 
 
@@ -238,28 +211,23 @@ def test_a_group_with_two_definitions_is_refused(cli: Cli, folder: Path) -> None
     done = cli("plan", "--dag", file)
     assert done.code == 2
     assert "defines group lake.new in more than one way: in new/load, other/load" in done.err
-    assert cli("plan", "--dag", "other").code == 0
 
 
-def test_a_dag_is_found_in_the_bundles_by_its_id(cli: Cli, folder: Path) -> None:
+def test_a_file_finds_what_lies_beside_it_and_in_airflows_folder_of_dags(cli: Cli, folder: Path) -> None:
     (folder / "groups.py").write_text(
         "from airflow_kafka_offsets import KafkaGroup\nNEW = KafkaGroup('lake.new', topics=['orders'])\n"
     )
-    text = HEAD + "from groups import NEW\nwith DAG('by_id'):\n    PlanWindowOperator(task_id='plan', group=NEW)\n"
-    (folder / "by_id.py").write_text(text)
-    write(folder, "raise RuntimeError('of another file')\n", name="broken.py")
-    assert cli("plan", "--dag", "by_id", "-o", "json").json["group"] == "lake.new"
-    # As a file it finds its neighbors too.
-    assert cli("plan", "--dag", str(folder / "by_id.py"), "-o", "json").json["dag_id"] == "by_id"
+    (folder / "orders").mkdir()
+    text = HEAD + "from groups import NEW\nwith DAG('{}'):\n    PlanWindowOperator(task_id='plan', group=NEW)\n"
+    for path in (folder / "beside.py", folder / "orders" / "below.py"):
+        path.write_text(text.format(path.stem))
+        assert cli("plan", "--dag", str(path), "-o", "json").json["dag_id"] == path.stem
 
 
-def test_an_unknown_dag_names_the_files_that_can_not_be_imported(cli: Cli, folder: Path) -> None:
-    write(folder, "raise RuntimeError('the variable is missing')\n", name="broken.py")
-    done = cli("plan", "--dag", "nowhere")
-    assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        "Airflow's bundles (ours) have no DAG nowhere; these files can't be imported: broken.py: RuntimeError: the variable is missing (line 3)\n"
-    )
+@pytest.mark.parametrize("given", ["orders", "dags.zip"])
+def test_only_a_file_of_python_is_taken(cli: Cli, folder: Path, given: str) -> None:
+    done = cli("plan", "--dag", given)
+    assert (done.code, done.out, done.err) == (2, "", f"--dag takes a DAG file (.py), and not {given}\n")
 
 
 def test_a_file_that_can_not_be_imported_is_one_clear_error(cli: Cli, folder: Path) -> None:
@@ -274,7 +242,7 @@ def test_a_file_that_can_not_be_imported_is_one_clear_error(cli: Cli, folder: Pa
     [
         ("x = {}['topics']\n", "KeyError: 'topics' (line 3)"),
         ("len(1)\n", "TypeError: object of type 'int' has no len() (line 3)"),
-        ("KafkaGroup('a b', topics=['t'])\n", "A group's name may hold letters"),
+        ("KafkaGroup('a b', topics=['t'])\n", "got 'a b' (line 3)"),
         ("with DAG('d'\n", "SyntaxError"),
         ("raise RuntimeError('it says:\\nmore')\n", "RuntimeError: it says: more (line 3)"),
         ("raise RuntimeError('it says:\\n  - one\\n  - two')\n", "RuntimeError: it says: - one - two (line 3)"),
@@ -304,70 +272,10 @@ def test_what_a_file_raises_is_masked_as_in_a_log(cli: Cli, folder: Path) -> Non
     assert "hunter2" not in done.err
 
 
-@pytest.mark.parametrize("chosen", ["file", "id"])
-def test_a_member_of_an_archive_that_exits_is_told(cli: Cli, folder: Path, chosen: str) -> None:
-    archive = folder / "dags.zip"
-    with zipfile.ZipFile(archive, "w") as opened:
-        opened.writestr("leaves.py", "import sys  # a DAG of airflow\nsys.exit(7)\n")
-    done = cli("plan", "--dag", str(archive) if chosen == "file" else "somewhere")
-    assert (done.code, done.out) == (2, "")
-    place = archive if chosen == "file" else folder
-    assert done.err == f"Airflow can't import {place}: a file there ends the process (sys.exit: 7)\n"
-
-
 def test_a_reason_is_there_without_tracebacks_too(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__DAGBAG_IMPORT_ERROR_TRACEBACKS", "False")
     file = write(folder, "raise RuntimeError\n")
     assert cli("plan", "--dag", file).err == f"Airflow can't import {file}: no reason given\n"
-
-
-def test_a_bundle_that_can_not_be_fetched_is_named_without_its_address(
-    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(BUNDLES, bundles("remote", f"{__name__}.Unreachable", path=str(folder)))
-    done = cli("plan", "--dag", "somewhere")
-    assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        "Airflow's bundle remote can't be fetched (RuntimeError). Name the file of the DAG instead of its id\n"
-    )
-    assert cli("plan", "--dag", write(folder, dag("lake.new"))).code == 0
-
-
-def test_a_bundle_whose_class_is_not_installed_is_bad_input_and_a_file_does_without(
-    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(BUNDLES, bundles("remote", "no_such_module.git.GitDagBundle"))
-    done = cli("plan", "--dag", "somewhere")
-    assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        "Airflow's list of bundles can't be used: ModuleNotFoundError: No module named 'no_such_module'. "
-        "Name the file of the DAG instead of its id\n"
-    )
-    assert cli("plan", "--dag", write(folder, dag("lake.new"))).code == 0
-
-
-def test_a_bundle_that_can_not_be_made_is_named(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    [ours] = json.loads(os.environ[BUNDLES])
-    [unmade] = json.loads(bundles("remote", f"{__name__}.Unmade"))
-    monkeypatch.setenv(BUNDLES, json.dumps([unmade, ours]))
-    file = write(folder, dag("lake.new"))
-    done = cli("plan", "--dag", "somewhere")
-    assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        "Airflow's bundles (ours) have no DAG somewhere; these bundles can't be opened on this machine, and may have it: remote. "
-        "Name the file of the DAG instead of its id\n"
-    )
-    assert cli("plan", "--dag", "new").code == 0
-    assert cli("plan", "--dag", file).code == 0
-
-
-def test_a_list_of_bundles_that_makes_no_sense_is_bad_input(
-    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(BUNDLES, '{"name": "ours"}')
-    done = cli("plan", "--dag", "somewhere")
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("Airflow's list of bundles can't be used: ")
 
 
 @pytest.mark.parametrize(
@@ -398,7 +306,7 @@ def test_a_file_that_is_not_there(cli: Cli, folder: Path, file: str) -> None:
 def test_a_group_or_a_dag_has_to_be_named(cli: Cli) -> None:
     done = cli("plan")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "Name the group, or with --dag the DAG that plans it\n"
+    assert done.err == "Name the group, or with --dag the file of the DAG that plans it\n"
 
 
 def test_a_mapped_task_plans_too(cli: Cli, folder: Path) -> None:
@@ -409,230 +317,6 @@ def test_a_mapped_task_plans_too(cli: Cli, folder: Path) -> None:
         "        group=KafkaGroup('lake.new', topics=['orders'])).expand(application=['j.py'])\n"
     )
     assert cli("plan", "--dag", write(folder, text), "-o", "json").json["group"] == "lake.new"
-
-
-SUBMIT = """
-from airflow_kafka_offsets import KafkaSparkOperator, KafkaSparkSubmitOperator, PlanBacklogOperator
-new = KafkaGroup("lake.new", topics=["orders"])
-def read(spark, window): pass
-with DAG("new"{template_searchpath}):
-    {load}
-"""
-
-
-def submit(load: str, template_searchpath: str = "") -> str:
-    """Return the text of a DAG with one task that runs Spark."""
-    return SUBMIT.format(load=load, template_searchpath=template_searchpath)
-
-
-@pytest.fixture
-def spark(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Spark connection, and a job beside the DAG."""
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]"}')
-    monkeypatch.setenv("AIRFLOW_CONN_ON_NODES", ON_NODES)
-    (folder / "jobs").mkdir()
-    (folder / "jobs" / "orders.py").touch()
-
-
-ON_NODES = '{"conn_type": "spark", "host": "spark://m:7077", "extra": {"deploy-mode": "cluster"}}'
-LOAD = "KafkaSparkSubmitOperator(task_id='load', group=new, {})"
-CALL = "KafkaSparkOperator(task_id='load', group=new, python_callable=read, {})"
-
-
-@pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize(
-    ("load", "says"),
-    [
-        (
-            LOAD.format("application='job/orders.py'"),
-            "application 'job/orders.py' is not there; looked for: {folder}/job/orders.py on ",
-        ),
-        (
-            LOAD.format("application='jobs/orders.py', files='eu.conf'"),
-            "files 'eu.conf' is not there; looked for: {folder}/eu.conf on ",
-        ),
-        (LOAD.format("application='jobs/orders.py', archives='a.tgz'"), "archives 'a.tgz' is not there"),
-        (LOAD.format("application='{{ ds }}.py', files='eu.conf'"), "files 'eu.conf' is not there"),
-        (
-            LOAD.format("application='jobs/orders.py', conn_id='spark_defualt'"),
-            "Airflow has no connection 'spark_defualt' (did you mean spark_default?). Create it, for example:\n    airflow connections add spark_defualt "
-            '--conn-json \'{{"conn_type": "spark", "host": "local[*]"}}\'',
-        ),
-        (
-            LOAD.format("application='jobs/orders.jar', conn_id='on_nodes'"),
-            "In the cluster mode of a standalone cluster, Spark does not send jobs/orders.jar to the nodes",
-        ),
-        (CALL.format("conn_id='nowhere'"), "Airflow has no connection 'nowhere'. Create it"),
-        (
-            "KafkaSparkSubmitOperator.partial(task_id='load', group=new, application='job/orders.py').expand(window=['lake.new-000001'])",
-            None,  # it plans nothing, and no one else does
-        ),
-        (
-            "plan = PlanBacklogOperator(task_id='plan', group=new); "
-            "KafkaSparkSubmitOperator.partial(task_id='load', group=new, application='job/orders.py').expand(window=plan.output)",
-            "application 'job/orders.py' is not there",
-        ),
-    ],
-)
-def test_what_the_tasks_need_beside_kafka_is_missed_before_the_first_run(
-    cli: Cli, folder: Path, load: str, says: str | None
-) -> None:
-    file = write(folder, submit(load))
-    done = cli("plan", "--dag", file)
-    assert done.code == 2
-    if says is None:
-        assert "plans no group" in done.err
-        return
-    assert done.err.startswith("new/load can't run: " + says.format(folder=folder))
-    assert "span 6000 in 2 partitions" in done.out, "the plan is shown all the same"
-    [problem] = json.loads(cli("plan", "--dag", file, "-o", "json").out)["task_problems"]
-    assert problem + "\n" == done.err
-
-
-@pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize(
-    ("load", "unseen"),
-    [
-        (LOAD.format("application='jobs/orders.py'"), None),
-        (LOAD.format("application='s3a://jobs/orders.py'"), None),
-        (LOAD.format("application='local:/opt/nowhere.jar', conn_id='on_nodes'"), None),
-        (LOAD.format("application='{{ ds }}.py', conn_id='on_nodes'"), "new/load (application)"),
-        (LOAD.format("application='{{ ds }}.py', files='jobs/{% if x %}'"), "new/load (application, files)"),
-        (CALL.format("conn_id='{{ conn }}'"), "new/load (conn_id)"),
-        (CALL.format(""), None),
-        (
-            "KafkaSparkSubmitOperator.partial(task_id='load', group=new).expand(application=['job/orders.py'])",
-            "new/load (what it is mapped over)",
-        ),
-        ("KafkaSparkOperator.partial(task_id='load', group=new).expand(python_callable=[read])", "new/load (mapped)"),
-    ],
-)
-def test_what_can_not_be_looked_at_before_a_run_is_named(cli: Cli, folder: Path, load: str, unseen: str | None) -> None:
-    file = write(folder, submit(load))
-    done = cli("plan", "--dag", file)
-    assert (done.code, done.err) == (0, "")
-    assert (f"Not checked before a run: {unseen}." in done.out) == (unseen is not None)
-    assert ("Not checked" in done.out) == (unseen is not None)
-    document = cli("plan", "--dag", file, "-o", "json").json
-    assert (document["task_problems"], document["not_checked"]) == ([], [unseen] if unseen else [])
-
-
-@pytest.mark.usefixtures("spark")
-def test_a_refused_plan_and_a_missing_job_are_both_told(cli: Cli, folder: Path) -> None:
-    text = submit(LOAD.format("application='job/orders.py'")).replace('topics=["orders"]', 'topics=["ordres"]')
-    done = cli("plan", "--dag", write(folder, text))
-    assert done.code == 1
-    assert "ordres" in done.err.splitlines()[0]
-    assert "job/orders.py" in done.err.splitlines()[-1]
-
-
-@pytest.mark.usefixtures("spark")
-def test_a_missing_job_is_told_also_while_kafka_is_away(cli: Cli, lake: Lake, folder: Path) -> None:
-    lake.log.is_down = True
-    done = cli("plan", "--dag", write(folder, submit(LOAD.format("application='job/orders.py', files='/srv/eu.conf'"))))
-    assert (done.code, done.out) == (3, "")
-    kafka, job = done.err.splitlines()
-    assert kafka == "Kafka at nowhere:9092 did not answer within 1.0 s"
-    assert job.startswith("new/load can't run: application 'job/orders.py' is not there")
-
-
-@pytest.mark.usefixtures("spark")
-def test_what_may_be_on_the_workers_is_told_also_while_kafka_is_away(cli: Cli, lake: Lake, folder: Path) -> None:
-    lake.log.is_down = True
-    done = cli(
-        "plan", "--dag", write(folder, submit(LOAD.format("application='/srv/orders.py', conn_id='spark_defualt'")))
-    )
-    assert (done.code, done.out) == (3, "")
-    assert "Airflow has no connection 'spark_defualt' (did you mean spark_default?)" in done.err
-    done = cli("plan", "--dag", write(folder, submit(LOAD.format("application='/srv/orders.py'"))))
-    assert "Warning: new/load: application '/srv/orders.py' is not on this machine" in done.err
-
-
-@pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize(
-    ("load", "named"),
-    [
-        (LOAD.format("application='/opt/nowhere/orders.py'"), ["application '/opt/nowhere/orders.py'"]),
-        (
-            LOAD.format(
-                "application='jobs/orders.py', files='/srv/eu.conf#conf,jobs/orders.py,/srv/*.conf', keytab='/srv/k'"
-            ),
-            ["keytab '/srv/k'", "files '/srv/eu.conf'"],
-        ),
-        (
-            "plan = PlanBacklogOperator(task_id='plan', group=new); "
-            "KafkaSparkSubmitOperator.partial(task_id='load', group=new, application='/srv/o.py').expand(window=plan.output)",
-            ["application '/srv/o.py'"],
-        ),
-    ],
-)
-def test_an_absolute_path_may_be_one_of_the_workers(cli: Cli, folder: Path, load: str, named: list[str]) -> None:
-    file = write(folder, submit(load))
-    done = cli("plan", "--dag", file)
-    assert (done.code, done.err) == (0, "")
-    document = cli("plan", "--dag", file, "-o", "json").json
-    assert document["task_problems"] == []
-    [warning] = document["task_warnings"]
-    assert f"Warning: {warning}" in done.out
-    assert warning.startswith(f"new/load: {', '.join(named)} ")
-    assert "not on this machine" in warning
-    assert warning.endswith(f"Check that each worker of this task has {'it' if len(named) == 1 else 'them'}")
-
-
-@pytest.mark.usefixtures("spark")
-def test_a_relative_path_may_be_in_a_folder_of_the_workers(cli: Cli, folder: Path) -> None:
-    text = submit(LOAD.format("application='job/orders.py'"), ", template_searchpath='/opt/nowhere'")
-    document = cli("plan", "--dag", write(folder, text), "-o", "json").json
-    assert document["task_problems"] == []
-    assert "application 'job/orders.py'" in document["task_warnings"][0]
-
-
-OWN = """
-from airflow_kafka_offsets import KafkaSparkSubmitOperator, PlanBacklogOperator
-new = KafkaGroup("lake.new", topics=["orders"])
-class Own(KafkaSparkSubmitOperator):
-    {body}
-with DAG("new"):
-    plan = PlanBacklogOperator(task_id="plan", group=new)
-    {load}
-"""
-INIT = "def __init__(self, *, region=None, **kwargs): super().__init__(application=f'{region[0]}.py', **kwargs)"
-MAPPED = "Own.partial(task_id='load', group=new).expand(window=plan.output)"
-GIVEN_ONE = "Own(task_id='load', group=new, window='lake.new-000001')"
-
-
-@pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize(
-    ("body", "load", "unseen"),
-    [
-        (INIT, MAPPED, "new/load (mapped)"),
-        (INIT.replace("region[0]", "dict()[region]"), MAPPED, "new/load (mapped)"),
-        (
-            "def look_ahead(self, dag): raise RuntimeError('no region\\nat all')",
-            GIVEN_ONE,
-            "new/load (its look_ahead raised RuntimeError: no region at all)",
-        ),
-        ("def look_ahead(self): return []", GIVEN_ONE, "new/load (its look_ahead raised TypeError: "),
-        ("def look_ahead(self, dag): return None", GIVEN_ONE, "new/load (its look_ahead is not that of this package)"),
-        ("look_ahead = 7", GIVEN_ONE, "new/load (its look_ahead raised TypeError: "),
-    ],
-)
-def test_what_an_operator_of_the_users_raises_when_it_is_looked_at_is_no_traceback(
-    cli: Cli, folder: Path, body: str, load: str, unseen: str
-) -> None:
-    file = write(folder, OWN.format(body=body, load=load))
-    done = cli("plan", "--dag", file)
-    assert (done.code, done.err) == (0, "")
-    assert f"Not checked before a run: {unseen}" in done.out
-    assert cli("plan", "--dag", file, "-o", "json").json["not_checked"][0].startswith(unseen)
-
-
-@pytest.mark.usefixtures("spark")
-def test_a_job_in_the_template_searchpath_is_found_as_by_the_task(cli: Cli, folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "etl").mkdir()
-    (tmp_path / "etl" / "orders.py").touch()
-    text = submit(LOAD.format("application='orders.py'"), f", template_searchpath={str(tmp_path / 'etl')!r}")
-    assert cli("plan", "--dag", write(folder, text)).code == 0
 
 
 GIVEN = """
@@ -667,11 +351,10 @@ def test_a_task_that_is_given_its_windows_plans_none(cli: Cli, quiet: Lake, fold
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chosen", ["file", "id"])
-def test_neither_a_ledger_nor_a_database_of_airflow_is_made(folder: Path, tmp_path: Path, chosen: str) -> None:
+def test_neither_a_ledger_nor_a_database_of_airflow_is_made(folder: Path, tmp_path: Path) -> None:
     file = write(folder, dag("lake.new", options="kafka_timeout=1"))
     home = tmp_path / "home"
-    asked = ("plan", "--dag", file if chosen == "file" else "new", "--bootstrap-servers", "127.0.0.1:1")
+    asked = ("plan", "--dag", file, "--bootstrap-servers", "127.0.0.1:1")
     done = in_a_process(*asked, environment={"AIRFLOW_HOME": str(home)})
     assert (done.code, done.out) == (3, "")
     assert "Kafka at 127.0.0.1:1 did not answer" in done.err

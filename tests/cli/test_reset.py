@@ -49,7 +49,7 @@ def test_confirmed_it_moves_and_is_recorded(cli: Cli, quiet: Lake) -> None:
     assert document["done"] is True
     assert [window["id"] for window in document["superseded"]] == ["lake.orders-000002"]
     assert document["superseded"][0]["held_by"]["run_id"] == "scheduled__2"
-    assert quiet.ledger.window("lake.orders-000002").held.window.state == "superseded"
+    assert quiet.ledger.window("lake.orders-000002").window.state == "superseded"
     assert quiet.ledger.acts("lake.orders")[-1].who == "ann"
     shown = [cells(line)[1:4] for line in cli("status", "lake.orders").out.splitlines()]
     assert ["reset", "lake.orders-000002", "ann"] in shown

@@ -103,7 +103,7 @@ def test_the_schemas_that_are_frozen_with_a_window_are_shown(cli: Cli, lake: Lak
     assert "schemas" not in cli("windows", "lake.orders-000002").out
     assert cli("windows", "lake.orders-000002", "-o", "json").json["windows"][0]["schemas"] is None
     frozen = {"orders-value": Subject("AVRO", 7, {3: '"int"', 7: '"long"'}), "orders-key": None}
-    window = lake.ledger.window("lake.orders-000002").held.window
+    window = lake.ledger.window("lake.orders-000002").window
     lake.ledger.freeze([(window, frozen)])
     shown = cli("windows", "lake.orders-000002").out.partition("Frozen schemas:\n\n")[2].splitlines()[:4]
     assert [cells(shown[0]), *map(cells, shown[2:])] == [

@@ -182,7 +182,7 @@ def test_records_deleted_past_the_watermark_are_an_error_or_a_recorded_gap(
     assert list(error.value.partitions) == [TopicPartition(topic, 0)]
     window = runs.read(on_data_loss="skip")
     assert ranges(window) == {0: (50, 100)}
-    lost = runs.service.ledger.window(window.id).held.window.lost
+    lost = runs.service.ledger.window(window.id).window.lost
     assert {tp.partition: (r.start, r.end) for tp, r in lost.items()} == {0: (20, 50)}
 
 

@@ -21,8 +21,7 @@ import requests
 from confluent_kafka import Producer
 from tabulate import tabulate
 
-from airflow_kafka_offsets.core.history import WindowRow
-from airflow_kafka_offsets.core.window import State, Window
+from airflow_kafka_offsets.core.window import State, Window, WindowRecord
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.task.links import in_airflow
 from tests.lab.airflow import Airflow
@@ -108,13 +107,13 @@ class Demo:
     lake: Path
     replayed: list[str] = field(default_factory=list)
 
-    def windows(self) -> list[WindowRow]:
+    def windows(self) -> list[WindowRecord]:
         """Return the windows, oldest first."""
         return list(reversed(self.ledger.windows(GROUP)))
 
     def committed(self) -> int:
         """Return how many windows are committed."""
-        return sum(row.held.window.state is State.COMMITTED for row in self.windows())
+        return sum(row.window.state is State.COMMITTED for row in self.windows())
 
     def wait_for(self, committed: int) -> None:
         """Wait until that many windows are committed, telling of each change."""
@@ -122,10 +121,10 @@ class Demo:
 
         def is_done() -> bool:
             for row in self.windows():
-                line = f"{row.held.window.state}, {row.attempts} attempt(s)"
-                if seen.get(row.held.window.id) != line:
-                    seen[row.held.window.id] = line
-                    say(f"  window {row.held.window.id}: {line}, span {row.held.window.span:,}")
+                line = f"{row.window.state}, {row.attempts} attempt(s)"
+                if seen.get(row.window.id) != line:
+                    seen[row.window.id] = line
+                    say(f"  window {row.window.id}: {line}, span {row.window.span:,}")
             return self.committed() >= committed
 
         wait_until(is_done, what=f"{committed} windows are committed", interval=0.5)
@@ -134,7 +133,7 @@ class Demo:
         """Wait until the window is worked on for a second time."""
 
         def is_retried() -> bool:
-            return any(row.held.window.id == window_id and row.attempts > 1 for row in self.windows())
+            return any(row.window.id == window_id and row.attempts > 1 for row in self.windows())
 
         wait_until(is_retried, what=f"a second attempt at {window_id}", interval=0.5)
 
@@ -143,11 +142,11 @@ class Demo:
         killed: list[str] = []
 
         def is_killed() -> bool:
-            row = next((r for r in reversed(self.windows()) if r.held.window.state is State.PLANNED), None)
-            if row and list(self.lake.glob(f".staging-{row.held.window.id}-*")):
-                driver = self.airflow.driver_process(DAG, row.held.holder.run_id, TASK)
+            row = next((r for r in reversed(self.windows()) if r.window.state is State.PLANNED), None)
+            if row and list(self.lake.glob(f".staging-{row.window.id}-*")):
+                driver = self.airflow.driver_process(DAG, row.holder.run_id, TASK)
                 if driver is not None and kill(driver):
-                    killed.append(row.held.window.id)
+                    killed.append(row.window.id)
             return bool(killed)
 
         wait_until(is_killed, what="a Spark job was killed while it wrote", interval=0.01)
@@ -155,7 +154,7 @@ class Demo:
 
     def has_read(self, orders: int) -> bool:
         """Whether committed windows cover that many offsets."""
-        return sum(r.held.window.span for r in self.windows() if r.committed_at) >= orders
+        return sum(r.window.span for r in self.windows() if r.committed_at) >= orders
 
     def orders_in_lake(self) -> Counter[int]:
         """Count each order in the lake, as any reader of Parquet sees it."""
@@ -245,15 +244,15 @@ def start_airflow(stack: ExitStack, airflow: Airflow) -> None:
 def clear_the_first_run(demo: Demo) -> None:
     """Clear the run of the first window, as a person would in the UI, and wait for it."""
     first = demo.windows()[0]
-    run_id = first.held.holder.run_id
-    with step(f"clearing the run of {first.held.window.id} ({run_id}): the same window is run again"):
+    run_id = first.holder.run_id
+    with step(f"clearing the run of {first.window.id} ({run_id}): the same window is run again"):
         demo.airflow.api.clear(DAG, run_id, [TASK])
         demo.airflow.api.wait_for_run(DAG, run_id, "success")
 
 
 def replay_by_time(demo: Demo) -> None:
     """Ask for the time of the second and third window, as a person would in the Trigger form, and wait for it."""
-    first, second, third = (row.held.window for row in demo.windows()[:3])
+    first, second, third = (row.window for row in demo.windows()[:3])
     span = {"from": first.planned_until.isoformat(), "to": third.planned_until.isoformat()}
     with step(
         f"replaying by time, after {span['from']} and up to {span['to']}: {second.id}, {third.id} and their like"
@@ -285,14 +284,14 @@ def describe(window: Window) -> str:
 
 def prove(demo: Demo, produced: int) -> bool:
     """Print the windows and the proof line, and say whether the promise held."""
-    rows = [row for row in demo.windows() if row.held.window.span]
+    rows = [row for row in demo.windows() if row.window.span]
     table = [
         [
-            r.held.window.id,
-            r.held.window.state.value,
+            r.window.id,
+            r.window.state.value,
             r.attempts,
-            describe(r.held.window),
-            r.held.window.span,
+            describe(r.window),
+            r.window.span,
             r.records,
         ]
         for r in rows
@@ -309,7 +308,7 @@ def prove(demo: Demo, produced: int) -> bool:
     )
     was_retried = any(row.attempts > 1 for row in rows[1:])
     was_rerun = rows[0].attempts > 1
-    was_replayed = {row.held.window.id for row in demo.windows()[1:3] if row.held.window.span} <= set(demo.replayed)
+    was_replayed = {row.window.id for row in demo.windows()[1:3] if row.window.span} <= set(demo.replayed)
     return not duplicates and not missing and len(rows) >= WINDOWS and was_retried and was_rerun and was_replayed
 
 

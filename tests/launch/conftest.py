@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_kafka_offsets import KafkaSparkSubmitOperator
-from airflow_kafka_offsets.core.history import Attempt, WindowRow
+from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.launch.login import reader_options
+from airflow_kafka_offsets.core.window import WindowRecord
 from airflow_kafka_offsets.launch.launch import Launch
 from airflow_kafka_offsets.launch.submit_hook import SparkHook
 from airflow_kafka_offsets.ledger.ledger import Ledger
@@ -105,7 +106,7 @@ class Worker:
         return reached.stat().st_mtime_ns != before
 
     @property
-    def window(self) -> WindowRow:
+    def window(self) -> WindowRecord:
         """The only window of the group."""
         (row,) = self._ledger.windows("lake", limit=10)
         return row
@@ -113,7 +114,7 @@ class Worker:
     @property
     def attempts(self) -> list[Attempt]:
         """The attempts at the window, oldest first."""
-        return list(self._ledger.attempts(self.window.held.window.id))
+        return list(self._ledger.attempts(self.window.window.id))
 
     @property
     def _ledger(self) -> Ledger:

@@ -96,7 +96,7 @@ def test_the_retry_of_a_killed_task_stops_what_the_server_still_does_for_it(work
     assert not worker.is_held(1)
     worker.hold(1).unlink()  # with no one in the middle, no one goes on
     worker.expect_once()
-    assert worker.window.held.window.state is State.COMMITTED
+    assert worker.window.window.state is State.COMMITTED
     assert [each.outcome for each in worker.attempts] == [Outcome.LOST, Outcome.SUCCEEDED]
 
 
@@ -125,7 +125,7 @@ def test_a_server_that_dies_in_the_middle_fails_the_task_and_its_successor_runs_
     spark_connect.start()
     said = worker.end(task, succeeds=False)
     assert "KafkaOffsetsError: The Spark Connect server does not answer, or was restarted" in said
-    assert worker.window.held.window.state is State.PLANNED
+    assert worker.window.window.state is State.PLANNED
     worker.run({"function": "append", "try_number": 2})
     worker.expect_once()
     assert [each.outcome for each in worker.attempts] == [Outcome.FAILED, Outcome.SUCCEEDED]
@@ -243,7 +243,7 @@ def test_records_that_expire_before_they_are_read_are_a_data_loss_over_connect_t
     held.unlink()
     said = worker.end(task, succeeds=False)
     assert "LostRecordsError: Kafka no longer holds all offsets of the window" in said
-    assert worker.window.held.window.state is State.PLANNED
+    assert worker.window.window.state is State.PLANNED
     assert not worker.lake()
 
 

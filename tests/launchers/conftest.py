@@ -16,8 +16,9 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_kafka_offsets.core.history import Attempt, WindowRow
+from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.launch.start import SUBMIT_OPTIONS
+from airflow_kafka_offsets.core.window import WindowRecord
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.spark.shipping import write_zip
 from tests.acceptance.conftest import Hold
@@ -79,14 +80,14 @@ class Task:
         """The ledger."""
         return Ledger(f"sqlite:///{self.folder}/kafka_offsets.db")
 
-    def window(self) -> WindowRow:
+    def window(self) -> WindowRecord:
         """Return the group's only window."""
         (row,) = self.ledger.windows(self.group)
         return row
 
     def attempts(self) -> list[Attempt]:
         """Return the attempts at it, oldest first."""
-        return list(self.ledger.attempts(self.window().held.window.id))
+        return list(self.ledger.attempts(self.window().window.id))
 
     def outcomes(self) -> list[str]:
         """Return how they ended."""
@@ -129,7 +130,7 @@ class Task:
         first = next(
             attempt.id for attempt in self.attempts() if (attempt.series or "").startswith(f"{self.max_tries} ")
         )
-        key = f"spark_job_id:{self.window().held.window.id}:{first}"
+        key = f"spark_job_id:{self.window().window.id}:{first}"
         (self.folder / "store.json").write_text(json.dumps({key: job}))
 
     def set_state(self, state: str) -> None:

@@ -54,9 +54,9 @@ def test_workers_die_at_every_step_and_one_driver_does_it_all(task: Task, driver
         assert drivers.alive() == [driver], "the stop of a worker is no stop of its task"
     task.die("before the evidence")
     task.die("before the commit")
-    assert task.window().held.window.state == "planned"
+    assert task.window().window.state == "planned"
     task.start().succeed()
-    assert task.window().held.window.state == "committed"
+    assert task.window().window.state == "committed"
     assert drivers.all() == {driver: "FINISHED"}
     assert task.outcomes() == ["lost"] * 5 + ["succeeded"]
     assert len(task.ran()) == 1
@@ -90,7 +90,7 @@ def test_a_clear_and_a_run_that_takes_over_stop_the_driver_before_they_launch(ta
         assert reconnected.wait() == 1
     assert drivers.all()[last] == "KILLED"
     assert task.ran() == [], "the Python process of a driver went on without its JVM"
-    assert task.window().held.window.state == "planned"
+    assert task.window().window.state == "planned"
     assert task.outcomes()[-1] == "killed"
 
 

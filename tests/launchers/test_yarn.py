@@ -48,7 +48,7 @@ def test_workers_die_and_a_clear_and_a_person_kill_and_no_application_has_a_twin
         task.die("before the id is noted")
         hold.wait()
         (first,) = yarn.alive()
-        window = task.window().held.window.id
+        window = task.window().window.id
         assert {"team-lake", window} <= set(yarn.apps()[first]["applicationTags"].split(","))
         task.note("application_1_0001")  # what is noted is of a resource manager before this one
         found = task.start()
@@ -83,7 +83,7 @@ def test_a_failing_driver_runs_once_and_one_that_ended_unseen_is_the_result(yarn
     before = set(yarn.apps())
     task.die("before submit")
     assert set(yarn.apps()) == before
-    fail = task.folder / f"hold.fail-{task.window().held.window.id}"
+    fail = task.folder / f"hold.fail-{task.window().window.id}"
     fail.touch()
     assert task.start().wait() == 1
     (failed,) = set(yarn.apps()) - before

@@ -80,7 +80,7 @@ def succeed(ledger: Ledger, held: WindowRecord) -> int:
 
 def check_laws(ledger: Ledger, name: str) -> None:
     """Check on everything that the ledger has of a group: one owner per offset, tiles or gaps, no number twice."""
-    windows = [row.held.window for row in ledger.windows(name, limit=100_000)][::-1]
+    windows = [row.window for row in ledger.windows(name, limit=100_000)][::-1]
     assert [w.seq for w in windows] == list(range(1, len(windows) + 1))
     owning = [w for w in windows if w.state.owns]
     _check_owners(owning)

@@ -75,11 +75,11 @@ class LedgerContract:
         written = replace(draft(5, 9, lost=lost), planned_until=NOW.astimezone(timezone(timedelta(hours=-7))))
         [held] = ledger.add_windows(group(name), 0, [written], claim(map_index=3, scope=Scope.RUN), NOW)
         row = ledger.window(held.window.id)
-        assert row.held == held
-        assert row.held.holder.scope is Scope.RUN
-        assert (row.held.window.ranges, row.held.window.lost) == (written.ranges, written.lost)
-        assert row.held.window.planned_until == NOW
-        assert row.held.window.planned_until.tzinfo is UTC
+        assert row == held
+        assert row.holder.scope is Scope.RUN
+        assert (row.window.ranges, row.window.lost) == (written.ranges, written.lost)
+        assert row.window.planned_until == NOW
+        assert row.window.planned_until.tzinfo is UTC
         assert (row.planned_at, row.committed_at, row.attempts, row.records) == (NOW, None, 0, None)
         assert (held.window.id, held.window.lane, held.window.state) == (f"{name}-000001", Lane.LIVE, State.PLANNED)
 
@@ -108,7 +108,7 @@ class LedgerContract:
         one, two = {f"{name}-1": None}, {f"{name}-2": None}
 
         def frozen(held: WindowRecord) -> Frozen:
-            number = ledger.window(held.window.id).held.window.schemas
+            number = ledger.window(held.window.id).window.schemas
             return {} if number is None else ledger.schemas(number)
 
         first, bare = ledger.add_windows(
@@ -131,7 +131,7 @@ class LedgerContract:
         there = [(second.window, one)]
 
         def frozen() -> int | None:
-            return ledger.window(second.window.id).held.window.schemas
+            return ledger.window(second.window.id).window.schemas
 
         with pytest.raises(ConcurrentChangeError):
             ledger.hold([replace(first, holds=7)], claim("r2"), NOW, there)
@@ -151,7 +151,7 @@ class LedgerContract:
         elsewhere = {TopicPartition("clicks", 0): 3}
         by = claim()
         [held] = ledger.add_windows(group(name), 0, [replace(draft(0, 9), leader_epochs=epochs | elsewhere)], by, NOW)
-        assert held.window.leader_epochs == ledger.window(held.window.id).held.window.leader_epochs == epochs
+        assert held.window.leader_epochs == ledger.window(held.window.id).window.leader_epochs == epochs
         state = ledger.load(name)
         assert state.position
         assert state.position.leader_epochs == epochs
@@ -255,7 +255,7 @@ class LedgerContract:
         ledger.take_over(name, before.version, Owner("d" * 250, "注文.t"), act("take-over", to="x"))
         assert ledger.load(name) == replace(before, version=before.version + 1, owner=Owner("d" * 250, "注文.t"))
         assert ledger.acts(name) == [act("take-over", to="x")]
-        assert ledger.window(held.window.id).held == held
+        assert ledger.window(held.window.id) == held
         with pytest.raises(UnknownGroupError):
             ledger.take_over(f"{name}-2", 0, Owner("other", "load"), act("take-over"))
 
@@ -293,7 +293,7 @@ class LedgerContract:
         ledger.abandon(held.window.id, replace(act(why="naïve 注文 🦜 \\ ' \" %s :x"), who="Zoë 🦜"))
         (recorded,) = ledger.acts(name)
         assert (recorded.who, recorded.why) == ("Zoë 🦜", "naïve 注文 🦜 \\ ' \" %s :x")
-        assert ledger.window(held.window.id).held.holder.run_id == "manual__zoë_注文_🦜"
+        assert ledger.window(held.window.id).holder.run_id == "manual__zoë_注文_🦜"
 
     def test_the_longest_names_fit(self, ledger: Ledger, name: str) -> None:
         longest = name.ljust(200, "x")
@@ -304,7 +304,7 @@ class LedgerContract:
     def test_10000_partitions_and_the_largest_offsets_are_kept(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 2**62, 2**62 + 5, partitions=10_000)
         commit(ledger, held)
-        assert ledger.window(held.window.id).held.window.ranges == held.window.ranges
+        assert ledger.window(held.window.id).window.ranges == held.window.ranges
         position = ledger.load(name).position
         assert position is not None
         assert position.offsets == held.window.ranges.ends
@@ -351,7 +351,7 @@ class LedgerContract:
         held = add(ledger, name, 0, 10)
         assert commit(ledger, held) is True
         row = ledger.window(held.window.id)
-        assert (row.held.window.state, row.committed_at) == (State.COMMITTED, NOW)
+        assert (row.window.state, row.committed_at) == (State.COMMITTED, NOW)
         assert commit(ledger, held) is False
         assert ledger.window(held.window.id).committed_at == NOW
 
@@ -390,7 +390,7 @@ class LedgerContract:
         for i in range(5):
             commit(ledger, add(ledger, name, i, i + 1, claim(f"run-{i}")))
         ledger.reset(name, ledger.load(name).version, Position({}, {}), [1, 2, 3, 4, 5], act("reset"))
-        assert {row.held.window.state for row in ledger.windows(name)} == {State.SUPERSEDED}
+        assert {row.window.state for row in ledger.windows(name)} == {State.SUPERSEDED}
 
     def test_a_reset_that_would_supersede_another_state_writes_nothing(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10)
@@ -476,7 +476,7 @@ class LedgerContract:
         assert self._outcomes(ledger, held) == [Outcome.LOST, Outcome.RUNNING]
         with pytest.raises(NoEvidenceError, match="a later attempt has started"):
             ledger.commit(held.window.id, held.holder, of_dead_worker, later)
-        assert ledger.window(held.window.id).held.window.state is State.PLANNED
+        assert ledger.window(held.window.id).window.state is State.PLANNED
 
     def test_attempts_are_lost_when_another_takes_their_window(self, ledger: Ledger, name: str) -> None:
         first, second = add_all(ledger, name, [draft(0, 10), draft(10, 20)])
@@ -504,7 +504,7 @@ class LedgerContract:
                 commit(ledger, held)
 
         def seqs(**wanted) -> list[int]:  # type: ignore[no-untyped-def]
-            return [row.held.window.seq for row in ledger.windows(name, **wanted)]
+            return [row.window.seq for row in ledger.windows(name, **wanted)]
 
         assert seqs() == [5, 4, 3, 2, 1]
         assert seqs(limit=2) == [5, 4]
@@ -563,7 +563,7 @@ class LedgerContract:
         added = add_all(ledger, name, [draft(i, i + 1) for i in range(300)])
         held = ledger.hold(added, claim("run-2"), NOW)
         assert ledger.load(name, claim("run-2")).claimed == tuple(held)
-        seqs = [row.held.window.seq for row in ledger.windows(name, seqs=range(1, 301), limit=1000)]
+        seqs = [row.window.seq for row in ledger.windows(name, seqs=range(1, 301), limit=1000)]
         assert seqs == list(range(300, 0, -1))
 
     def test_backfill_windows_move_nothing_and_are_not_among_the_open_live_ones(
@@ -583,7 +583,7 @@ class LedgerContract:
         assert ledger.load(name).position == before.position
         following = add(ledger, name, 110, 120, claim("run-2"))
         assert following.window.seq == 4
-        assert [r.held.window.seq for r in ledger.windows(name, lane=Lane.BACKFILL)] == [3, 2]
+        assert [r.window.seq for r in ledger.windows(name, lane=Lane.BACKFILL)] == [3, 2]
         check_laws(ledger, name)
 
     def test_backfill_windows_do_not_hide_where_a_group_starts(self, ledger: Ledger, name: str) -> None:
@@ -641,12 +641,12 @@ class LedgerContract:
         held = add(ledger, name, 0, 10)
         assert commit(ledger, held, in_two_steps=True) is True
         row = ledger.window(held.window.id)
-        assert (row.held.window.state, row.committed_at) == (State.COMMITTING, None)
+        assert (row.window.state, row.committed_at) == (State.COMMITTING, None)
         assert commit(ledger, held, in_two_steps=True) is True  # once more: it is not done yet
         later, version = NOW + timedelta(hours=1), ledger.load(name).version
         ledger.finish(name, version, [1], later)
         row = ledger.window(held.window.id)
-        assert (row.held.window.state, row.committed_at) == (State.COMMITTED, later)
+        assert (row.window.state, row.committed_at) == (State.COMMITTED, later)
         assert ledger.load(name).version == version + 1
         assert commit(ledger, held, in_two_steps=True) is False
 
@@ -654,7 +654,7 @@ class LedgerContract:
         add(ledger, name, 0, 10)
         [held] = add_all(ledger, name, [draft(3, 5, lane=Lane.BACKFILL)])
         commit(ledger, held, in_two_steps=True)
-        assert ledger.window(held.window.id).held.window.state is State.COMMITTED
+        assert ledger.window(held.window.id).window.state is State.COMMITTED
 
     def test_commits_are_finished_all_or_none_and_under_the_version(self, ledger: Ledger, name: str) -> None:
         one, two, given_up = add(ledger, name, 0, 10), add(ledger, name, 10, 20), add(ledger, name, 20, 30)
@@ -664,7 +664,7 @@ class LedgerContract:
         for seqs, of_version in (([1, 2], version), ([1, 3], version), ([1, 99], version), ([1], version - 1)):
             with pytest.raises(ConcurrentChangeError):
                 ledger.finish(name, of_version, seqs, NOW)
-        states = [row.held.window.state for row in ledger.windows(name)]
+        states = [row.window.state for row in ledger.windows(name)]
         assert states == [State.ABANDONED, State.PLANNED, State.COMMITTING]
         commit(ledger, two, in_two_steps=True)
         ledger.finish(name, version, [1, 2], NOW)
@@ -722,7 +722,7 @@ class LedgerContract:
         add_all(ledger, name, [draft(i, i + 1, planned_until=time) for i, time in enumerate(times)])
 
         def seqs(**wanted) -> list[int]:  # type: ignore[no-untyped-def]
-            return [row.held.window.seq for row in ledger.windows(name, **wanted)]
+            return [row.window.seq for row in ledger.windows(name, **wanted)]
 
         assert seqs(seqs=[2, 4, 99]) == [4, 2]
         assert seqs(seqs=[3], before=3) == []
@@ -739,8 +739,8 @@ class LedgerContract:
         added = add_all(ledger, name, [draft(0, 10, is_capped=True), draft(10, 20), draft(20, 30, is_capped=True)])
         assert [held.window.is_capped for held in added] == [True, False, True]
         assert ledger.load(name, claim()).open == ledger.load(name, claim()).claimed == tuple(added)
-        assert [row.held.window.is_capped for row in ledger.windows(name)] == [True, False, True]
-        assert ledger.window(added[0].window.id).held.window.is_capped is True  # not a 1, which is no JSON true
+        assert [row.window.is_capped for row in ledger.windows(name)] == [True, False, True]
+        assert ledger.window(added[0].window.id).window.is_capped is True  # not a 1, which is no JSON true
 
     def test_the_lag_at_which_a_window_was_cut_is_kept_and_an_outline_leaves_out_what_is_not_known(
         self, ledger: Ledger, name: str
@@ -748,7 +748,7 @@ class LedgerContract:
         large = 2**40  # more than 32 bits
         add_all(ledger, name, [draft(0, 10), draft(10, 20, unread=large), draft(20, 20, unread=0)])
         add(ledger, name, 0, 5, claim("fill"), partitions=1, lane=Lane.BACKFILL)
-        assert [row.held.window.unread for row in ledger.windows(name)] == [None, 0, large, None]
+        assert [row.window.unread for row in ledger.windows(name)] == [None, 0, large, None]
         assert ledger.outlines([name])[name].unread == (large, 0)
 
     def test_many_groups_are_loaded_as_each_alone(self, ledger: Ledger, name: str) -> None:
@@ -931,7 +931,7 @@ class LedgerContract:
         assert {lane: one.seq for lane, one in found.oldest.items()} == {Lane.LIVE: 1, Lane.BACKFILL: 3}
         assert found.last_committed is None
         ledger.finish(name, ledger.load(name).version, [1], NOW)
-        commit(ledger, ledger.window(name_window(name, 2)).held)
+        commit(ledger, ledger.window(name_window(name, 2)))
         found = ledger.outlines([name])[name]
         assert found.first_open is not None
         assert found.first_open.id == fill.window.id, "no live window is open"
@@ -1037,15 +1037,15 @@ class LedgerContract:
         with ledger.turn(name):
             add(ledger, name, 10, 20)
             with ledger.one_connection():
-                assert [row.held.window.seq for row in ledger.windows(name)] == [2, 1]
+                assert [row.window.seq for row in ledger.windows(name)] == [2, 1]
                 add(ledger, name, 20, 30)
-            assert [row.held.window.seq for row in ledger.windows(name)] == [3, 2, 1]
+            assert [row.window.seq for row in ledger.windows(name)] == [3, 2, 1]
 
     def test_windows_from_a_number_on_are_found_on_each_page(self, ledger: Ledger, name: str) -> None:
         add_all(ledger, name, [draft(start, start + 10) for start in range(0, 50, 10)])
         asked = {"states": tuple(OPEN), "lane": Lane.LIVE, "since": 2, "limit": 2}
-        assert [row.held.window.seq for row in ledger.windows(name, **asked)] == [5, 4]
-        assert [row.held.window.seq for row in ledger.windows(name, **asked, before=4)] == [3, 2]
+        assert [row.window.seq for row in ledger.windows(name, **asked)] == [5, 4]
+        assert [row.window.seq for row in ledger.windows(name, **asked, before=4)] == [3, 2]
         assert ledger.windows(name, **asked, before=2) == []
 
     @pytest.mark.parametrize("partitions", [2, 3_000])
@@ -1080,7 +1080,7 @@ class LedgerContract:
         epochs = dict.fromkeys(list(odd)[1:], 3)
         written = replace(draft(0, 0), ranges=OffsetRanges(odd), leader_epochs=epochs)
         [held] = ledger.add_windows(group(name), 0, [written], claim(), NOW)
-        found = ledger.window(held.window.id).held.window
+        found = ledger.window(held.window.id).window
         assert (found.ranges, found.leader_epochs, found.topic_ids) == (OffsetRanges(odd), epochs, written.topic_ids)
         commit(ledger, held)
         state = ledger.load(name)
@@ -1131,7 +1131,7 @@ class _Server(LedgerContract):
         with pytest.raises(LedgerError, match="refused a statement") as raised:
             ledger.abandon(held.window.id, act(kind="x" * 21))
         assert "test-pw" not in str(raised.value)
-        assert ledger.window(held.window.id).held.window.state is State.PLANNED
+        assert ledger.window(held.window.id).window.state is State.PLANNED
 
 
 class TestPostgres(_Server):

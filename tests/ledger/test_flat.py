@@ -164,7 +164,7 @@ def plan_and_commit(ledger: Ledger, history: History) -> None:
 def take_over(ledger: Ledger, history: History) -> None:
     """Give an old window to another run, which works on it."""
     by = Claim("bench", f"run {next(_RUNS)}", "load")
-    held = ledger.window(newest(history, back=20)).held
+    held = ledger.window(newest(history, back=20))
     [held] = ledger.hold([held], by, NOW)
     attempt = ledger.start_attempt(held.window, by, Try(), NOW)
     ledger.end_attempt(attempt, Outcome.SUCCEEDED, 1, NOW)
@@ -182,14 +182,14 @@ def reset(ledger: Ledger, history: History) -> None:
     name = history.group.name
     state = ledger.load(name)
     [row] = ledger.windows(name, states=[State.COMMITTED], lane=Lane.LIVE, limit=1)
-    back = Position(row.held.window.ranges.starts, row.held.window.topic_ids)
-    ledger.reset(name, state.version, back, [row.held.window.seq], act("reset"))
+    back = Position(row.window.ranges.starts, row.window.topic_ids)
+    ledger.reset(name, state.version, back, [row.window.seq], act("reset"))
 
 
 def prune(ledger: Ledger, history: History) -> None:
     """Take the oldest windows out."""
     oldest = ledger.old_windows(history.group.name, since=1, limit=5)
-    ledger.prune(oldest, replace(act("prune"), details={KEPT_FROM: oldest[-1].held.window.seq + 1}))
+    ledger.prune(oldest, replace(act("prune"), details={KEPT_FROM: oldest[-1].window.seq + 1}))
 
 
 WRITES: dict[str, Question] = {

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, insert, select
 
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError, PrunedWindowError, UnknownWindowError
-from airflow_kafka_offsets.core.history import KEPT_FROM, Act, OldWindow
+from airflow_kafka_offsets.core.history import KEPT_FROM, Act
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED
@@ -50,25 +50,24 @@ class PruneContract:
     def test_old_windows_are_found_oldest_first(self, ledger: Ledger, name: str) -> None:
         held = filled(ledger, name, 3)
         found = ledger.old_windows(name, since=1, limit=2)
-        assert [old.held.window.seq for old in found] == [1, 2]
+        assert [old.window.seq for old in found] == [1, 2]
         committed = replace(held[0], window=held[0].window.to(State.COMMITTING, State.COMMITTED), committed_at=NOW)
-        assert found[0] == OldWindow(committed, NOW, 1, NOW)
+        assert found[0] == committed
+        assert (found[0].planned_at, found[0].attempts, found[0].last_attempt) == (NOW, 1, NOW)
         assert found[0].last_used == NOW
         assert found[1].last_used == NOW + timedelta(hours=1), "its planned-until time is later"
-        assert [old.held.window.seq for old in ledger.old_windows(name, since=3, limit=9)] == [3]
+        assert [old.window.seq for old in ledger.old_windows(name, since=3, limit=9)] == [3]
         assert ledger.old_windows(name, since=4, limit=9) == []
 
     def test_a_window_leaves_with_all_that_belongs_to_it_only(self, ledger: Ledger, name: str) -> None:
         first, second, third, _ = filled(ledger, name)
-        ledger.hold(
-            [replace(third, committed_at=NOW, window=ledger.window(third.window.id).held.window)], first.holder, NOW
-        )
+        ledger.hold([replace(third, committed_at=NOW, window=ledger.window(third.window.id).window)], first.holder, NOW)
         with ledger._engine.begin() as connection:
             row = {"target": "t", "column_names": "[]", "row_count": 1, "published_at": NOW}
             for held, staging in ((first, None), (second, "t_stage"), (third, None)):
                 connection.execute(insert(staged).values(window_id=held.window.id, staging=staging, **row))
         prune(ledger, name, 2)
-        assert [row.held.window.seq for row in ledger.windows(name)] == [4, 3]
+        assert [row.window.seq for row in ledger.windows(name)] == [4, 3]
         with ledger._engine.connect() as connection:
             runs = select(claims.c.run_id).where(claims.c.run_id.startswith(f"{name} ")).order_by(claims.c.run_id)
             assert connection.execute(runs).scalars().all() == [f"{name} 0", f"{name} 2", f"{name} 3"], "0 has window 3"
@@ -120,12 +119,12 @@ class PruneContract:
         again = ledger.old_windows(name, since=1, limit=2)
         assert ledger.prune(again, pruning(3), number) == number
         assert [(one.kind, one.details) for one in ledger.acts(name)] == [("prune", {KEPT_FROM: 4})]
-        assert [row.held.window.seq for row in ledger.windows(name)] == [4]
+        assert [row.window.seq for row in ledger.windows(name)] == [4]
 
     def test_a_window_that_someone_took_meanwhile_stays(self, ledger: Ledger, name: str) -> None:
         held = filled(ledger, name)
         found = ledger.old_windows(name, since=1, limit=2)
-        taken = ledger.window(held[1].window.id).held
+        taken = ledger.window(held[1].window.id)
         ledger.hold([taken], claim(f"{name} 9"), NOW)
         before = ledger.load(name)
         with pytest.raises(ConcurrentChangeError):
@@ -190,7 +189,7 @@ class PruneContract:
         prune(ledger, name, 1)
         ids = {"orders": "id-of-orders"}
         assert ledger.pruned(name).floors_of(ids) == {TopicPartition("orders", p): 10 for p in range(1_000)}
-        assert [row.held.window.seq for row in ledger.windows(name)] == [2]
+        assert [row.window.seq for row in ledger.windows(name)] == [2]
 
     def test_several_prunes_and_runs_that_take_old_windows(self, competition: Competition, url: str, name: str) -> None:
         ledger, names = ledger_at(url), [f"{name}-{i}" for i in range(ROUNDS)]

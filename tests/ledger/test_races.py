@@ -53,7 +53,7 @@ class StrictRaces:
             values = Counter(a.value for a in _winners(answers, "IllegalStepError"))
             values.pop("was committed", None)
             (winner,) = values.elements()
-            state = ledger.window(f"{group}-000001").held.window.state
+            state = ledger.window(f"{group}-000001").window.state
             assert (winner, state) in ((True, State.COMMITTED), ("abandoned", State.ABANDONED))
             assert len(ledger.acts(group)) == (state is State.ABANDONED)
             check_laws(ledger, group)
@@ -64,7 +64,7 @@ class StrictRaces:
         (answers,) = competition.race(races.drain, url, [name])
         assert all(a.error is None for a in answers), answers
         ledger = ledger_at(url)
-        rows = [row for row in ledger.windows(name, limit=1000) if row.held.window.state is State.COMMITTED]
+        rows = [row for row in ledger.windows(name, limit=1000) if row.window.state is State.COMMITTED]
         assert sum(a.value for a in answers) == len(rows) > 0
         check_laws(ledger, name)
 
@@ -75,7 +75,7 @@ class StrictRaces:
         assert all(a.error is None for a in answers), answers
         ledger = ledger_at(url)
         rows = ledger.windows(name, limit=1000)
-        committed = [row for row in rows if row.held.window.state is State.COMMITTED]
+        committed = [row for row in rows if row.window.state is State.COMMITTED]
         assert sum(a.value for a in answers) == len(committed) > 0
         assert len(rows) - len(committed) <= 4
         check_laws(ledger, name)
@@ -93,7 +93,7 @@ class StrictRaces:
             given = Counter(id_ for a in winners for id_ in a.value)
             assert set(given.values()) == {1}
             rows = ledger.windows(group, lane=Lane.BACKFILL, limit=1000)
-            assert set(given) == {row.held.window.id for row in rows}
+            assert set(given) == {row.window.id for row in rows}
             check_laws(ledger, group)
 
 

@@ -39,6 +39,12 @@ def test_the_revision_says_which_tables_the_migration_makes() -> None:
     assert f"0001_{digest}" == schema.REVISION
 
 
+def test_no_name_is_longer_than_what_postgresql_keeps() -> None:
+    names = [str(index.name) for table in metadata.sorted_tables for index in table.indexes]
+    names += [str(constraint.name) for table in metadata.sorted_tables for constraint in table.constraints]
+    assert max(map(len, names)) < 64, "a longer one is shortened, so a repeated upgrade does not find it"
+
+
 class DiedError(Exception):
     """The process is gone; to the database, that is a rollback."""
 

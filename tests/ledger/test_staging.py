@@ -100,7 +100,7 @@ class OutputContract:
         return ledger.commit(held.window.id, held.holder, attempt, NOW, output=(warehouse.table,), **more)
 
     def state(self, ledger: Ledger, held: WindowRecord) -> State:
-        return ledger.window(held.window.id).held.window.state
+        return ledger.window(held.window.id).window.state
 
     @pytest.mark.parametrize("again", [range(3), range(20), range(0)], ids=["fewer", "more", "nothing"])
     def test_a_commit_publishes_and_that_of_a_rerun_replaces(

@@ -273,7 +273,7 @@ def _commit(world: World, given: dict[str, Any], outcomes: dict[str, str]) -> No
     except Exception as failure:
         outcomes[REPORTED] = f"{type(failure).__name__}: {failure}"[:1000]
         return
-    state = Ledger(world.database.url).window(given["window_id"]).held.window.state
+    state = Ledger(world.database.url).window(given["window_id"]).window.state
     if (records, state) != (10, State.COMMITTED):
         outcomes[REPORTED] = f"the window is {state}, with {records} records"
 
@@ -303,8 +303,8 @@ def _check_ledger(world: World) -> None:
     """Make sure that the forgotten check kept the window from its commit."""
     ledger = Ledger(world.database.url)
     [row] = ledger.windows(world.group)
-    [attempt] = ledger.attempts(row.held.window.id)
-    ended = row.held.window.state, attempt.outcome
+    [attempt] = ledger.attempts(row.window.id)
+    ended = row.window.state, attempt.outcome
     if ended != (State.PLANNED, Outcome.FAILED):
         raise MatrixError(f"the window is {ended[0]}, and the job has {ended[1]}")
 

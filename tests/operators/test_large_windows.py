@@ -137,7 +137,7 @@ def test_the_operator_runs_spark_on_a_large_window(
     assert len(files) == layout([1] * 90, parallelism=2).tasks == 9
     [attempt] = (ledger := wiring.open_ledger()).attempts("large-000001")
     assert (attempt.outcome, attempt.records) == (Outcome.SUCCEEDED, 90)
-    assert ledger.window("large-000001").held.window.state is State.COMMITTED
+    assert ledger.window("large-000001").window.state is State.COMMITTED
 
 
 def run_operator(

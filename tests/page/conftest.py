@@ -87,7 +87,7 @@ def _write(server: PageServer, kafka: KafkaBroker) -> None:
 
     hostile = Story(server.ledger, KafkaGroup("lake.hostile", topics=["hostile"], kafka_conn_id="kafka_down"), "plain")
     hostile.run(hostile.draft(0, 5))
-    taken = server.ledger.window(hostile.run(hostile.draft(5, 9))).held
+    taken = server.ledger.window(hostile.run(hostile.draft(5, 9)))
     by = Claim(HOSTILE_RUN, HOSTILE_RUN, HOSTILE_TASK)
     server.ledger.hold([taken], by, hostile.at)
     server.ledger.start_attempt(taken.window, by, Try(), hostile.at)

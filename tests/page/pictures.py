@@ -250,7 +250,7 @@ def _what_the_docs_do_not_show(server: PageServer, kafka: KafkaBroker) -> None:
         f"{LONG_TOPIC}-value": Subject("AVRO", 1_043, dict.fromkeys(range(1001, 1044), "{}")),
         "orders-key": None,
     }
-    server.ledger.freeze([(server.ledger.window("lake.decoded-000001").held.window, schemas)])
+    server.ledger.freeze([(server.ledger.window("lake.decoded-000001").window, schemas)])
     long = KafkaGroup("lake.minutes", topics=["minutes"], kafka_conn_id="kafka_down")
     write(server.ledger._engine, [History(long, {"minutes": 4}, {"minutes": "id-of-minutes"}, 1_000_000, span=1_250)])
 

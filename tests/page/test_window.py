@@ -75,7 +75,7 @@ def test_what_a_replay_would_read_is_told_with_the_condition_that_only_kafka_kno
 def test_the_schemas_that_are_frozen_with_a_window_are_shown(story: Story) -> None:
     assert "Frozen schemas" not in page(story, 1, "orders")
     frozen = {"<orders>-value": Subject("AVRO", 7, {7: '"long"', 3: '"int"'}), "orders-key": None}
-    story.ledger.freeze([(story.ledger.window(f"{NAME}-000001").held.window, frozen)])
+    story.ledger.freeze([(story.ledger.window(f"{NAME}-000001").window, frozen)])
     text = page(story, 1, "orders")
     table = text.partition("<h2>Frozen schemas</h2>")[2].partition("</table>")[0]
     assert re.findall(r"<td>(.*?)</td>", table) == [
@@ -99,7 +99,7 @@ def test_the_windows_of_a_run_are_the_documents_of_the_command_line(quick_folder
     mine, theirs = (Story(ledger, KafkaGroup(name, topics=["orders"])) for name in ("lake.orders", "lake.clicks"))
     for story in (mine, mine, theirs):
         story.run(story.draft(0, 5), run_id="run")
-    taken = ledger.window("lake.orders-000001").held
+    taken = ledger.window("lake.orders-000001")
     ledger.hold([taken], Claim("other", "run", "load"), mine.at)
     found = pictures.windows_of_run(ledger, ledger.windows_of_run("orders", "run"))
     assert [line.id for line, _ in found] == ["lake.clicks-000001", "lake.orders-000001", "lake.orders-000002"]

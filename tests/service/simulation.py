@@ -298,7 +298,7 @@ class Simulation:
 
     def _called(self, name: str, args: Sequence[Any]) -> None:
         if name == "prune":
-            self._note_gone([old.held.window for old in args[0]])
+            self._note_gone([old.window for old in args[0]])
         self.laws.called(name, args)
 
     def _note_gone(self, windows: Sequence[Window]) -> None:
@@ -612,7 +612,7 @@ class Simulation:
         self.winners[window_id] += is_first
         self.require(self.winners[window_id] <= 1, f"two commits of {window_id} returned True")
         gone = self.gone.get(parse_window_id(window_id)[1])
-        state = (gone or self.ledger.window(window_id).held.window).state
+        state = (gone or self.ledger.window(window_id).window).state
         done = state in (State.COMMITTED, State.SUPERSEDED)
         self.require(done, f"a commit of {window_id} returned, and it is {state}")
 
@@ -990,7 +990,7 @@ class Simulation:
         return [held.window for held in self._helds()]
 
     def _helds(self) -> list[WindowRecord]:
-        return [row.held for row in reversed(self.ledger.windows("lake", limit=10_000))]
+        return list(reversed(self.ledger.windows("lake", limit=10_000)))
 
     def history(self) -> list[Window]:
         """Return all windows that ever were, oldest first."""

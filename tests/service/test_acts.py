@@ -105,7 +105,7 @@ def test_a_reset_backwards_wants_to_be_meant_and_supersedes(two_windows: World) 
     assert world.watermark == {0: 20, 1: 5}
     world.service.reset(world.group, "earliest", "ada", "wrong schema", supersede=True)
     assert world.watermark == {0: 0, 1: 0}
-    assert {row.held.window.state for row in world.ledger.windows("lake")} == {State.SUPERSEDED}
+    assert {row.window.state for row in world.ledger.windows("lake")} == {State.SUPERSEDED}
     anew = world.run(THREE)
     assert (anew.id, anew.ranges) == ("lake-000003", ranges({tp(0): (0, 20), tp(1): (0, 5)}))
 
@@ -385,7 +385,7 @@ def test_offsets_of_one_topic_go_back_although_another_one_was_recreated_since(r
     reset = world.service.reset(world.group, '{"orders":{"0":10}}', "ada", "wrong", supersede=True)
     assert [window.id for window in reset.superseded] == ["lake-000002"]
     assert (
-        reset.position.topic_ids["clicks"] == world.service.ledger.window("lake-000002").held.window.topic_ids["clicks"]
+        reset.position.topic_ids["clicks"] == world.service.ledger.window("lake-000002").window.topic_ids["clicks"]
     ), "its own reset is left"
     [act] = world.ledger.acts("lake")
     assert act.details["unread"] == {"lake-000002": {"clicks-0": [5, 10]}}
@@ -467,7 +467,7 @@ def test_a_person_does_not_commit_a_window_without_the_rows_of_its_output_tables
         OutputError, match=r"its job staged nothing for orders.* kafka-offsets abandon lake-000001 --why"
     ):
         world.service.commit_by_hand(window.id, "ada", "why")
-    assert world.service.ledger.window(window.id).held.window.state is State.PLANNED
+    assert world.service.ledger.window(window.id).window.state is State.PLANNED
 
 
 @pytest.fixture

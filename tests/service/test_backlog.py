@@ -177,7 +177,7 @@ def test_only_the_newest_living_window_can_be_abandoned_without_a_gap(world: Wor
     with pytest.raises(ConfirmationError, match=r"window lake-000001 ends.*orders-0 \[0, 10\)"):
         world.service.abandon(first.id, "me", "because")
     assert seqs(world.ask(TWO, Live(at_most=1))) == [4]
-    assert world.service.ledger.window("lake-000004").held.window.ranges == third.ranges
+    assert world.service.ledger.window("lake-000004").window.ranges == third.ranges
 
 
 @pytest.mark.parametrize("is_behind_committed", [True, False])

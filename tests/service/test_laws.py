@@ -192,11 +192,11 @@ class Lake(RuleBasedStateMachine):
             self._ask(run, request)
 
     def _ask(self, run: Claim, request: Request) -> None:
-        had = [w for w in self.working.get(run, []) if self.world.service.ledger.window(w.id).held.window.state.owns]
+        had = [w for w in self.working.get(run, []) if self.world.service.ledger.window(w.id).window.state.owns]
         was = [
             w
             for w in self.working.get(run, [])
-            if self.world.service.ledger.window(w.id).held.window.state is State.SUPERSEDED
+            if self.world.service.ledger.window(w.id).window.state is State.SUPERSEDED
         ]
         before = self._rows()
         self._settle(run)
@@ -263,7 +263,7 @@ class Lake(RuleBasedStateMachine):
         ]
 
     def _rows(self) -> list[WindowRecord]:
-        return [row.held for row in self.world.ledger.windows("lake", limit=10_000)]
+        return list(self.world.ledger.windows("lake", limit=10_000))
 
     @rule(run=runs)
     def work(self, run: Claim) -> None:
@@ -321,10 +321,10 @@ class Lake(RuleBasedStateMachine):
             assert committer == run
             assert evidence is None
         except (WindowBusyError, IllegalStepError):
-            held = self.world.ledger.window(window.id).held
+            held = self.world.ledger.window(window.id)
             assert held.holder != run or not held.window.state.owns
         else:
-            assert self.world.ledger.window(window.id).held.holder == run, "committed what another works on"
+            assert self.world.ledger.window(window.id).holder == run, "committed what another works on"
             self.sink.setdefault(window.id, set())  # empty: there was no job
             if is_first:
                 self.first_commit[window.id] = (run, self.last_clear[run])
@@ -333,7 +333,7 @@ class Lake(RuleBasedStateMachine):
     def crash_in_commit(self, run: Claim, is_written: bool) -> None:
         """Die in the middle of a commit, before the offset store has it or after."""
         for window in self.working.get(run, []):
-            held = self.world.ledger.window(window.id).held
+            held = self.world.ledger.window(window.id)
             has_evidence = window.span == 0 or (run, window.id) in self.succeeded
             if held.holder == run and held.window.state is State.PLANNED and has_evidence:
                 self.sink.setdefault(window.id, set())

@@ -188,7 +188,7 @@ def test_a_store_may_stand_behind_a_window_that_was_committed_before_the_oldest(
     with pytest.raises(LedgerUnavailableError):
         world.service.commit(first.id, ONE, attempt)
     world.ledger.finish = finish  # type: ignore[method-assign]
-    assert world.ledger.window(first.id).held.window.state is State.COMMITTING
+    assert world.ledger.window(first.id).window.state is State.COMMITTING
     assert offsets(store) == {0: 20, 1: 0}
     assert moving(world).verify(world.group, store, world.kafka) == []
     store.groups["lake"][tp(0)] = 15

@@ -56,7 +56,7 @@ def test_a_window_that_a_run_of_another_dag_left_behind_is_not_adopted(world: Wo
     world.die(ONE)
     with pytest.raises(ForeignGroupError):
         world.plan(ELSEWHERE)
-    assert world.ledger.window(left.id).held.holder == ONE
+    assert world.ledger.window(left.id).holder == ONE
     assert world.plan(TWO).window == left
 
 

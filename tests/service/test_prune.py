@@ -62,7 +62,7 @@ def _prune(world: World, age: timedelta = DAY, **more: bool) -> Prune:
 
 
 def _left(world: World) -> list[int]:
-    return [row.held.window.seq for row in reversed(world.ledger.windows("lake"))]
+    return [row.window.seq for row in reversed(world.ledger.windows("lake"))]
 
 
 def test_what_kafka_no_longer_holds_leaves(world: World) -> None:
@@ -262,7 +262,7 @@ def test_a_run_whose_window_is_gone_gets_no_other_one(world: World) -> None:
 
 
 def test_a_time_span_with_windows_that_are_gone_is_refused(world: World) -> None:
-    third, fifth = (world.ledger.window(f"lake-00000{seq}").held.window.planned_until for seq in (3, 5))
+    third, fifth = (world.ledger.window(f"lake-00000{seq}").window.planned_until for seq in (3, 5))
     _prune(world)
     with pytest.raises(PrunedWindowError, match=f"planned until {third.isoformat()}".replace("+", r"\+")):
         world.ask(claim("replay"), TimeSpan(third - timedelta(minutes=1), fifth))

@@ -156,7 +156,7 @@ class Twins:
         """Let a person abandon the oldest open window."""
         rows = self.whole.ledger.windows("lake", states=[State.PLANNED], limit=100)
         if rows:
-            window_id = rows[-1].held.window.id
+            window_id = rows[-1].window.id
             self._both(lambda world: world.service.abandon(window_id, "ada", "why", leave_gap=leave_gap).window.id)
 
     # What happens to one of them.
@@ -235,7 +235,7 @@ class Twins:
         )
 
     def _windows(self, world: World) -> list[Window]:
-        return [row.held.window for row in reversed(world.ledger.windows("lake", limit=10_000))]
+        return [row.window for row in reversed(world.ledger.windows("lake", limit=10_000))]
 
     def _held(self) -> Any:
         return self.kafka.snapshot(["orders"], self.pruned.group.isolation_level).bounds

@@ -66,7 +66,7 @@ def stands(store: MemoryStore) -> dict[int, int]:
 
 def state_of(world: World, window: Window) -> State:
     """Return a window's state."""
-    return world.service.ledger.window(window.id).held.window.state
+    return world.service.ledger.window(window.id).window.state
 
 
 def test_every_commit_moves_the_store(world: World, store: MemoryStore) -> None:
@@ -148,7 +148,7 @@ def test_drift_is_seen_before_the_job_runs(world: World, store: MemoryStore) -> 
     store.groups["lake"][tp(0)] = 7
     with pytest.raises(StoreDriftError, match=r"orders-0: found 7, expected 10"):
         world.plan(TWO)
-    assert [row.held.window.seq for row in world.ledger.windows("lake")] == [1]
+    assert [row.window.seq for row in world.ledger.windows("lake")] == [1]
     assert stands(store) == {0: 7, 1: 0}
 
 

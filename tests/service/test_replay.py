@@ -87,7 +87,7 @@ def latecomer(world: World) -> World:
 
 
 def test_named_windows_are_run_again_under_their_own_ids(hourly: World) -> None:
-    before = [row.held.window for row in hourly.ledger.windows("lake")]
+    before = [row.window for row in hourly.ledger.windows("lake")]
     planned = hourly.ask(ONE, Windows((1, 3)))
     assert [(p.window.id, p.how, p.is_rerun) for p in planned] == [
         ("lake-000001", "replay", True),
@@ -95,7 +95,7 @@ def test_named_windows_are_run_again_under_their_own_ids(hourly: World) -> None:
     ]
     for p in planned:
         assert hourly.do(p.window, ONE) is False
-    assert [row.held.window for row in hourly.ledger.windows("lake")] == before
+    assert [row.window for row in hourly.ledger.windows("lake")] == before
     assert hourly.watermark == {0: 30, 1: 0}
 
 
@@ -429,7 +429,7 @@ def test_a_backfill_window_whose_commit_stopped_half_way_is_finished_and_not_run
     latecomer.die(ONE)
     [other] = latecomer.ask(TWO, request_)
     assert latecomer.do(other.window, TWO) is not other.is_rerun
-    assert latecomer.service.ledger.window(planned.window.id).held.window.state is State.COMMITTED
+    assert latecomer.service.ledger.window(planned.window.id).window.state is State.COMMITTED
 
 
 def test_two_replays_of_the_same_offsets_at_once_make_one_window(latecomer: World) -> None:
@@ -521,7 +521,7 @@ def test_a_reset_backwards_supersedes_backfill_windows_too(latecomer: World) -> 
     with pytest.raises(ConfirmationError, match=filled.id):
         latecomer.service.reset(latecomer.group, "earliest", "me", "wrong schema")
     latecomer.service.reset(latecomer.group, "earliest", "me", "wrong schema", supersede=True)
-    assert latecomer.service.ledger.window(filled.id).held.window.state is State.SUPERSEDED
+    assert latecomer.service.ledger.window(filled.id).window.state is State.SUPERSEDED
     assert latecomer.run(TWO).ranges == ranges({tp(0): (0, 25), tp(1): (0, 0)})
 
 
@@ -604,7 +604,7 @@ def test_consecutive_intervals_divide_all_windows_and_records(
         spans = [TimeSpan(start, end, is_interval=True) for start, end in pairwise(borders)]
         order.shuffle(spans)  # type: ignore[attr-defined]
         ran = [w for i, span in enumerate(spans) for w in world.run_all(claim(f"backfill-{i}"), span)]
-        windows = [row.held.window for row in world.ledger.windows("lake", limit=1000) if row.held.window.span]
+        windows = [row.window for row in world.ledger.windows("lake", limit=1000) if row.window.span]
         assert Counter(w.id for w in ran) == Counter(w.id for w in windows)
         read: Counter[tuple[TopicPartition, int]] = Counter(
             (p, o) for w in ran for p, r in w.ranges.items() for o in range(r.start, r.end)

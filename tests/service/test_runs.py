@@ -116,7 +116,7 @@ def test_a_run_with_an_abandoned_window_plans_anew(world: World) -> None:
     anew = world.plan(ONE)
     assert (anew.how, anew.window.id) == ("new", "lake-000002")
     assert anew.window.ranges == ranges({tp(0): (0, 20), tp(1): (0, 0)})
-    assert world.service.ledger.window(given_up.id).held.window.state is State.ABANDONED
+    assert world.service.ledger.window(given_up.id).window.state is State.ABANDONED
 
 
 def test_a_run_with_a_superseded_window_stops(world: World) -> None:
@@ -192,7 +192,7 @@ def test_a_dead_runs_window_is_adopted_unchanged(world: World) -> None:
     adopted = world.plan(TWO)
     assert adopted.how == "adopted"
     assert adopted.window == dead
-    assert world.ledger.window(dead.id).held.holder == TWO
+    assert world.ledger.window(dead.id).holder == TWO
     world.service.commit(dead.id, TWO, world.work(dead, TWO))
     world.die(TWO)
     assert world.plan(THREE).window.ranges[tp(0)].start == 10
@@ -237,7 +237,7 @@ def test_a_window_that_a_living_run_works_on_is_busy(world: World) -> None:
     with pytest.raises(WindowBusyError, match="dag/run-1/load") as raised:
         world.plan(TWO)
     assert (raised.value.window_id, raised.value.holder) == (window.id, ONE)
-    assert world.ledger.window(window.id).held.holder == ONE
+    assert world.ledger.window(window.id).holder == ONE
 
 
 def test_a_holder_that_comes_back_while_somebody_asks_about_it_keeps_its_window(world: World) -> None:
@@ -254,7 +254,7 @@ def test_a_holder_that_comes_back_while_somebody_asks_about_it_keeps_its_window(
 
     with pytest.raises(WindowBusyError):
         world.service.plan(world.group, TWO, is_over)
-    assert world.ledger.window(window.id).held.holder == ONE
+    assert world.ledger.window(window.id).holder == ONE
 
 
 def test_a_log_that_lags_for_a_moment_is_looked_at_twice_before_a_window_is_called_unreadable(world: World) -> None:
@@ -482,7 +482,7 @@ def test_who_lost_a_race_looks_again_a_few_times(world: World, monkeypatch: pyte
     monkeypatch.setattr(world.ledger, "add_windows", slow)
     assert world.plan(ONE).how == "new"
     tries = -10 * RACES
-    world.service.commit("lake-000001", ONE, world.work(world.service.ledger.window("lake-000001").held.window, ONE))
+    world.service.commit("lake-000001", ONE, world.work(world.service.ledger.window("lake-000001").window, ONE))
     with pytest.raises(ConcurrentChangeError):
         world.plan(TWO)
 

@@ -142,7 +142,7 @@ def test_a_plan_that_loses_a_race_freezes_nothing(
     world.configure(registry="registry")
 
     def faster() -> None:
-        Ledger.hold(world.ledger, [world.ledger.window(window.id).held], THREE, world.now)
+        Ledger.hold(world.ledger, [world.ledger.window(window.id)], THREE, world.now)
 
     before_the_turn(world, monkeypatch, faster, at="turn")
     with pytest.raises(WindowBusyError):

@@ -296,7 +296,7 @@ class Lake(RuleBasedStateMachine):
 
     @invariant()
     def every_offset_has_one_owner_and_none_is_skipped(self) -> None:
-        windows = [row.held.window for row in reversed(self.world.ledger.windows("lake", limit=1000))]
+        windows = [row.window for row in reversed(self.world.ledger.windows("lake", limit=1000))]
         owners: Counter[tuple[str, TopicPartition, int]] = Counter()
         at: dict[tuple[str, TopicPartition], int] = {}
         for window in windows:

@@ -178,7 +178,7 @@ def cut(world: World, number: int, request: Live) -> list[Window]:
 
 def do(world: World, window: Window) -> None:
     """Let the run that has a window do its work."""
-    world.do(window, world.ledger.window(window.id).held.holder)
+    world.do(window, world.ledger.window(window.id).holder)
 
 
 def test_a_capped_window_is_no_proof_and_the_group_is_waited_for_until_it_has_caught_up(world: World) -> None:

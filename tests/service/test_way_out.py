@@ -376,7 +376,7 @@ class Maze(RuleBasedStateMachine):
             self._perhaps_follow(exc, then)
 
     def _windows(self) -> list[Window]:
-        return [row.held.window for row in self.world.ledger.windows("lake", limit=1000)]
+        return [row.window for row in self.world.ledger.windows("lake", limit=1000)]
 
     # The law.
 

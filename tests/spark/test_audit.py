@@ -45,9 +45,9 @@ def world() -> Iterator[World]:
 def written(world: World) -> list[tuple[Record, str]]:
     """Return each record of the windows, with its window."""
     return [
-        ((tp_.topic, tp_.partition, offset), row.held.window.id)
+        ((tp_.topic, tp_.partition, offset), row.window.id)
         for row in world.ledger.windows("lake")
-        for tp_, r in row.held.window.ranges.items()
+        for tp_, r in row.window.ranges.items()
         for offset in range(r.start, r.end)
     ]
 

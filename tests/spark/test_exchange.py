@@ -63,7 +63,7 @@ class Around:
         return CommitWindowOperator(task_id="commit", window=given).execute(_context("commit"))
 
     def state(self, given: Any) -> State:
-        return wiring.open_ledger().window(given["window_id"]).held.window.state
+        return wiring.open_ledger().window(given["window_id"]).window.state
 
     def folders(self, given: Any) -> list[Path]:
         """Return the folders of all reports, in the order in which jobs took the window."""

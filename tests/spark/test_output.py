@@ -76,12 +76,12 @@ class Pipeline:
 
     def stages(self) -> list[str]:
         """Return the staging tables of the group's windows."""
-        prefixes = tuple(stage_prefix(row.held.window.id, self.table) for row in self.ledger.windows(self.group.name))
+        prefixes = tuple(stage_prefix(row.window.id, self.table) for row in self.ledger.windows(self.group.name))
         return [name for name in self.database.stages() if name.startswith(prefixes)]
 
     def states(self) -> list[State]:
         """Return how the windows stand, oldest first."""
-        return [row.held.window.state for row in reversed(self.ledger.windows(self.group.name))]
+        return [row.window.state for row in reversed(self.ledger.windows(self.group.name))]
 
 
 @pytest.fixture(scope="module")

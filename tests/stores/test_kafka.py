@@ -360,7 +360,7 @@ class TestTransactional(KafkaContract):
                 raise KafkaException(KafkaError(KafkaError.UNKNOWN, "EndTxn abort failed", False, False, True))
 
         monkeypatch.setattr(adapter, "Producer", Broken)
-        with pytest.raises(StoreOutcomeUnknownError, match="all offsets are written or none is") as caught:
+        with pytest.raises(StoreOutcomeUnknownError, match="all are written or none") as caught:
             store.advance(group, {}, at(topic, 5, 10))
         assert "Nothing was written" not in str(caught.value)
 

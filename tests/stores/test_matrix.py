@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.store_address import _OPTIONS, parse_store_address
+from airflow_kafka_offsets.core.store_address import _KINDS, parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
 from airflow_kafka_offsets.wiring.stores.opening import open_store
 
@@ -71,4 +71,4 @@ def test_the_page_shows_what_the_store_declares(title: str) -> None:
 
 
 def test_every_kind_of_store_has_a_line_and_opens_without_asking_its_server() -> None:
-    assert {opened(address).name.partition(":")[0] for address in ROWS.values()} == set(_OPTIONS)
+    assert {opened(address).name.partition(":")[0] for address in ROWS.values()} == set(_KINDS)

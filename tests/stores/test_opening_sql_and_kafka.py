@@ -91,7 +91,7 @@ def test_a_store_that_is_opened_late_needs_its_connection_when_it_is_asked(tmp_p
         ("sql://warehouse?offset_column=topic", "different columns"),
         ("sql://redis_default", "offset store needs postgres, mysql or sqlite"),
         ("sql://nowhere", "no connection 'nowhere'"),
-        ("sql://", "names an Airflow connection"),
+        ("sql://", "needs an Airflow connection"),
         ("kafka://redis_default", "not 'kafka'"),
     ],
 )

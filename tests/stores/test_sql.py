@@ -387,7 +387,7 @@ class TestPostgres(Served):
         store = SqlStore(NAME, url, TIMEOUT, Layout(table))
         for ask in (lambda: store.read("g", ["t"]), lambda: store.advance("g", {}, at("t", 5))):
             with pytest.raises(
-                StoreUnavailableError, match=r"another transaction go first .*could not serialize.*try again"
+                StoreUnavailableError, match=r"another transaction went first .*could not serialize.*"
             ) as caught:
                 ask()
             assert may_pass(caught.value)

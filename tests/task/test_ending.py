@@ -451,7 +451,7 @@ def test_the_tasks_around_another_launcher_end_alike(
     assert logged(caplog)[-1].startswith("Window lake-000001: committed\n    offsets: 20 offsets in 2 partitions\n")
     assert "another launcher ran it" in logged(caplog)[-1]
     assert not any("group::" in message for message in logged(caplog)), "there is nothing to fold"
-    assert world.ledger.window(window.id).held.window.state is State.COMMITTED
+    assert world.ledger.window(window.id).window.state is State.COMMITTED
 
 
 @pytest.mark.parametrize(
@@ -543,7 +543,7 @@ def test_an_empty_window_that_was_handed_off_is_committed_and_leaves_nothing_to_
     assert not empty.window.span
     with pytest.raises(AirflowSkipException, match="empty and committed"):
         PlanWindowOperator(task_id="plan", group=world.group, window=empty.window.id).execute(context)
-    assert world.service.ledger.window(empty.window.id).held.window.state is State.COMMITTED
+    assert world.service.ledger.window(empty.window.id).window.state is State.COMMITTED
 
 
 def test_the_block_of_a_plan_task_is_last_also_when_its_ranges_are_left_to_the_ledger(

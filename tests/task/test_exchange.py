@@ -72,7 +72,7 @@ def report(given: Mapping[str, Any], name: str = "1-a.1", **values: Any) -> None
 
 
 def state(world: World, given: Mapping[str, Any]) -> State:
-    return world.service.ledger.window(given["window_id"]).held.window.state
+    return world.service.ledger.window(given["window_id"]).window.state
 
 
 def test_the_job_gets_all_that_it_needs_and_no_secret(world: World, tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def test_metrics_that_can_not_be_sent_change_nothing(
     new = claim("new")
     work(world, world.ask(new), new)
     assert "A metric could not be sent" in caplog.text
-    assert [row.held.window.state for row in world.ledger.windows("lake", limit=5)] == ["committed", "committed"]
+    assert [row.window.state for row in world.ledger.windows("lake", limit=5)] == ["committed", "committed"]
 
 
 def test_a_statsd_that_is_away_changes_nothing(world: World, listen: Listen, caplog: pytest.LogCaptureFixture) -> None:
@@ -182,7 +182,7 @@ def test_a_statsd_that_is_away_changes_nothing(world: World, listen: Listen, cap
     new = claim("new")
     work(world, world.ask(new), new)
     assert "A metric could not be sent" not in caplog.text
-    assert [row.held.window.state for row in world.ledger.windows("lake", limit=5)] == ["committed", "committed"]
+    assert [row.window.state for row in world.ledger.windows("lake", limit=5)] == ["committed", "committed"]
 
 
 def test_every_name_is_one_that_airflow_takes() -> None:

@@ -143,8 +143,8 @@ def test_a_task_that_is_stopped_starts_nothing_more_and_commits_nothing(world: W
     with pytest.raises(KafkaOffsetsError, match="nothing is committed"):
         work(world, run, planned, stop=stop)
     row = world.ledger.window(planned[0].window.id)
-    assert row.held.window.state is State.PLANNED
-    assert [a.outcome.value for a in world.ledger.attempts(row.held.window.id)] == ["killed"]
+    assert row.window.state is State.PLANNED
+    assert [a.outcome.value for a in world.ledger.attempts(row.window.id)] == ["killed"]
     with pytest.raises(KafkaOffsetsError, match="nothing is launched"):
         work(world, lambda p: pytest.fail("it ran"), world.ask(REPLAY), stop=stop)
 
@@ -159,7 +159,7 @@ def test_a_topic_that_is_recreated_while_the_job_runs_is_noticed_before_the_comm
 
     with pytest.raises(TopicRecreatedError, match="topic orders was recreated"):
         all_of(world, world.ask(NEW), run, this_try=Try(), claim=NEW)
-    assert world.service.ledger.window("lake-000004").held.window.state is State.PLANNED
+    assert world.service.ledger.window("lake-000004").window.state is State.PLANNED
     assert [attempt.outcome for attempt in world.service.ledger.attempts("lake-000004")] == [Outcome.FAILED]
 
 
@@ -300,7 +300,7 @@ def test_a_job_gets_the_schemas_that_its_window_has_when_its_attempt_begins(
     newer, seen = {"orders-value": Subject("AVRO", 102, {102: '"string"'})}, []
 
     def freeze() -> None:
-        world.ledger.freeze([(world.ledger.window(planned[0].window.id).held.window, newer)])
+        world.ledger.freeze([(world.ledger.window(planned[0].window.id).window, newer)])
 
     def run(planned: Planned) -> Report:
         seen.append(planned.frozen)
@@ -433,7 +433,7 @@ def test_an_answer_to_the_commit_that_is_late_by_seconds_costs_no_retry(
     away = Away(with_store, what, 3, monkeypatch)
     commit_without_answer(with_store, away)
     assert away.clock.now > 0
-    assert with_store.service.ledger.window("lake-000001").held.window.state is State.COMMITTED
+    assert with_store.service.ledger.window("lake-000001").window.state is State.COMMITTED
     assert [attempt.outcome for attempt in with_store.service.ledger.attempts("lake-000001")] == [Outcome.SUCCEEDED]
     assert with_store.store is not None
     assert with_store.store.groups["lake"][tp(0)] == 10
@@ -450,5 +450,5 @@ def test_a_commit_without_an_answer_is_tried_for_a_minute_and_then_the_task_fail
     with pytest.raises(error):
         commit_without_answer(with_store, away)
     assert 60 <= away.clock.now < 70, "a pause before the last question is at most ten seconds"
-    assert with_store.service.ledger.window("lake-000001").held.window.state is stays
+    assert with_store.service.ledger.window("lake-000001").window.state is stays
     assert with_store.watermark == {0: 0, 1: 0}

@@ -46,7 +46,7 @@ def commit(window_id: str, run: str) -> None:
 
 
 def state(window_id: str) -> State:
-    return wiring.open_ledger().window(window_id).held.window.state
+    return wiring.open_ledger().window(window_id).window.state
 
 
 @pytest.mark.usefixtures("kafka")
@@ -70,7 +70,7 @@ def test_a_commit_task_publishes_to_the_output_tables_of_the_newest_plan() -> No
     with pytest.raises(OutputError, match="staged nothing"):
         commit(window_id, "second")
     assert state(window_id) is State.PLANNED
-    warehouse.stage(wiring.open_ledger().window(window_id).held, range(10))
+    warehouse.stage(wiring.open_ledger().window(window_id), range(10))
     commit(window_id, "second")
     assert state(window_id) is State.COMMITTED
     assert warehouse.numbers(window_id) == [*range(10)]

@@ -9,9 +9,10 @@ import logging
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
-from airflow_kafka_offsets.adapters.stores.swapping import LOOKS, swap
+from airflow_kafka_offsets.adapters.stores.swapping import READS, swap
 from airflow_kafka_offsets.core.errors import (
     ConcurrentChangeError,
     StoreAnswerError,
@@ -32,6 +33,7 @@ from airflow_kafka_offsets.core.store.offset_file import (
 )
 
 logger = logging.getLogger(__name__)
+utc_now = partial(datetime.now, UTC)
 
 
 class Folders(Protocol):
@@ -56,7 +58,7 @@ class Folders(Protocol):
         ...
 
     def put_if_absent(self, group: str, name: str, content: bytes, temporary: str) -> bool:
-        """Add a file, complete and durable, or not at all; False: the name is taken, and nothing was changed.
+        """Add a file, complete and durable, or not at all. Return False if the name is taken.
 
         Args:
             group: the group, whose folder is made if it is missing.
@@ -71,11 +73,6 @@ class Folders(Protocol):
         ...
 
 
-def utc_now() -> datetime:
-    """Return the current time."""
-    return datetime.now(UTC)
-
-
 class FilesStore:
     """An offset store of files.
 
@@ -87,7 +84,12 @@ class FilesStore:
     """
 
     def __init__(
-        self, name: str, folders: Folders, *, keep: int = 100, clock: Callable[[], datetime] = utc_now
+        self,
+        name: str,
+        folders: Folders,
+        *,
+        keep: int = 100,
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self.name = name
         self.guarantees = folders.guarantees
@@ -104,12 +106,12 @@ class FilesStore:
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """See `OffsetStore.advance`."""
 
-        def look() -> tuple[Offsets, tuple[OffsetFile, list[str]]]:
+        def read() -> tuple[Offsets, tuple[OffsetFile, list[str]]]:
             newest, names = self._newest(group)
             return newest.offsets, (newest, names)
 
-        def write(seen: tuple[OffsetFile, list[str]]) -> bool:
-            newest, names = seen
+        def write(version: tuple[OffsetFile, list[str]]) -> bool:
+            newest, names = version
             offsets, token = {**newest.offsets, **after}, uuid.uuid4().hex
             file = OffsetFile(group, newest.version + 1, offsets, window_id, self._clock(), token)
             if not self._add(file):
@@ -117,23 +119,21 @@ class FilesStore:
             self._tidy(file, names)
             return True
 
-        swap(self.name, group, before, after, look, write)
+        swap(self.name, group, before, after, read, write)
 
     def _newest(self, group: str) -> tuple[OffsetFile, list[str]]:
-        for _ in range(LOOKS):
+        for _ in range(READS):
             names = self._folders.names(group)
             version = newest_version(names)
             if not version:
                 return OffsetFile(group), names
             name = file_name(version)
             content = self._folders.get(group, name)
-            # Otherwise others have written so many versions since the listing that it was deleted.
+            # Without it, others have written so many versions since the listing that it was deleted.
             if content is not None:
                 offsets = load_offset_file(content, group, self._folders.where(group, name))
                 return OffsetFile(group, version, offsets), names
-        raise ConcurrentChangeError(
-            f"{self.name}: other writers kept changing the offsets of group {group} during the read"
-        )
+        raise ConcurrentChangeError(f"{self.name}: other writers changed group {group} {READS} times during the read")
 
     def _add(self, file: OffsetFile) -> bool:
         name = file_name(file.version)
@@ -141,12 +141,12 @@ class FilesStore:
         if not self._folders.put_if_absent(file.group, name, dump_offset_file(file), temporary):
             return False
         try:
-            since = self._folders.names(file.group, after=name)
+            newer = self._folders.names(file.group, after=name)
         except StoreAnswerError as exc:
             raise StoreOutcomeUnknownError(
                 f"{self._folders.where(file.group, name)} is written, but its folder could not be listed: {exc}"
             ) from exc
-        return not came_too_late(file.version, since)
+        return not came_too_late(file.version, newer)
 
     def _tidy(self, file: OffsetFile, names: Sequence[str]) -> None:
         try:
@@ -154,6 +154,4 @@ class FilesStore:
                 self._folders.delete(file.group, name)
         except StoreError as exc:
             # Old files cost little space, and the next advance tries again.
-            logger.info(
-                "Group %s: old files of the offset store %s could not be deleted: %s", file.group, self.name, exc
-            )
+            logger.info("Group %s: old files of %s could not be deleted: %s", file.group, self.name, exc)

@@ -1,10 +1,9 @@
 """Offsets in HBase, through its Thrift 1 gateway.
 
 The well-known recipe has one row for each batch, ``<topic>:<group>:<epoch ms>``, with a column for each partition, in a family
-whose cells expire. Its readers scan backwards from now and take the first row. Thrift 1 can compare only one cell. So one more
-cell holds the state of the whole group. That cell is the truth, and an advance changes it first, by compare-and-set. It also
-holds the time of each topic's row, so that the rows can be written from the cell alone. If a writer dies before it has written
-the rows, the next advance writes them.
+whose cells expire. Its readers scan backwards from now and take the first row. Thrift 1 can compare only one cell, so one more
+cell holds the state of the whole group. An advance changes it first, by compare-and-set. It also holds the time of each topic's
+row: if a writer dies before it has written the rows, the next advance writes them from the cell.
 
 A row that is newer than the cell comes from another tool that uses the recipe, and it counts.
 """
@@ -23,7 +22,7 @@ from typing import Any, Literal
 import happybase  # makes the module Hbase_thrift
 from Hbase_thrift import Mutation, TScan
 
-from airflow_kafka_offsets.adapters.stores.swapping import LOOKS, swap
+from airflow_kafka_offsets.adapters.stores.swapping import READS, swap
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConcurrentChangeError,
@@ -62,16 +61,16 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What a read found: the bytes of the state cell (None if there is none), and the newest batch of each topic."""
+class _State:
+    """The bytes of a group's state cell (None if there is none), and the newest batch of each topic."""
 
     cell: bytes | None
     batches: Mapping[str, Batch]
 
     def offsets(self, topics: Sequence[str]) -> dict[TopicPartition, int]:
-        found = {topic: self.batches[topic] for topic in topics if topic in self.batches}
+        batches = {topic: self.batches[topic] for topic in topics if topic in self.batches}
         return {
-            TopicPartition(topic, number): o for topic, batch in found.items() for number, o in batch.offsets.items()
+            TopicPartition(topic, number): o for topic, batch in batches.items() for number, o in batch.offsets.items()
         }
 
 
@@ -96,10 +95,7 @@ class HBaseStore:
         BadInputError: there is no such transport or protocol.
     """
 
-    guarantees = Guarantees(
-        is_atomic=True,
-        compares=Compares.COOPERATING,
-    )
+    guarantees = Guarantees(is_atomic=True, compares=Compares.COOPERATING)
 
     def __init__(
         self,
@@ -125,44 +121,44 @@ class HBaseStore:
         try:
             happybase.Connection(**self._settings, autoconnect=False)
         except ValueError as exc:
-            raise BadInputError(f"{name}: {exc}, the same as the gateway's") from exc
+            raise BadInputError(f"{name}: {exc}, as the gateway has it") from exc
 
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Return the next offsets of a group; see `OffsetStore.read`."""
         with self._opened() as table:
             try:
-                seen = self._look(table, group, topics)
+                state = self._state(table, group, topics)
             except _NoFamilyError:
                 # A table of the recipe that has no family for state cells yet.
-                seen = _Seen(None, self._newer_rows(table, group, topics, {}))
-        return seen.offsets(topics)
+                state = _State(None, self._newer_rows(table, group, topics, {}))
+        return state.offsets(topics)
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Move the offsets of a group; see `OffsetStore.advance`."""
         topics = topics_of(after)
         with self._opened() as table:
 
-            def look() -> tuple[Offsets, _Seen]:
-                seen = self._look(table, group, topics)
-                return seen.offsets(topics), seen
+            def read() -> tuple[Offsets, _State]:
+                state = self._state(table, group, topics)
+                return state.offsets(topics), state
 
-            def write(seen: _Seen) -> bool:
-                batches = advanced(seen.batches, after, int(self._clock() * 1000))
-                return table.swap(state_row(group), self._state_column, seen.cell, state_cell(batches, window_id))
+            def write(state: _State) -> bool:
+                batches = advanced(state.batches, after, int(self._clock() * 1000))
+                return table.swap(state_row(group), self._state_column, state.cell, state_cell(batches, window_id))
 
-            swap(self.name, group, before, after, look, write)
+            swap(self.name, group, before, after, read, write)
             self._write_missing_rows(table, group)
 
-    def _look(self, table: _Table, group: str, topics: Sequence[str]) -> _Seen:
-        for _ in range(LOOKS):
-            cell, batches = self._state(table, group)
+    def _state(self, table: _Table, group: str, topics: Sequence[str]) -> _State:
+        for _ in range(READS):
+            cell, batches = self._cell(table, group)
             newer = self._newer_rows(table, group, topics, batches)
             # A newer row may belong to an advance that has changed the state since, but not yet the other topics' rows.
             if not newer or table.cell(state_row(group), self._state_column) == cell:
-                return _Seen(cell, {**batches, **newer})
-        raise ConcurrentChangeError(f"{self.name}: other writers changed group {group} {LOOKS} times during the read")
+                return _State(cell, {**batches, **newer})
+        raise ConcurrentChangeError(f"{self.name}: other writers changed group {group} {READS} times during the read")
 
-    def _state(self, table: _Table, group: str) -> tuple[bytes | None, dict[str, Batch]]:
+    def _cell(self, table: _Table, group: str) -> tuple[bytes | None, dict[str, Batch]]:
         cell = table.cell(state_row(group), self._state_column)
         return cell, {} if cell is None else parse_state(cell, f"{self.name}, row {state_row(group).decode()}")
 
@@ -171,19 +167,19 @@ class HBaseStore:
     ) -> dict[str, Batch]:
         newer = {}
         for topic in topics:
-            known = batches.get(topic, Batch(_OLDEST, {}))
+            state = batches.get(topic, Batch(_OLDEST, {}))
             row = table.last_before(
                 batch_row(topic, group, _NEWEST),
-                batch_row(topic, group, known.time),
+                batch_row(topic, group, state.time),
                 partial(parse_row, prefix=batch_row(topic, group, ""), store=self.name),
             )
             if row is not None:
-                newer[topic] = Batch(row.time, {**known.offsets, **row.offsets})
+                newer[topic] = Batch(row.time, {**state.offsets, **row.offsets})
         return newer
 
     def _write_missing_rows(self, table: _Table, group: str) -> None:
         try:
-            for topic, batch in self._state(table, group)[1].items():
+            for topic, batch in self._cell(table, group)[1].items():
                 cells = {
                     f"{self._names['family']}:{partition}".encode(): b"%d" % o for partition, o in batch.offsets.items()
                 }
@@ -192,8 +188,7 @@ class HBaseStore:
                     table.put(key, cells)
         except StoreAnswerError as exc:
             raise StoreOutcomeUnknownError(
-                f"The state cell has the offsets of group {group}, the batch rows perhaps not; a retry writes "
-                f"them. {exc}"
+                f"Group {group}: the state cell is written, the batch rows perhaps not; a retry writes them. {exc}"
             ) from exc
 
     @contextlib.contextmanager
@@ -232,15 +227,15 @@ class _Table:
     def last_before(
         self, first: bytes, last: bytes, parse: Callable[[bytes, Mapping[bytes, bytes]], Batch | None]
     ) -> Batch | None:
-        """Return the first batch that `parse` finds in the rows from `first` backwards to `last`, without `last` itself."""
+        """Return the first batch that `parse` reads in the rows from `first` backwards to `last`, without `last` itself."""
         scan = TScan(startRow=first, stopRow=last, columns=[self._family], caching=1, reversed=True)
-        found = None
+        batch = None
         with self._errors_translated():
             scanner = self._client.scannerOpenWithScan(self._name, scan, {})
-            while found is None and (rows := self._client.scannerGetList(scanner, 1)):
-                found = parse(rows[0].row, {column: cell.value for column, cell in rows[0].columns.items()})
+            while batch is None and (rows := self._client.scannerGetList(scanner, 1)):
+                batch = parse(rows[0].row, {column: cell.value for column, cell in rows[0].columns.items()})
             self._client.scannerClose(scanner)
-        return found
+        return batch
 
     def swap(self, row: bytes, column: bytes, expected: bytes | None, value: bytes) -> bool:
         """Write a cell, if it still has the expected value (None means absent)."""
@@ -264,12 +259,12 @@ class _Table:
             raise self._translated(exc, is_writing=is_writing) from exc
 
     def _translated(self, exc: Exception, *, is_writing: bool) -> StoreError:
-        said = told_by(exc)
+        message = message_of(exc)
         for error, advices in _ANSWERS.items():
             for pattern, advice in advices.items():
-                if found := re.search(pattern, said):
-                    return error(f"{self._store}: {advice.format(*found.groups(), **self._names)}")
-        did = "did not answer in time" if isinstance(exc, TimeoutError) else f"failed ({said.splitlines()[0]})"
+                if match := re.search(pattern, message):
+                    return error(f"{self._store}: {advice.format(*match.groups(), **self._names)}")
+        did = "did not answer in time" if isinstance(exc, TimeoutError) else f"failed ({message.splitlines()[0]})"
         if is_writing:
             return StoreOutcomeUnknownError(f"{self._store}: {self._gateway} {did} during the write")
         return StoreUnavailableError(f"{self._store}: {self._gateway} {did}")
@@ -282,7 +277,7 @@ class _NoFamilyError(StoreRefusedError):
 _ANSWERS: Mapping[type[StoreError], Mapping[str, str]] = {
     StoreRefusedError: {
         r"TableNotFoundException": (
-            "HBase has no table {table}. In the HBase shell:\n"
+            "There is no table {table}. In the HBase shell:\n"
             "    create '{table}', {{NAME => '{family}', TTL => 2592000}}, {{NAME => '{state_family}'}}"
         ),
         r"TableNotEnabledException": "Table {table} is disabled. In the HBase shell:\n    enable '{table}'",
@@ -299,15 +294,15 @@ _ANSWERS: Mapping[type[StoreError], Mapping[str, str]] = {
     },
     StoreLimitError: {
         r"KeyValue size too large|exceeds limit of (\d+) bytes": (
-            "The state of the group is too large for a cell, nothing was written. Raise hbase.client.keyvalue.maxsize "
-            "and hbase.server.keyvalue.maxsize"
+            "The group is too large for a cell, nothing was written. Raise hbase.client.keyvalue.maxsize and "
+            "hbase.server.keyvalue.maxsize"
         ),
     },
 }
-"""What to do after answers of HBase, by error: for each pattern of the text, the advice."""
+"""The advice for each pattern of HBase's answers, by error."""
 
 
-def told_by(exc: Exception) -> str:
+def message_of(exc: Exception) -> str:
     """Return the message of a client's exception. Its own text may hold the whole request, or raise an error."""
     message = getattr(exc, "message", None)
     if isinstance(message, bytes):
@@ -317,9 +312,9 @@ def told_by(exc: Exception) -> str:
     return f"{type(exc).__name__}: {message}" if message else type(exc).__name__
 
 
-def text_of(found: bytes) -> str:
+def text_of(content: bytes) -> str:
     """Return bytes as text for a message, also if they are not UTF-8."""
-    return found.decode(errors="replace")
+    return content.decode(errors="replace")
 
 
 def state_row(group: str) -> bytes:
@@ -389,7 +384,7 @@ def parse_row(key: bytes, cells: Mapping[bytes, bytes], prefix: bytes, store: st
         return None
     if len(suffix) != len(str(_OLDEST)):
         raise StoreContentError(
-            f"{store}, row {key.decode(errors='replace')}: the time of a batch must be in epoch milliseconds, with 13 digits"
+            f"{store}, row {text_of(key)}: the time of a batch must be in epoch milliseconds, with 13 digits"
         )
     return Batch(int(suffix), dict(_offset(column, value, key, store) for column, value in cells.items()))
 

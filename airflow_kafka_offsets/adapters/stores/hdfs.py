@@ -62,10 +62,7 @@ class HdfsFolders:
         base: the folder that holds the groups' folders. It is made if it is missing.
     """
 
-    guarantees = Guarantees(
-        is_atomic=True,
-        compares=Compares.ANY_WRITER,
-    )
+    guarantees = Guarantees(is_atomic=True, compares=Compares.ANY_WRITER)
 
     def __init__(self, client: Client, base: str) -> None:
         self._client = client
@@ -122,7 +119,7 @@ class HdfsFolders:
             self._client.write(self._path(group, temporary), content)
 
     def _rename(self, group: str, temporary: str, name: str) -> bool:
-        """Rename; False: the name is taken. HDFS's RENAME never replaces a file."""
+        """Rename, which never replaces a file. Return False if the name is taken."""
         what = f"HDFS did not confirm that {self.where(group, name)} is written"
         with _translated(what, is_write=True):
             try:
@@ -142,8 +139,7 @@ class HdfsFolders:
                 if exc.exception != _MISSING:
                     raise
                 raise StoreUnavailableError(
-                    f"HDFS did not rename a temporary file to {self.where(group, name)}: another tool removed it. "
-                    "No offset was changed"
+                    f"HDFS did not make {self.where(group, name)}: another tool removed the temporary file. No offset was changed"
                 ) from exc
 
     def _discard(self, group: str, temporary: str) -> None:

@@ -1,4 +1,4 @@
-"""Offsets of a Kafka consumer group, which kafka-consumer-groups, Burrow and lag exporters read.
+"""Offsets of a Kafka consumer group, as kafka-consumer-groups, Burrow and lag exporters read them.
 
 A transaction makes the commit all or nothing, and its ``transactional.id`` fences earlier writers (KIP-98, KIP-447). Each
 window commits all partitions again, because each offset expires by itself.
@@ -105,67 +105,61 @@ class KafkaStore:
                 f"{self.name}: a window id has at most {MAX_METADATA} characters, got {len(window_id)}"
             )
         check_advance(before, after)
-        gone = self._gone(before, after)
-        before, after = _without(before, gone), _without(after, gone)
+        absent = self._absent(before, after)
+        before, after = _without(before, absent), _without(after, absent)
         if after:
             commit = _Commit(self, group, after, window_id)
             write = commit.transactional if self._is_transactional else commit.plain
-            swap(self.name, group, before, after, commit.look, write)
+            swap(self.name, group, before, after, commit.read, write)
 
     # What the commits need
 
     def _commits(self, group: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, tuple[int, str]]:
         with self._translated(
-            f"(Kafka hides the group's offsets for up to {self._transaction_seconds + 10:.0f} s after a "
-            "commit that died.) "
+            f"(After a commit that died, Kafka hides them for {self._transaction_seconds + 10:.0f} s.) "
         ):
             return self._log.commits(group, partitions)
 
-    def _gone(self, before: Offsets, after: Offsets) -> set[TopicPartition]:
-        """Return the partitions that no longer exist. Kafka deleted their offsets with them, so there is nothing to publish of them.
+    def _absent(self, before: Offsets, after: Offsets) -> set[TopicPartition]:
+        """Return the partitions that no longer exist: Kafka deleted their offsets with them.
 
         Raises:
-            StoreRefusedError: none of those that should move is there: it may be another Kafka.
+            StoreRefusedError: none of those that should move exists: it may be another Kafka.
         """
         with self._translated():
-            there = set(self._log.partitions(topics_of(after)))
+            existing = set(self._log.partitions(topics_of(after)))
         moving = {tp for tp, offset in after.items() if before.get(tp) != offset}
-        absent = moving - there
-        if absent and not moving & there:
+        absent = moving - existing
+        if absent and not moving & existing:
             raise StoreRefusedError(
                 f"{self.name}: Kafka has no partition {name_some(sorted(absent), ', ')}, nothing was written. "
-                "Correct the address, or if the topic is gone for good, remove offset_store from the group"
+                "Correct the address, or remove offset_store if the topic is gone for good"
             )
         if absent:
-            logger.warning(
-                "%s: Kafka no longer has %s, so their offsets are only in the ledger",
-                self.name,
-                name_some(sorted(absent), ", "),
-            )
-        return set(after.keys() - there)
+            logger.warning("%s: Kafka no longer has %s", self.name, name_some(sorted(absent), ", "))
+        return set(after.keys() - existing)
 
     def _check_idle(self, group: str) -> None:
         # While a group has members, Kafka accepts a transaction's offsets also from a client that is not one of them.
         with self._translated():
             state = self._log.group_state(group)
         if state is not None and state not in _IDLE:
-            raise self._active(group, f"state {state.name.lower()}")
+            raise self._has_members(group, f"state {state.name.lower()}")
 
-    def _active(self, group: str, why: str, outcome: str = _NOTHING) -> StoreRefusedError:
+    def _has_members(self, group: str, why: str, outcome: str = _NOTHING) -> StoreRefusedError:
         return StoreRefusedError(
-            f"{self.name}: the consumer group {group} has members ({why}), which commit their own offsets. "
-            f"{outcome}. Stop them, or give this group another name:\n"
+            f"{self.name}: the consumer group {group} has members ({why}). {outcome}. Stop them, or rename this group:\n"
             f"    kafka-consumer-groups --describe --members --group {group}"
         )
 
     @contextmanager
-    def _translated(self, maybe: str = "") -> Iterator[None]:
+    def _translated(self, note: str = "") -> Iterator[None]:
         try:
             yield
         except KafkaRefusedError as exc:
             raise StoreRefusedError(f"{self.name}: {exc}") from exc
         except KafkaUnavailableError as exc:
-            raise StoreUnavailableError(f"{self.name}: {exc}. {maybe}Nothing was written") from exc
+            raise StoreUnavailableError(f"{self.name}: {exc}. {note}Nothing was written") from exc
 
     @property
     def _transaction_seconds(self) -> float:
@@ -174,10 +168,10 @@ class KafkaStore:
     def _refused(self, group: str, error: KafkaError, outcome: str = _NOTHING) -> StoreRefusedError | None:
         """Return the error for a missing right or a group with members; None if it is another error."""
         if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
-            return self._active(group, error.name(), outcome)
+            return self._has_members(group, error.name(), outcome)
         needs = {
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-                f"Write and Describe on TransactionalId {self._id_of(group)}, or set commit=plain: see docs/stores/kafka.md"
+                f"Write and Describe on TransactionalId {self._id_of(group)}, or set commit=plain"
             ),
             KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IdempotentWrite on the cluster (brokers before Kafka 3.0)",
             KafkaError.GROUP_AUTHORIZATION_FAILED: f"Read on Group {group}",
@@ -186,8 +180,7 @@ class KafkaStore:
         if needs is None:
             return None
         return StoreRefusedError(
-            f"{self.name}: Kafka does not let this user commit offsets of group {group} ({error.name()}). "
-            f"{outcome}. Grant the ACL {needs}"
+            f"{self.name}: this user may not commit offsets of group {group} ({error.name()}). {outcome}. Grant the ACL {needs}"
         )
 
     def _id_of(self, group: str) -> str:
@@ -196,18 +189,18 @@ class KafkaStore:
     def _error(self, group: str, error: KafkaError, reports: Sequence[KafkaError] = ()) -> StoreError:
         """Return the store's error for a failure after which nothing was written."""
         return self._refused(group, error) or StoreUnavailableError(
-            f"{self.name}: Kafka did not take the offsets of group {group} within {self._timeout:g} s: {self._said(error)}. "
+            f"{self.name}: no commit of group {group} within {self._timeout:g} s: {self._reason(error)}. "
             f"{masked(hint(reports), self._config)}. Nothing was written"
         )
 
     def _unknown(self, group: str, error: KafkaError) -> StoreOutcomeUnknownError:
-        all_or_none, some = "all offsets are written or none is", "some offsets may be written and some not"
+        outcome = "all are written or none" if self._is_transactional else "some may be written"
         return StoreOutcomeUnknownError(
-            f"{self.name}: Kafka did not confirm the offsets of group {group} ({self._said(error)}): {all_or_none if self._is_transactional else some}. "
-            "A retry shows which"
+            f"{self.name}: Kafka did not confirm the offsets of group {group} ({self._reason(error)}): {outcome}. A retry "
+            "shows which"
         )
 
-    def _said(self, error: KafkaError) -> str:
+    def _reason(self, error: KafkaError) -> str:
         return masked(f"{error.name()} {error.str()}", self._config)
 
 
@@ -222,8 +215,8 @@ class _Commit:
         self._reports: deque[KafkaError] = deque(maxlen=100)
         self._pause = _TICK
 
-    def look(self) -> tuple[dict[TopicPartition, int], Producer | None]:
-        """Return the committed offsets, and the producer that has fenced all earlier ones; None means another writer fenced it."""
+    def read(self) -> tuple[dict[TopicPartition, int], Producer | None]:
+        """Return the committed offsets, and the producer that fenced all earlier ones; None if another writer fenced it."""
         self._store._check_idle(self._group)
         # Fence first: if another writer changes an offset after this, the commit fails.
         producer = self._fence() if self._store._is_transactional else None
@@ -237,9 +230,9 @@ class _Commit:
         return bool(self._window_id) and offset == self._after[tp] and window_id != self._window_id
 
     def transactional(self, producer: Producer | None) -> bool:
-        """Commit in one transaction; False: another writer fenced this one."""
+        """Commit in one transaction. Return False if another writer fenced this one."""
         if producer is None:
-            return self._lost()
+            return self._overtaken()
         try:
             producer.begin_transaction()
             with closing(Consumer(self._consumer_settings)) as consumer:
@@ -313,16 +306,16 @@ class _Commit:
         return producer
 
     def _failed(self, producer: Producer, exc: KafkaException, *, is_commit: bool = False) -> bool:
-        """End a transaction that can't be committed; False: because another writer began one."""
+        """End a transaction that can't be committed. Return False if another writer began one."""
         error = exc.args[0]
         if error.code() in _FENCED:
-            return self._lost()
+            return self._overtaken()
         try:
             self._step(producer.abort_transaction)
-        except KafkaException as ended:
+        except KafkaException as failure:
             # If two writers change a transaction at the same moment, the broker may answer UNKNOWN. Only a read shows the outcome.
-            if ended.args[0].code() in _FENCED:
-                return self._lost()
+            if failure.args[0].code() in _FENCED:
+                return self._overtaken()
             if is_commit:
                 raise self._store._unknown(self._group, error) from exc
             # Nothing is committed: the open transaction ends with its time-out, or with the next writer.
@@ -331,19 +324,15 @@ class _Commit:
     def _step(self, call: Callable[..., None], *arguments: Any) -> None:
         """Take a step of the transaction, with the store's time-out, and wait for it at most twice as long.
 
-        While the group's coordinator is away, librdkafka ignores the time-out of send_offsets_to_transaction (its issue 5456). If such a
-        step comes back later, nothing is written, as no one commits the transaction. Only a commit that comes back later may be written.
-
-        Raises:
-            KafkaException: it took too long.
-            Exception: of the step.
+        While the group's coordinator is away, librdkafka ignores the time-out of send_offsets_to_transaction (its issue 5456).
+        What such a step sends later is never committed. Only a commit that comes back later may be written.
         """
         raised: list[Exception] = []
 
         def step() -> None:
             try:
                 call(*arguments, self._store._timeout)
-            except Exception as exc:  # also one that is no answer of Kafka: silence would count as success
+            except Exception as exc:  # any error: silence would count as success
                 raised.append(exc)
 
         if not _ends_in_time(step, f"transaction of {self._group}", 2 * self._store._timeout):
@@ -351,34 +340,30 @@ class _Commit:
         if raised:
             raise raised[0]
 
-    def _lost(self) -> bool:
+    def _overtaken(self) -> bool:
         # Without a random pause, two writers could fence each other again and again.
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
         time.sleep(random.uniform(0, self._pause))
         return False
 
     def _check_written(self) -> None:
-        """Read the offsets back: another tool's plain commit overrides a transaction that is under way.
-
-        Raises:
-            StoreOutcomeUnknownError: other offsets are there, or they can't be read.
-        """
+        """Read the offsets back: another tool's plain commit overrides a transaction that is under way."""
         store = self._store
         try:
-            found = store._log.commits(self._group, list(self._after))
+            commits = store._log.commits(self._group, list(self._after))
         except KafkaAnswerError as exc:
             raise StoreOutcomeUnknownError(
-                f"{store.name}: the offsets of group {self._group} were committed, but not read back: {exc}"
+                f"{store.name}: group {self._group} was committed, but not read back: {exc}"
             ) from exc
         overwritten = [
-            f"{tp}: {found[tp][0] if tp in found else 'nothing'} instead of {offset}"
+            f"{tp}: {commits[tp][0] if tp in commits else 'nothing'} instead of {offset}"
             for tp, offset in sorted(self._after.items())
-            if tp not in found or found[tp][0] != offset
+            if tp not in commits or commits[tp][0] != offset
         ]
         if overwritten:
             raise StoreOutcomeUnknownError(
                 f"{store.name}: another tool wrote offsets of group {self._group} at the moment of the commit: "
-                f"{name_some(overwritten)}. A retry shows what the group holds"
+                f"{name_some(overwritten)}. Let the task retry"
             )
 
     @property
@@ -395,7 +380,7 @@ class _Commit:
 
 
 def _ends_in_time(step: Callable[[], None], name: str, seconds: float) -> bool:
-    """Take a step in a thread of its own, and return whether it ended in time. If not, the thread is left behind."""
+    """Take a step in a thread of its own, and return whether it ended in time. A late thread is left behind."""
     thread = threading.Thread(target=step, name=name, daemon=True)
     thread.start()
     thread.join(seconds)
@@ -406,25 +391,19 @@ def _ends_in_time(step: Callable[[], None], name: str, seconds: float) -> bool:
 def _closing_in_time(consumer: Consumer, group: str, seconds: float) -> Iterator[Consumer]:
     """Close the consumer at the end, and wait at most `seconds` for it.
 
-    If a known coordinator never answers, librdkafka repeats a commit, and close() waits for it without end. If the
-    coordinator comes back while this process lives, that commit still succeeds.
+    If a coordinator never answers, librdkafka repeats a commit, and close() waits without end. If the coordinator comes back
+    while this process lives, that commit still succeeds.
     """
     try:
         yield consumer
     finally:
         if not _ends_in_time(consumer.close, f"{CLOSING}{group}", seconds):
-            logger.warning("Group %s: a commit got no answer; Kafka's client repeats it until this process ends", group)
+            logger.warning("Group %s: no answer to a commit; Kafka's client repeats it until this process ends", group)
 
 
-def _without(offsets: Offsets, gone: set[TopicPartition]) -> dict[TopicPartition, int]:
-    return {tp: offset for tp, offset in offsets.items() if tp not in gone}
+def _without(offsets: Offsets, absent: set[TopicPartition]) -> dict[TopicPartition, int]:
+    return {tp: offset for tp, offset in offsets.items() if tp not in absent}
 
 
-_TRANSACTIONAL = Guarantees(
-    is_atomic=True,
-    compares=Compares.COOPERATING,
-)
-_PLAIN = Guarantees(
-    is_atomic=False,
-    compares=Compares.NO_ONE,
-)
+_TRANSACTIONAL = Guarantees(is_atomic=True, compares=Compares.COOPERATING)
+_PLAIN = Guarantees(is_atomic=False, compares=Compares.NO_ONE)

@@ -33,10 +33,10 @@ from airflow_kafka_offsets.core.store.values import read_offset, read_partition
 _Hashes = dict[str, dict[bytes, bytes]]
 """The fields and values of each topic's hash."""
 
-_LOOK = """
-local found = {}
-for i, key in ipairs(KEYS) do found[i] = redis.call('HGETALL', key) end
-return found
+_READ = """
+local hashes = {}
+for i, key in ipairs(KEYS) do hashes[i] = redis.call('HGETALL', key) end
+return hashes
 """
 # Compare everything before the first write, so that all failures come before it: after its first write, Redis neither kills a
 # script nor refuses it memory. HSET in batches, because Lua's unpack takes fewer than 8,000 values.
@@ -67,33 +67,31 @@ end
 return 1
 """
 _RIGHTS = "+eval +hgetall +hget +hset"
-# What a server's answers mean, by error: patterns of an exception's name and text, because some codes are only in the name, and
-# older servers wrap the errors of a script.
+# Patterns of an exception's name and text: some codes are only in the name, and older servers wrap the errors of a script.
 _ANSWERS: Mapping[type[StoreError], Mapping[str, str]] = {
     StoreRefusedError: {
         r"^Authentic|^Authoriz|NOAUTH|WRONGPASS|invalid username-password|Authentication required": (
-            "it refused the login: correct it in the Airflow connection"
+            "it refused the login of the Airflow connection"
         ),
         r"^NoPermission|NOPERM|ACL failure|has no permissions|can't run this command": (
-            f"this user lacks rights:\n    ACL SETUSER <user> ~<the keys> {_RIGHTS} (in a cluster also "
-            "+cluster|slots +cluster|shards +command)"
+            "this user lacks rights (in a cluster also +cluster|slots +cluster|shards +command):\n"
+            f"    ACL SETUSER <user> ~<the keys> {_RIGHTS}"
         ),
-        r"^ReadOnly|READONLY": "it is a replica: name the primary in the Airflow connection",
+        r"^ReadOnly|READONLY": "it is a replica: name the primary in the connection",
         r"^OutOfMemory|\bOOM\b": "its memory is full: raise its maxmemory",
-        r"MISCONF": ("it could not save its data to disk, so it accepts no writes: see its log"),
+        r"MISCONF": "it can't save to disk and accepts no writes: see its log",
         r"^Moved|^Ask|^ClusterCrossSlot|CROSSSLOT": (
-            'it is one node of a cluster: put {"cluster": true} into the extra of the Airflow connection'
+            'it is a node of a cluster: put {"cluster": true} into the connection\'s extra'
         ),
         r"cluster support disabled|Cluster mode is not enabled": (
-            "it is not a cluster: remove `cluster` from the connection's extra and from the store's options"
+            "it is not a cluster: remove `cluster` from the connection's extra and the store's options"
         ),
         r"CERTIFICATE_VERIFY_FAILED|certificate verify failed": (
-            "its certificate is not trusted: set ssl_ca_certs in the extra of the Airflow connection, "
-            "and a host that the certificate has"
+            "its certificate is not trusted: set ssl_ca_certs in the connection's extra, and a host that it names"
         ),
     },
     StoreContentError: {
-        r"WRONGTYPE": "the value under the group's key is not a hash: choose another key (option `key`), or remove the value",
+        r"WRONGTYPE": "the value under the group's key is not a hash: remove it, or choose another key (option `key`)",
     },
     StoreUnavailableError: {
         r"LOADING|^BusyLoading|^BUSY|: BUSY|MASTERDOWN|^MasterDown|CLUSTERDOWN|^ClusterDown|^TryAgain|NOREPLICAS|max number of": (
@@ -115,10 +113,7 @@ class RedisStore:
         nodes: more nodes of the cluster to ask first, each ``(host, port)``.
     """
 
-    guarantees = Guarantees(
-        is_atomic=True,
-        compares=Compares.ANY_WRITER,
-    )
+    guarantees = Guarantees(is_atomic=True, compares=Compares.ANY_WRITER)
 
     def __init__(
         self,
@@ -140,7 +135,7 @@ class RedisStore:
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Return the offsets of all topics at one moment. In a cluster without a common hash tag, read topic by topic."""
         with self._client() as client:
-            return _offsets(self._look(client, group, topics))
+            return _offsets(self._hashes(client, group, topics))
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Compare and set in one script."""
@@ -148,21 +143,21 @@ class RedisStore:
         keys = self._keys(group, topics)
         if not self._are_together(keys):
             raise BadInputError(
-                f"{self.name}: in Redis Cluster, the keys of {counted(len(topics), 'topic')} of group {group} "
-                f"must share a hash tag. Set the option key={TAGGED}, for keys such as {KeyPattern(TAGGED).key(topics[0], group)}"
+                f"{self.name}: in a cluster, the keys of {counted(len(topics), 'topic')} must share a hash tag. "
+                f"Set the option key={TAGGED}, for keys such as {KeyPattern(TAGGED).key(topics[0], group)}"
             )
 
         with self._client() as client:
 
-            def look() -> tuple[Offsets, _Hashes]:
-                found = self._look(client, group, topics)
-                return _offsets(found), found
+            def read() -> tuple[Offsets, _Hashes]:
+                hashes = self._hashes(client, group, topics)
+                return _offsets(hashes), hashes
 
-            def write(seen: _Hashes) -> bool:
+            def write(hashes: _Hashes) -> bool:
                 with self._translated(is_writing=True):
-                    return bool(client.eval(_SWAP, len(keys), *keys, *_arguments(topics, after, seen)) == 1)
+                    return bool(client.eval(_SWAP, len(keys), *keys, *_arguments(topics, after, hashes)) == 1)
 
-            swap(self.name, group, before, after, look, write)
+            swap(self.name, group, before, after, read, write)
 
     def _keys(self, group: str, topics: Iterable[str]) -> list[str]:
         return [self._key.key(topic, group) for topic in topics]
@@ -170,14 +165,16 @@ class RedisStore:
     def _are_together(self, keys: Sequence[str]) -> bool:
         return not self._is_cluster or len({key_slot(key.encode()) for key in keys}) <= 1
 
-    def _look(self, client: Any, group: str, topics: Sequence[str]) -> _Hashes:
+    def _hashes(self, client: Any, group: str, topics: Sequence[str]) -> _Hashes:
         keys = self._keys(group, topics)
         with self._translated():
             if len(keys) > 1 and self._are_together(keys):
-                found = [dict(zip(flat[::2], flat[1::2], strict=True)) for flat in client.eval(_LOOK, len(keys), *keys)]
+                hashes = [
+                    dict(zip(flat[::2], flat[1::2], strict=True)) for flat in client.eval(_READ, len(keys), *keys)
+                ]
             else:
-                found = [client.hgetall(key) for key in keys]
-        return dict(zip(topics, found, strict=True))
+                hashes = [client.hgetall(key) for key in keys]
+        return dict(zip(topics, hashes, strict=True))
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
@@ -203,18 +200,21 @@ class RedisStore:
             raise self._error(exc, is_writing) from exc
 
     def _error(self, exc: Exception, is_writing: bool) -> StoreError:
-        said = f"{type(exc).__name__}: {exc}"
+        reason = f"{type(exc).__name__}: {exc}"
         for error, meanings in _ANSWERS.items():
             for pattern, meaning in meanings.items():
-                if re.search(pattern, said):
-                    return error(f"{self.name}: {meaning} ({said})")
+                if re.search(pattern, reason):
+                    sentence, line, command = meaning.partition("\n")
+                    return error(
+                        f"{self.name}: {sentence.removesuffix(':')} ({reason}){':' if line else ''}{line}{command}"
+                    )
         if isinstance(exc, ResponseError) and not isinstance(exc, RedisConnectionError):
-            return StoreRefusedError(f"{self.name}: Redis refused ({said})")
+            return StoreRefusedError(f"{self.name}: Redis refused ({reason})")
         if is_writing:
             return StoreOutcomeUnknownError(
-                f"{self.name}: no answer to a write ({said}). A retry shows whether it was written"
+                f"{self.name}: no answer to a write ({reason}). A retry shows if it is written"
             )
-        return StoreUnavailableError(f"{self.name}: Redis did not answer, nothing was written ({said})")
+        return StoreUnavailableError(f"{self.name}: Redis did not answer, nothing was written ({reason})")
 
 
 def _offsets(hashes: _Hashes) -> dict[TopicPartition, int]:
@@ -227,11 +227,11 @@ def _offsets(hashes: _Hashes) -> dict[TopicPartition, int]:
     }
 
 
-def _arguments(topics: Sequence[str], after: Offsets, seen: _Hashes) -> list[str | bytes | int]:
+def _arguments(topics: Sequence[str], after: Offsets, hashes: _Hashes) -> list[str | bytes | int]:
     arguments: list[str | bytes | int] = []
     for topic in topics:
         moves = {str(tp.partition): offset for tp, offset in after.items() if tp.topic == topic}
         arguments.append(len(moves))
         for field, offset in moves.items():
-            arguments += (field, seen[topic].get(field.encode(), b""), offset)
+            arguments += (field, hashes[topic].get(field.encode(), b""), offset)
     return arguments

@@ -108,7 +108,7 @@ class Layout:
         columns = [self.topic, self.group, self.partition, self.offset, self.timestamp]
         if not all([self.table, *columns[:4]]) or len(set(columns)) < len(columns):
             raise BadInputError(
-                "An offset table needs a name, and different columns for topic, group, partition and offset; got "
+                "An offset table needs a name, and different columns; got "
                 + ", ".join(f"{field.name} {getattr(self, field.name)!r}" for field in fields(self))
             )
 
@@ -129,10 +129,7 @@ class SqlStore:
         BadInputError: the URL names another database, or the driver is not installed.
     """
 
-    guarantees = Guarantees(
-        is_atomic=True,
-        compares=Compares.ANY_WRITER,
-    )
+    guarantees = Guarantees(is_atomic=True, compares=Compares.ANY_WRITER)
 
     def __init__(self, name: str, url: str, timeout: float, layout: Layout = Layout(), *, create: bool = False) -> None:
         self.name = name
@@ -146,15 +143,15 @@ class SqlStore:
 
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Return the next offset of each topic-partition that the table holds for a group."""
-        return self._exact(self._look(group, topics), group, topics)
+        return self._offsets(self._rows(group, topics), group, topics)
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Move the offsets of a group, all rows or none. The table does not hold the window's id."""
-        swap(self.name, group, before, after, partial(self._seen, group, after), partial(self._write, group, after))
+        swap(self.name, group, before, after, partial(self._read, group, after), partial(self._write, group, after))
 
-    # Looking
+    # Reading
 
-    def _look(self, group: str, topics: Sequence[str]) -> Sequence[_Row]:
+    def _rows(self, group: str, topics: Sequence[str]) -> Sequence[_Row]:
         try:
             if not is_there(self._engine.url):
                 raise self._no_file()
@@ -165,10 +162,10 @@ class SqlStore:
                 return []
             raise
 
-    def _seen(self, group: str, after: Offsets) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    def _read(self, group: str, after: Offsets) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         topics = topics_of(after)
-        seen = self._ours(self._look(group, topics), group, topics)
-        return seen, seen
+        offsets = self._writable(self._rows(group, topics), group, topics)
+        return offsets, offsets
 
     def _select(self, group: str, topics: Sequence[str]) -> Select[Any]:
         c, layout = self._table.c, self._layout
@@ -176,22 +173,21 @@ class SqlStore:
         query = query.where(c[layout.group] == group)
         return query.where(c[layout.topic].in_(topics)) if len(topics) <= _TOPICS_OF_A_QUERY else query
 
-    def _exact(self, rows: Sequence[_Row], group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
+    def _offsets(self, rows: Sequence[_Row], group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Return the offsets of the rows with exactly this group's and these topics' names."""
         wanted = set(topics)
-        found: dict[TopicPartition, int] = {}
+        offsets: dict[TopicPartition, int] = {}
         for topic, owner, partition, offset in rows:
             if owner == group and topic in wanted:
                 tp = TopicPartition(topic, self._whole(partition, "partition", topic))
-                if tp in found:
+                if tp in offsets:
                     raise StoreContentError(
-                        f"{self.name}: the table {self._layout.table} has several rows for group {group} and {tp}. "
-                        "Delete the wrong ones, and give the table a unique key"
+                        f"{self._named} has several rows for group {group} and {tp}. Delete the wrong ones, and add a unique key"
                     )
-                found[tp] = self._whole(offset, "offset", str(tp))
-        return found
+                offsets[tp] = self._whole(offset, "offset", str(tp))
+        return offsets
 
-    def _ours(self, rows: Sequence[_Row], group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
+    def _writable(self, rows: Sequence[_Row], group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Return the offsets of rows that this group may write.
 
         Raises:
@@ -201,78 +197,66 @@ class SqlStore:
         for topic, owner, *_ in rows:
             if owner == group and topic in wanted:
                 continue
-            theirs, mine = (owner, group) if owner != group else (topic, folded.get(topic.strip().casefold(), topic))
-            if theirs != mine:
+            stored, name = (owner, group) if owner != group else (topic, folded.get(topic.strip().casefold(), topic))
+            if stored != name:
                 raise StoreContentError(
-                    f"{self.name}: the collation of the table {self._layout.table} takes {theirs!r} and {mine!r} "
-                    "for the same name, nothing was written. Give its columns for topic and group a binary collation "
-                    "(MySQL: utf8mb4_bin)"
+                    f"{self._named}: its collation takes {stored!r} and {name!r} for the same name, nothing was written. "
+                    "Give topic and group a binary collation (MySQL: utf8mb4_bin)"
                 )
-        return self._exact(rows, group, topics)
+        return self._offsets(rows, group, topics)
 
     def _whole(self, value: Any, what: str, of: str) -> int:
         """Return a number from the table, from any type of column."""
         value = _number(value)
         if not is_whole(value) or not 0 <= value <= MAX_OFFSET:
-            raise StoreContentError(
-                f"{self.name}: the table {self._layout.table} holds {value!r} as the {what} of {of}, which is not a valid {what}: "
-                "correct or delete that row"
-            )
+            raise StoreContentError(f"{self._named} holds {value!r} as the {what} of {of}. Correct or delete that row")
         return value
 
     # Writing
 
-    def _write(self, group: str, after: Offsets, seen: Offsets) -> bool:
+    def _write(self, group: str, after: Offsets, stored: Offsets) -> bool:
         self._prepare()
         try:
-            self._write_once(group, after, seen)
+            self._write_once(group, after, stored)
         except _LostError:
             return False
         except IntegrityError as exc:
             # Another writer inserted the row first; or the table refuses such rows, and always will.
-            if self._seen(group, after)[0] != seen:
+            if self._read(group, after)[0] != stored:
                 return False
-            raise StoreRefusedError(
-                f"{self.name}: the table {self._layout.table} refused a row ({first_line(exc)}). Nothing was written"
-            ) from exc
+            raise StoreRefusedError(f"{self._named} refused a row ({first_line(exc)}). Nothing was written") from exc
         return True
 
-    def _write_once(self, group: str, after: Offsets, seen: Offsets) -> None:
+    def _write_once(self, group: str, after: Offsets, stored: Offsets) -> None:
         topics = topics_of(after)
         with self._transaction() as connection:
             locked = [tuple(row) for row in connection.execute(self._select(group, topics).with_for_update())]
-            if self._ours(locked, group, topics) != seen:
+            if self._writable(locked, group, topics) != stored:
                 raise _LostError
-            known, new = sorted(after.keys() & seen.keys()), sorted(after.keys() - seen.keys())
-            if known:
-                self._move(connection, group, {tp: after[tp] for tp in known})
+            old, new = sorted(after.keys() & stored.keys()), sorted(after.keys() - stored.keys())
+            if old:
+                move = self._by_cases if connection.dialect.name == "mysql" else self._one_by_one
+                move(connection, group, {tp: after[tp] for tp in old})
             if new:
                 connection.execute(insert(self._table).values(self._now()), [self._row(group, tp, after) for tp in new])
-            self._check_written(connection, group, {**seen, **after})
+            self._check_written(connection, group, {**stored, **after})
 
     def _check_written(self, connection: Connection, group: str, wanted: Offsets) -> None:
-        """Compare the rows in the transaction with what was written.
-
-        Raises:
-            StoreRefusedError: the database stored something else. The transaction is rolled back.
-        """
+        """Refuse, before the commit, if the database stored something else."""
         rows = connection.execute(self._select(group, topics_of(wanted)))
-        found = {
+        stored = {
             (topic, _number(partition)): _number(offset) for topic, owner, partition, offset in rows if owner == group
         }
         wrong = [
-            f"{tp}: {found.get((tp.topic, tp.partition), 'no row')} instead of {offset}"
+            f"{tp}: {stored.get((tp.topic, tp.partition), 'no row')} instead of {offset}"
             for tp, offset in sorted(wanted.items())
-            if found.get((tp.topic, tp.partition)) != offset
+            if stored.get((tp.topic, tp.partition)) != offset
         ]
         if wrong:
             raise StoreRefusedError(
-                f"{self.name}: the table {self._layout.table} stored other values: {name_some(wrong)}. Nothing "
-                "was written: look for a trigger, rule or policy, or a column type below BIGINT"
+                f"{self._named} stored other values: {name_some(wrong)}. Nothing was written: look for a trigger, rule "
+                "or policy, or a column type below BIGINT"
             )
-
-    def _move(self, connection: Connection, group: str, after: Offsets) -> None:
-        (self._by_cases if connection.dialect.name == "mysql" else self._one_by_one)(connection, group, after)
 
     def _one_by_one(self, connection: Connection, group: str, after: Offsets) -> None:
         statement = self._update(bindparam("_group"), bindparam("_topic"))
@@ -307,11 +291,7 @@ class SqlStore:
     # The table
 
     def _prepare(self) -> None:
-        """Check the table once, before the first write. Make it if it is missing and `create` is set.
-
-        Raises:
-            StoreRefusedError: the table is missing, or can't keep this store's promises.
-        """
+        """Check the table before the first write. Make it if it is missing and `create` is set."""
         if self._is_checked:
             return
         if not self._has_table():
@@ -349,17 +329,20 @@ class SqlStore:
         keys += [constraint["column_names"] for constraint in inspector.get_unique_constraints(table, schema)]
         if not any(columns and key.issuperset(columns) for columns in keys):
             raise StoreRefusedError(
-                f"{self.name}: the table {table} has no unique key over topic, group and partition. Make one:\n"
-                f"    {self._key_ddl}"
+                f"{self._named} has no unique key over topic, group and partition. Make one:\n    {self._key_ddl}"
             )
 
     def _check_engine(self, connection: Connection) -> None:
         if engine := engine_without_transactions(connection, self._layout.table, self._table.schema):
             quoted = connection.dialect.identifier_preparer.format_table(self._table)
             raise StoreRefusedError(
-                f"{self.name}: the table {self._layout.table} has the engine {engine}, which has no transactions:\n"
+                f"{self._named} has the engine {engine}, which has no transactions:\n"
                 f"    ALTER TABLE {quoted} ENGINE = InnoDB"
             )
+
+    @property
+    def _named(self) -> str:
+        return f"{self.name}: table {self._layout.table}"
 
     @property
     def _ddl(self) -> str:
@@ -374,14 +357,14 @@ class SqlStore:
     def _missing(self) -> _MissingTableError:
         return _MissingTableError(
             f"{self.name}: there is no table {self._table.fullname} in {where(self._engine)}. Add create=true "
-            "to the address (see docs/stores/sql.md), or make it:\n"
+            "to the address, or make it:\n"
             f"    {self._ddl}"
         )
 
     def _no_file(self) -> _MissingTableError:
         return _MissingTableError(
-            f"{self.name}: there is no file {self._engine.url.database} on this machine. Correct the connection's "
-            "host, which is its path, or add create=true to the address"
+            f"{self.name}: there is no file {self._engine.url.database} here. Correct the connection's host, or add "
+            "create=true to the address"
         )
 
     # The database
@@ -412,8 +395,8 @@ class SqlStore:
                 if is_lost(exc) or isinstance(exc, IntegrityError):
                     raise
                 raise StoreOutcomeUnknownError(
-                    f"{self.name}: {where(self._engine)} did not answer the COMMIT ({first_line(exc)}), so all "
-                    "rows are written or none is. A retry shows which"
+                    f"{self.name}: {where(self._engine)} did not answer the COMMIT ({first_line(exc)}). All rows are "
+                    "written or none; a retry shows which"
                 ) from exc
 
     @contextmanager
@@ -432,19 +415,18 @@ class SqlStore:
         reason = f"{type(exc.orig).__name__}: {first_line(exc)}"
         if is_lost(exc):
             return _LostError(
-                f"{self.name}: {where(self._engine)} let another transaction go first ({reason}). Nothing was "
-                "written, try again"
+                f"{self.name}: another transaction went first in {where(self._engine)} ({reason}). Nothing was written"
             )
         if _code(exc) in _MISSING_TABLE or "no such table" in reason:
             return self._missing()
         if _is_refusal(exc):
             return StoreRefusedError(
-                f"{self.name}: {where(self._engine)} refused ({reason}). Nothing was written. Check login, "
-                "rights and space, and that the table is like this:\n"
+                f"{self.name}: {where(self._engine)} refused ({reason}). Nothing was written: check login, rights, space "
+                "and the table:\n"
                 f"    {self._ddl}"
             )
         return StoreUnavailableError(
-            f"{self.name}: {where(self._engine)} did not answer within {self._timeout:g} s ({reason}). Nothing was written"
+            f"{self.name}: {where(self._engine)} did not answer in {self._timeout:g} s ({reason}). Nothing was written"
         )
 
 
@@ -539,7 +521,7 @@ def _is_refusal(exc: DBAPIError) -> bool:
         return code not in _PASSING and code not in _LOST_CONNECTION and code > 0
     if code is not None:
         return code not in _PASSING and not code.startswith(_SILENT_CLASS)
-    said = str(exc.orig)
-    if any(phrase in said for phrase in (*_TLS, *_SQLITE_REFUSALS)):
+    message = str(exc.orig)
+    if any(phrase in message for phrase in (*_TLS, *_SQLITE_REFUSALS)):
         return True
-    return "FATAL" in said and not any(phrase in said for phrase in _PG_PASSING)
+    return "FATAL" in message and not any(phrase in message for phrase in _PG_PASSING)

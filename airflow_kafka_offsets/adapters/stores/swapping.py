@@ -1,4 +1,4 @@
-"""How each store advances: read, let core decide, and write if no one wrote since the read. Otherwise read again."""
+"""How each store advances: read, let core decide, and write if no one wrote since. Otherwise read again."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from airflow_kafka_offsets.core.errors import ConcurrentChangeError
 from airflow_kafka_offsets.core.offsets import Offsets
 from airflow_kafka_offsets.core.store.guarantees import check_advance, must_write
 
-LOOKS = 20
-"""How often a writer reads if others overtake it. The other writer has moved the offsets, so the second read usually decides."""
+READS = 20
+"""How often a writer reads if others overtake it. Usually the second read decides: the offsets have moved."""
 
-_Seen = TypeVar("_Seen")
+_Version = TypeVar("_Version")
 
 
 def swap(
@@ -20,8 +20,8 @@ def swap(
     group: str,
     before: Offsets,
     after: Offsets,
-    look: Callable[[], tuple[Offsets, _Seen]],
-    write: Callable[[_Seen], bool],
+    read: Callable[[], tuple[Offsets, _Version]],
+    write: Callable[[_Version], bool],
 ) -> None:
     """Advance a store that can compare and set.
 
@@ -30,17 +30,17 @@ def swap(
         group: the group.
         before: see `OffsetStore.advance`.
         after: see `OffsetStore.advance`.
-        look: returns what the store holds now, and what `write` compares with (the values, or a version).
-        write: writes all or nothing, if the store has not changed; False: it has, and nothing was written.
+        read: returns the offsets in the store, and what `write` compares with (the values, or a version).
+        write: writes all or nothing. It returns False if the store has changed since the read.
 
     Raises:
         StoreDriftError, ConcurrentChangeError: see `OffsetStore.advance`.
     """
     check_advance(before, after)
-    for _ in range(LOOKS):
-        found, seen = look()
-        if not must_write(store, group, before, after, found) or write(seen):
+    for _ in range(READS):
+        offsets, version = read()
+        if not must_write(store, group, before, after, offsets) or write(version):
             return
     raise ConcurrentChangeError(
-        f"{store}: other writers changed the offsets of group {group} {LOOKS} times during the advance"
+        f"{store}: other writers changed the offsets of group {group} {READS} times during the advance"
     )

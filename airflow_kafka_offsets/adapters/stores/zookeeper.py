@@ -18,7 +18,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import SetData, Transaction
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from airflow_kafka_offsets.adapters.stores.swapping import LOOKS, swap
+from airflow_kafka_offsets.adapters.stores.swapping import READS, swap
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConcurrentChangeError,
@@ -39,12 +39,12 @@ MAX_REQUEST_BYTES = 1_048_575
 """ZooKeeper's default jute.maxbuffer. A server cuts the connection of a larger request."""
 
 _ON_THE_WAY = 50
-"""How many requests may wait for their answers. Without a connection, kazoo accepts some (70 to 270 seen), then blocks without end."""
+"""How many requests may wait for their answers. Without a connection, kazoo accepts 70 to 270, then blocks without end."""
 
 _HEADER = 8
 """Bytes of a request before its content: its number and its type."""
 
-# What a multi answers if another writer was first: the cause, and for the operations that were rolled back or not tried.
+# A multi's answers if another writer was first, also for operations that were rolled back or not tried.
 _OVERTAKEN = (
     exceptions.BadVersionError,
     exceptions.NodeExistsError,
@@ -76,8 +76,8 @@ class Access(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What many requests found, one after the other. None stands for a missing node.
+class _Nodes:
+    """The answers to many requests, one after the other; None is a missing node.
 
     Attributes:
         folders: children of the listed nodes, each with the node's metadata.
@@ -93,7 +93,7 @@ class _Found:
         """Whether all of it was the same at an earlier moment, which is a transaction's number."""
         if any(node is None and dirname(path) in self.folders for path, node in self.nodes.items()):
             return False  # a listed node is gone
-        absent = [path for path, found in (*self.folders.items(), *self.parents.items()) if found is None]
+        absent = [path for path, node in (*self.folders.items(), *self.parents.items()) if node is None]
         lists = [listed[1] for listed in self.folders.values() if listed]
         lists += [above for path in absent if (above := self.parents.get(dirname(path)))]
         return all(stat.pzxid <= moment for stat in lists) and all(
@@ -124,7 +124,7 @@ class NodeLayout:
         return [f"{self._folder}/{topic}" for topic in topics]
 
     def paths_in(self, folders: Mapping[str, Sequence[str] | None]) -> list[str]:
-        """Return the nodes to read, from the children of the folders (None means no such folder)."""
+        """Return the nodes to read, from the children of the folders (None if there is no such folder)."""
         return [f"{folder}/{child}" for folder, children in folders.items() for child in children or ()]
 
     def paths_of(self, offsets: Offsets) -> list[str]:
@@ -233,14 +233,14 @@ class ZooKeeperStore:
             limit=layout.limit,
         )
         if self._access is not Access.OPEN and login is None:
-            raise BadInputError(f"{name}: acl={self._access} requires a login and a password in the Airflow connection")
+            raise BadInputError(f"{name}: acl={self._access} requires a login and a password in the connection")
 
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Return the offsets of all topics at one moment."""
         layout = self._layout(self._base(group))
         with self._session() as client:
-            found = layout.offsets(self._look(client, layout.folders(topics), layout.paths_in).contents)
-        return {tp: offset for tp, offset in found.items() if tp.topic in topics}
+            offsets = layout.offsets(self._nodes(client, layout.folders(topics), layout.paths_in).contents)
+        return {tp: offset for tp, offset in offsets.items() if tp.topic in topics}
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Compare and set in one multi."""
@@ -248,42 +248,42 @@ class ZooKeeperStore:
         self._check_size(layout.values({}, after))
         with self._session() as client:
 
-            def look() -> tuple[Offsets, _Found]:
-                found = self._look(client, (), lambda _: layout.paths_of(after))
-                return layout.offsets(found.contents), found
+            def read() -> tuple[Offsets, _Nodes]:
+                nodes = self._nodes(client, (), lambda _: layout.paths_of(after))
+                return layout.offsets(nodes.contents), nodes
 
-            def write(found: _Found) -> bool:
-                return self._write(client, found, layout.values(found.contents, after))
+            def write(nodes: _Nodes) -> bool:
+                return self._write(client, nodes, layout.values(nodes.contents, after))
 
-            swap(self.name, group, before, after, look, write)
+            swap(self.name, group, before, after, read, write)
 
-    # Looking
+    # Reading
 
     def _base(self, group: str) -> str:
         if "/" in group or group in ("", ".", ".."):
             raise BadInputError(f"{self.name}: group {group!r} can't be the name of a node in ZooKeeper")
         return f"{self._chroot}/consumers/{group}"
 
-    def _look(self, client: Any, folders: Sequence[str], paths_in: _PathsIn) -> _Found:
+    def _nodes(self, client: Any, folders: Sequence[str], paths_in: _PathsIn) -> _Nodes:
         """Return the nodes as of one moment, although ZooKeeper has no request that reads several."""
-        for _ in range(LOOKS):
+        for _ in range(READS):
             # This server may be behind the one that the last write went to.
             client.sync_async(self._chroot or "/").get(timeout=self._timeout)
             moment = client.last_zxid
-            found = self._find(client, folders, paths_in)
-            if found.is_of(moment):
-                return found
-        raise ConcurrentChangeError(f"{self.name}: other writers changed these offsets {LOOKS} times during the read")
+            nodes = self._read_all(client, folders, paths_in)
+            if nodes.is_of(moment):
+                return nodes
+        raise ConcurrentChangeError(f"{self.name}: other writers changed these offsets {READS} times during the read")
 
-    def _find(self, client: Any, folders: Sequence[str], paths_in: _PathsIn) -> _Found:
-        listed = dict(self._ask(partial(client.get_children_async, include_data=True), folders))
-        paths = paths_in({folder: found and found[0] for folder, found in listed.items()})
+    def _read_all(self, client: Any, folders: Sequence[str], paths_in: _PathsIn) -> _Nodes:
+        listed = dict(self._answers(partial(client.get_children_async, include_data=True), folders))
+        paths = paths_in({folder: node and node[0] for folder, node in listed.items()})
         above = sorted({parent for path in (*folders, *paths) for parent in _parents(path, self._chroot)})
-        parents = dict(self._ask(client.exists_async, above))
-        there = [path for path in paths if parents[dirname(path)] is not None]
-        return _Found(listed, parents, {**dict.fromkeys(paths), **dict(self._ask(client.get_async, there))})
+        parents = dict(self._answers(client.exists_async, above))
+        existing = [path for path in paths if parents[dirname(path)] is not None]
+        return _Nodes(listed, parents, {**dict.fromkeys(paths), **dict(self._answers(client.get_async, existing))})
 
-    def _ask(self, request: Callable[[str], Any], paths: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    def _answers(self, request: Callable[[str], Any], paths: Iterable[str]) -> Iterator[tuple[str, Any]]:
         """Send a request for each path without waiting for earlier answers. The answer is None if there is no node."""
         waiting: deque[tuple[str, Any]] = deque()
         for path in paths:
@@ -301,20 +301,20 @@ class ZooKeeperStore:
 
     # Writing
 
-    def _write(self, client: Any, found: _Found, values: Mapping[str, bytes]) -> bool:
-        """Write all values, if the nodes have not changed; False: nothing was written."""
-        missing = [path for path, stat in found.parents.items() if stat is None]
+    def _write(self, client: Any, nodes: _Nodes, values: Mapping[str, bytes]) -> bool:
+        """Write all values if the nodes have not changed. Return whether they are written."""
+        missing = [path for path, stat in nodes.parents.items() if stat is None]
         multi = client.transaction()
         self._create(multi, missing)
         for path, data in values.items():
-            if node := found.nodes[path]:
+            if node := nodes.nodes[path]:
                 multi.set_data(path, data, version=node[1].version)
             else:
                 multi.create(path, data, acl=self._acl(path))
         if _size(multi.operations) <= self._max_request_bytes:
             return self._commit(multi)
         self._check_size(values)
-        self._prepare(client, [*missing, *(path for path in values if found.nodes[path] is None)])
+        self._prepare(client, [*missing, *(path for path in values if nodes.nodes[path] is None)])
         return False
 
     def _check_size(self, values: Mapping[str, bytes]) -> None:
@@ -322,8 +322,7 @@ class ZooKeeperStore:
         if (size := _size([SetData(path, data, -1) for path, data in values.items()])) > self._max_request_bytes:
             raise StoreLimitError(
                 f"{self.name}: these offsets need a request of {size} bytes, and the servers accept {self._max_request_bytes}. "
-                f"Nothing was written: {self._layout.way_out} jute.maxbuffer on all servers and the option "
-                "max_request_bytes"
+                f"Nothing was written: {self._layout.way_out} jute.maxbuffer and the option max_request_bytes"
             )
 
     def _prepare(self, client: Any, paths: Sequence[str]) -> None:
@@ -392,20 +391,19 @@ class ZooKeeperStore:
             raise self._error(exc, is_writing) from exc
 
     def _error(self, exc: Exception, is_writing: bool) -> StoreError:
-        server, said = f"{self.name}: ZooKeeper at {self._hosts}", f"{type(exc).__name__} {exc}".strip()
+        server, reason = f"{self.name}: ZooKeeper at {self._hosts}", f"{type(exc).__name__} {exc}".strip()
         if isinstance(exc, _EXCLUDED):
             return StoreRefusedError(
-                f"{server} refused ({said}): the ACL of a node excludes this login. Correct one of the two "
-                "(zkCli: getAcl, setAcl)"
+                f"{server} refused ({reason}): correct the login, or the node's ACL (zkCli: setAcl)"
             )
         if is_writing and isinstance(exc, _SILENT):
             return StoreOutcomeUnknownError(
-                f"{server} did not answer a write ({said}). A retry shows whether it was written; if that never "
-                "helps, lower max_request_bytes to the servers' jute.maxbuffer"
+                f"{server} did not answer a write ({reason}). Let the task retry; if that never helps, lower "
+                "max_request_bytes to the servers' jute.maxbuffer"
             )
         if isinstance(exc, (*_SILENT, *_PASSING)):
-            return StoreUnavailableError(f"{server} did not answer, nothing was written ({said})")
-        return StoreRefusedError(f"{server} refused ({said})")
+            return StoreUnavailableError(f"{server} did not answer, nothing was written ({reason})")
+        return StoreRefusedError(f"{server} refused ({reason})")
 
 
 def _parents(path: str, chroot: str) -> Iterator[str]:

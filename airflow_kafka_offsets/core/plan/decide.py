@@ -255,16 +255,16 @@ def choose(asking: Asking, records: Records, facts: Facts) -> Choice:
     if isinstance(request, Live) and not ownership.own_windows(state):
         over = {held.holder for held in state.open if held.holder == claim or facts.is_over(held)}
         adopt, number = ownership.choose(state, over, at_most=request.at_most, max_open=group.max_open_windows)
-        ownership.check_adopts(group.name, group.reads, adopt)
+        ownership.check_topics(group, state, claim, adopt)
         return Choice(How.ADOPTED, adopt, number)
     how, windows = _there(asking, records)
     foreign = ownership.of_others(state, windows, claim, how)
     if busy := next((held for held in foreign if not facts.is_over(held)), None):
         raise WindowBusyError(busy.window.id, busy.holder, is_rerun=busy.window.state is State.COMMITTED)
     if how is How.GIVEN:
-        ownership.check_given(group.name, group.reads, state, claim, foreign)
-    else:
-        ownership.check_replays(group.name, group.reads, state, claim, records.owned.windows)
+        ownership.check_given(group, state, claim, foreign)
+    elif not ownership.is_owner(state.owner, claim):  # a topic may have left the owner's group since
+        ownership.check_topics(group, state, claim, records.owned.windows)
     return Choice(how, windows)
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from airflow_kafka_offsets.core.history import Act, WindowRow
+from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner
-from airflow_kafka_offsets.core.window import Claim, Lane, State
+from airflow_kafka_offsets.core.window import Claim, Lane, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
 
 MAX_RECENT = 12
@@ -52,7 +52,7 @@ class WindowSummary(WindowLine):
     Attributes:
         isolation_level, is_capped, unread: as in `core.window`.
         partitions: how many have something to read.
-        attempts, records: as in `core.history.WindowRow`.
+        attempts, records: as in `core.history.WindowRecord`.
     """
 
     isolation_level: IsolationLevel
@@ -63,9 +63,9 @@ class WindowSummary(WindowLine):
     records: int | None
 
 
-def summary_of(row: WindowRow) -> WindowSummary:
+def summary_of(row: WindowRecord) -> WindowSummary:
     """Return a window in short."""
-    window = row.held.window
+    window = row.window
     return WindowSummary(
         group=window.group,
         seq=window.seq,
@@ -75,7 +75,7 @@ def summary_of(row: WindowRow) -> WindowSummary:
         planned_until=window.planned_until,
         planned_at=row.planned_at,
         committed_at=row.committed_at,
-        holder=row.held.holder,
+        holder=row.holder,
         isolation_level=window.isolation_level,
         is_capped=window.is_capped,
         unread=window.unread,

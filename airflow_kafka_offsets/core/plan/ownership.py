@@ -8,7 +8,7 @@ that a separate DAG can replay for the same output. If a DAG or task was renamed
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -82,17 +82,17 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """What the ledger knows when a run asks for its windows.
+    """A group in the ledger, when a run asks for its windows.
 
     Attributes:
-        version: changes with every new window, abandon and reset; 0: the group is not there yet.
-        position: where the next live window starts; None: there never was one.
+        version: changes with every new window, abandon and reset; 0 for a group that is not in the ledger.
+        position: where the next live window starts; None before the first one.
         open: live windows that wait for their commit, oldest first.
         claimed: the windows that the asking claim ever had, oldest first.
-        elsewhere: if the asking claim has no window in this group: the ids of a few windows that it has in other groups.
-        owner: the task that the group belongs to; None: it will belong to the first task that plans live.
+        elsewhere: a few windows that the claim has in other groups, if it has none here.
+        owner: the task that the group belongs to; None if the first task that plans live gets it.
         is_pruned: whether a window that the asking claim had was pruned.
-        began_at: when the group began; None: it is not there yet, or was reset since.
+        began_at: when the group began; None if it is not in the ledger, or was reset since.
     """
 
     version: int = 0
@@ -116,7 +116,7 @@ class How(StrEnum):
 
 
 def own_windows(state: GroupState) -> tuple[WindowRecord, ...]:
-    """Return the windows that the asking run has; none: it asks for the first time.
+    """Return the windows that the asking run has; empty if it asks for the first time.
 
     An abandoned window no longer owns anything, so its run asks like a new one.
 
@@ -126,39 +126,24 @@ def own_windows(state: GroupState) -> tuple[WindowRecord, ...]:
     """
     if state.is_pruned:
         raise PrunedWindowError(
-            "A window of this run was pruned from the ledger, because Kafka no longer held its offsets: nothing can read it again, and its "
-            "output stays as it is. Trigger a new run instead of clearing this one."
+            "A window of this run was pruned after Kafka had removed its offsets, so it can't run again. Trigger a new run "
+            "instead of clearing this one"
         )
-    superseded = [held.window.id for held in state.claimed if held.window.state is State.SUPERSEDED]
-    if superseded:
+    windows = [record.window for record in state.claimed]
+    if superseded := [window.id for window in windows if window.state is State.SUPERSEDED]:
         raise IllegalStepError(
-            f"Window {name_some(superseded, ', ')} of this run was superseded by a reset: its offsets have other owners "
-            "now. Trigger a new run instead of clearing this one."
+            f"{name_some(superseded, ', ')} of this run was superseded by a reset: other windows own its offsets. Trigger a new "
+            "run instead of clearing this one"
         )
-    return tuple(held for held in state.claimed if held.window.state.owns)
-
-
-def check_same_group(group: str, claim: Claim, state: GroupState) -> None:
-    """Refuse a run that had windows in another group: here it would get other windows, and would not run its own again.
-
-    Raises:
-        BadInputError: with these windows, and what to do.
-    """
-    if state.elsewhere:
-        raise BadInputError(
-            f"{claim} had {name_some(state.elsewhere, ', ')}, but its task now reads group {group}, and this run has no window there. "
-            f"A run that is cleared or tried again gets no new window: for what is new in {group}, trigger a new run. To run an old "
-            'window again, or to rename a group, see "Rename a group" in the docs (docs/howto/rename-a-group.md)'
-        )
+    return tuple(record for record in state.claimed if record.window.state.owns)
 
 
 def made_again(claim: Claim, own: Sequence[WindowRecord]) -> str:
     """Return the warning about a run that has windows before its first try: it was deleted and made again."""
-    ids = name_some([held.window.id for held in own], ", ")
+    ids = name_some([record.window.id for record in own], ", ")
     return (
-        f"{claim} is at its first try and had {ids} before: a run of this id was deleted and made again. To the ledger it is "
-        "the same run: it runs the same offsets again, as after a clear, and reads nothing new. For what is new, trigger a run "
-        "under another id"
+        f"{claim} was deleted and made again, so it runs {ids} again, as after a clear, and reads nothing new. For what is new, "
+        "trigger a run under another id"
     )
 
 
@@ -168,47 +153,24 @@ def is_owner(owner: Owner | None, claim: Claim) -> bool:
 
 
 def other_name(group: KafkaGroup, owner: Owner, owned: Sequence[KafkaGroup]) -> str | None:
-    """Return the warning before the first window of a group whose task has planned the same topics under another name.
+    """Return the warning before a group's first window if its task has planned the same topics under another name.
 
     Args:
         group: a group without a window.
         owner: the task that plans it.
         owned: the groups that belong to that task, as they were defined when they last planned.
-
-    Returns:
-        A sentence; None: there is no such group.
     """
     reads = group.reads
-    others = (other for other in owned if other.name != group.name)
-    same = [other.name for other in others if any(topic in reads for topic in other.topics)]
-    if not same:
+    names = [
+        other.name for other in owned if other.name != group.name and any(topic in reads for topic in other.topics)
+    ]
+    if not names:
         return None
     return (
-        f"{owner} has planned the same topics as group {name_some(same, ', ')}, and {group.name} is another group: it owns none of those "
-        "windows, and begins at its own starting_offsets. If the name is a mistake, correct it before a job runs. If it is a rename, "
-        'see "Rename a group" in the docs (docs/howto/rename-a-group.md)'
+        f"{owner} has planned the same topics as group {name_some(names, ', ')}, and {group.name} is another group, which begins at its "
+        "own starting_offsets. If that is not meant, correct the name before a job runs, or rename the group: "
+        "docs/howto/rename-a-group.md"
     )
-
-
-def check_owner(group: str, owner: Owner | None, claim: Claim) -> None:
-    """Refuse live windows to a DAG or task that the group does not belong to.
-
-    Raises:
-        ForeignGroupError: with the ways to share the group on purpose, and to take it over.
-    """
-    if is_owner(owner, claim):
-        return
-    raise ForeignGroupError(
-        f"{Owner.of(claim)} asks for live windows of group {group}, which belongs to {owner}. For another output, use another "
-        'group; to run its windows again, name a replay: see "Rename a DAG, or share a group" in the docs '
-        "(docs/howto/rename-or-share-a-group.md). If the DAG or task was renamed: "
-        f"{take_over_command(group, Owner.of(claim))}"
-    )
-
-
-def take_over_command(group: str, owner: Owner) -> str:
-    """Return the command that gives a group to a DAG and task."""
-    return f"kafka-offsets take-over {group} --dag {owner.dag_id} --task {owner.task_id} --why '...' --yes"
 
 
 def reset_command(group: str, to: Offsets) -> str:
@@ -217,101 +179,81 @@ def reset_command(group: str, to: Offsets) -> str:
     return f"kafka-offsets reset {group} --to '{offsets}' --why '...'"
 
 
-def check_adopts(group: str, topics: Container[str], held_windows: Iterable[WindowRecord]) -> None:
-    """Refuse to adopt a window with records of a topic that the group's definition does not read.
+# Refusals.
 
-    Args:
-        group: its name.
-        topics: those that the definition reads.
-        held_windows: the windows to adopt.
+
+def check_same_group(group: str, claim: Claim, state: GroupState) -> None:
+    """Refuse a run that had windows in another group: here it would get new windows instead of its own.
 
     Raises:
-        UnreadTopicError: with the ways out.
+        BadInputError: with these windows.
     """
-    for held in held_windows:
-        if unread := _unread(held.window, topics):
-            names, window_id = name_some(unread, ", "), held.window.id
-            raise UnreadTopicError(
-                f"Window {window_id} has records of {names}, which group {group} no longer reads, and its run is over. "
-                f"To read them: clear {held.holder}, which has the window as it is, or put {names} back into the group's topics "
-                f"until the window is committed. To leave them out, and then remove what was written under this id: "
-                f"kafka-offsets abandon {window_id} --why '...' --yes"
-            )
+    if state.elsewhere:
+        raise BadInputError(
+            f"{claim} had {name_some(state.elsewhere, ', ')}, and its task reads group {group} now: a cleared run gets no new window. "
+            f"For what is new in {group}, trigger a new run; for the old window, see docs/howto/rename-a-group.md"
+        )
 
 
-def check_replays(
-    group: str, topics: Container[str], state: GroupState, claim: Claim, held_windows: Iterable[WindowRecord]
-) -> None:
-    """Refuse a replay by a DAG or task that does not own the group, if a window has records of a topic that it does not read.
-
-    The owner may have such a window: the topic has left the group since.
+def check_owner(group: str, owner: Owner | None, claim: Claim) -> None:
+    """Refuse live windows to a DAG or task that the group does not belong to.
 
     Raises:
-        UnreadTopicError: with the ways out.
+        ForeignGroupError: with the command that takes the group over.
     """
-    if is_owner(state.owner, claim):
+    if is_owner(owner, claim):
         return
-    for held in held_windows:
-        if unread := _unread(held.window, topics):
+    task = Owner.of(claim)
+    raise ForeignGroupError(
+        f"{task} asks for live windows of group {group}, which belongs to {owner}. For another output, use another group; to run "
+        "its windows again, name a replay; if the DAG or task was renamed, take the group over "
+        "(docs/howto/rename-or-share-a-group.md):\n"
+        f"    kafka-offsets take-over {group} --dag {task.dag_id} --task {task.task_id} --why '...'"
+    )
+
+
+def check_topics(group: KafkaGroup, state: GroupState, claim: Claim, records: Iterable[WindowRecord]) -> None:
+    """Refuse windows with records of a topic that the group's definition does not read: its job would leave them out.
+
+    Raises:
+        UnreadTopicError: with the ways out.
+    """
+    for record in records:
+        window, reads = record.window, group.reads
+        unread = name_some([topic for topic in topics_of(window.ranges.without_empty()) if topic not in reads], ", ")
+        if unread and _is_open_live(window):
             raise UnreadTopicError(
-                f"Window {held.window.id} has records of {name_some(unread, ', ')}, which group {group} does not read as "
-                f"{Owner.of(claim)} defines it. The group belongs to {state.owner}. A DAG that replays for the same output reads "
-                "the same topics: add them. For another output, use another group"
+                f"Window {window.id} has records of {unread}, which group {group.name} no longer reads, and its run is over. To read "
+                f"them, clear {record.holder} or put {unread} back until the window is committed; to leave them out:\n"
+                f"    kafka-offsets abandon {window.id} --why '...'"
+            )
+        if unread:
+            raise UnreadTopicError(
+                f"Window {window.id} has records of {unread}, which group {group.name} does not read as {Owner.of(claim)} defines it. "
+                f"For the output of {state.owner}, add the topics; for another output, use another group"
             )
 
 
-def check_given(
-    group: str, topics: Container[str], state: GroupState, claim: Claim, held_windows: Iterable[WindowRecord]
-) -> None:
+def check_given(group: KafkaGroup, state: GroupState, claim: Claim, records: Iterable[WindowRecord]) -> None:
     """Refuse windows by name to a claim that could neither adopt nor replay them.
 
     A run hands its windows to its tasks, and a task keeps what it had. A task of the owner's DAG may also adopt open
     windows of other runs, as its planner may. A task of another DAG may only replay them.
 
-    Args:
-        group: its name.
-        topics: those that the definition reads.
-        state: the group, as the claim sees it.
-        claim: who asks.
-        held_windows: the windows; their holders are over.
-
     Raises:
         ForeignGroupError, UnreadTopicError: with the ways out.
     """
-    known = {held.window.seq for held in state.claimed}
-    of_others = [held for held in held_windows if held.window.seq not in known and not held.holder.is_same_run(claim)]
-    is_open = [held for held in of_others if held.window.lane is Lane.LIVE and held.window.state.is_open]
+    had = {record.window.seq for record in state.claimed}
+    foreign = [r for r in records if r.window.seq not in had and not r.holder.is_same_run(claim)]
+    to_adopt = [record for record in foreign if _is_open_live(record.window)]
     is_of_owners_dag = state.owner is None or state.owner.dag_id == claim.dag_id
-    if is_open and not is_of_owners_dag:
-        check_owner(group, state.owner, claim)
-    check_adopts(group, topics, is_open)
-    if not is_of_owners_dag:
-        check_replays(group, topics, state, claim, of_others)
+    if to_adopt and not is_of_owners_dag:
+        check_owner(group.name, state.owner, claim)
+    check_topics(group, state, claim, to_adopt if is_of_owners_dag else foreign)
 
 
-def _unread(window: Window, topics: Container[str]) -> list[str]:
-    return [topic for topic in topics_of(window.ranges.without_empty()) if topic not in topics]
-
-
-def choose(
-    state: GroupState, over: Collection[Claim], *, at_most: int, max_open: int
-) -> tuple[tuple[WindowRecord, ...], int]:
-    """Choose the windows of a new run that plans live: open ones of dead runs, oldest first, and how many it cuts after all others.
-
-    Args:
-        state: the group.
-        over: the holders of its open windows that are over.
-        at_most: how many windows the run can work on.
-        max_open: how many live windows may be open at once.
-
-    Raises:
-        WindowBusyError: others work on all open windows, and no more windows may be open.
-    """
-    adopt = tuple(held for held in state.open if held.holder in over)[:at_most]
-    cut = min(at_most - len(adopt), max(0, max_open - len(state.open)))
-    if not adopt and not cut:
-        raise _busy(state)
-    return adopt, cut
+def _is_open_live(window: Window) -> bool:
+    return window.lane is Lane.LIVE and window.state.is_open
 
 
 def check_something(state: GroupState, adopted: Sequence[WindowRecord], spans: Collection[int]) -> None:
@@ -333,7 +275,92 @@ def check_something(state: GroupState, adopted: Sequence[WindowRecord], spans: C
 
 def _busy(state: GroupState) -> WindowBusyError:
     oldest, *more = state.open
-    return WindowBusyError(oldest.window.id, oldest.holder, others=[held.window.id for held in more])
+    return WindowBusyError(oldest.window.id, oldest.holder, others=[record.window.id for record in more])
+
+
+# Choices.
+
+
+def choose(
+    state: GroupState, over: Collection[Claim], *, at_most: int, max_open: int
+) -> tuple[tuple[WindowRecord, ...], int]:
+    """Choose the open windows that a run adopts from dead runs, oldest first, and how many it cuts after all others.
+
+    Args:
+        state: the group.
+        over: the holders of its open windows that are over.
+        at_most: how many windows the run can work on.
+        max_open: how many live windows may be open at once.
+
+    Raises:
+        WindowBusyError: others work on all open windows, and no more windows may be open.
+    """
+    adopt = tuple(record for record in state.open if record.holder in over)[:at_most]
+    cut = min(at_most - len(adopt), max(0, max_open - len(state.open)))
+    if not adopt and not cut:
+        raise _busy(state)
+    return adopt, cut
+
+
+def is_handed_over(record: WindowRecord, claim: Claim, *, is_known: bool) -> bool:
+    """Whether a claim may work on a window without asking whether its holder is over.
+
+    Args:
+        record: the window.
+        claim: who asks.
+        is_known: whether the claim had the window before, or got its name from the plan task of its run. Then the tasks of the
+            run hand it to each other: the plan task works on no window itself.
+    """
+    is_planner = claim.scope is Scope.RUN or record.holder.scope is Scope.RUN
+    return record.holder == claim or (is_known and is_planner and record.holder.is_same_run(claim))
+
+
+def of_others(state: GroupState, records: Iterable[WindowRecord], claim: Claim, how: How) -> list[WindowRecord]:
+    """Return the windows on which a claim may work only if their holders are over."""
+    had = {record.window.seq for record in state.claimed}
+    return [r for r in records if not is_handed_over(r, claim, is_known=how is How.GIVEN or r.window.seq in had)]
+
+
+def to_hold(records: Sequence[WindowRecord], claim: Claim) -> list[WindowRecord]:
+    """Return the windows that a claim holds from now on, in the order of their numbers.
+
+    A plan task leaves the other tasks of its run the windows that they have.
+    """
+    taken = [
+        record
+        for record in records
+        if claim.scope is Scope.TASK or record.holder == claim or not record.holder.is_same_run(claim)
+    ]
+    return sorted(taken, key=lambda record: record.window.seq)
+
+
+def is_free(window: Standing, *, is_rerun: bool, holder_is_over: bool) -> bool:
+    """Whether a run that was refused a window no longer has to wait for it.
+
+    Args:
+        window: the window now.
+        is_rerun: whether it was committed when it was refused. Then the run waits to rerun it, and not for the window after it.
+        holder_is_over: whether its holder is over.
+    """
+    if window.state in (State.ABANDONED, State.SUPERSEDED):
+        return True  # its job may still run, but the next window has another id
+    if window.state is State.COMMITTED and not is_rerun:
+        return True
+    return holder_is_over
+
+
+def watermark(state: GroupState) -> Position | None:
+    """Return the next offset that is not committed: where the oldest open window starts, or where the next one will.
+
+    Offsets that were lost before the open window started count as done: no one can ever commit them.
+    """
+    if state.open:
+        oldest = state.open[0].window
+        return Position(oldest.ranges.starts, oldest.topic_ids)
+    return state.position
+
+
+# Abandon.
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,8 +369,8 @@ class Abandonment:
 
     Attributes:
         window: the window, abandoned.
-        position: where the next live window starts from now on; None: where it would have started anyway.
-        skipped: the recorded gap: offsets that no one owns then, below those of later windows.
+        position: where the next live window starts from now on; None if that does not change.
+        skipped: the recorded gap: offsets below those of later windows, which no window owns then.
     """
 
     window: Window
@@ -371,7 +398,7 @@ def abandonment(window: Window, position: Position | None, newest: int | None) -
     Args:
         window: the window.
         position: where the next live window of its group would start.
-        newest: the number of the newest live window of the group that owns its offsets; None: there is none.
+        newest: the number of the newest live window of the group that owns its offsets; None if no window does.
 
     Raises:
         IllegalStepError: its state does not allow this step.
@@ -395,76 +422,19 @@ def check_gap(abandonment: Abandonment, leave_gap: bool) -> None:
     """Require a confirmation before offsets are left without an owner.
 
     Raises:
-        ConfirmationError: with the ranges, and how they can be read later.
+        ConfirmationError: with the ranges.
     """
     if abandonment.skipped and not leave_gap:
         gaps = name_some([f"{tp} {r}" for tp, r in abandonment.skipped.items()], ", ")
         raise ConfirmationError(
-            f"Later windows start where window {abandonment.window.id} ends, so its offsets can't be planned again. They become a "
-            f"recorded gap, which no one owns: {gaps}. A replay of these offsets can fill it as long as Kafka holds them. If you "
-            "do mean it: add --leave-gap"
+            f"Later windows start where window {abandonment.window.id} ends, so these offsets become a gap that only a replay "
+            f"can fill: {gaps}. If you mean it, add --leave-gap"
         )
 
 
 def to_abandon(state: GroupState) -> WindowRecord | None:
-    """Return the open window that a person abandons first, until none is open: the newest, so that no gap is left.
+    """Return the open window that a person abandons first: the newest, so that no gap is left.
 
-    None: all open windows are committing, and only a run can finish that.
+    None if all open windows are committing: only a run can finish that.
     """
-    return next((held for held in reversed(state.open) if held.window.state is State.PLANNED), None)
-
-
-def watermark(state: GroupState) -> Position | None:
-    """Return the next offset that is not committed: where the oldest open window starts, or where the next one will.
-
-    Offsets that were lost before the open window started count as done: no one can ever commit them.
-    """
-    if state.open:
-        oldest = state.open[0].window
-        return Position(oldest.ranges.starts, oldest.topic_ids)
-    return state.position
-
-
-def is_free(window: Standing, *, is_rerun: bool, holder_is_over: bool) -> bool:
-    """Whether a run that was refused a window no longer has to wait for it.
-
-    Args:
-        window: where it stands now.
-        is_rerun: whether it was committed when it was refused. Then the run waits to rerun it, and not for the window after it.
-        holder_is_over: whether its holder is over.
-    """
-    if window.state in (State.ABANDONED, State.SUPERSEDED):
-        return True  # its job may still run, but the next window has another id
-    if window.state is State.COMMITTED and not is_rerun:
-        return True
-    return holder_is_over
-
-
-def is_handed_over(held: WindowRecord, claim: Claim, *, is_known: bool) -> bool:
-    """Whether a claim may work on a window without asking whether its holder is over.
-
-    Args:
-        held: the window.
-        claim: who asks.
-        is_known: whether the claim had the window before, or got its name from the plan task of its run. Then the tasks of the
-            run hand it to each other: the plan task works on no window itself.
-    """
-    is_planner = claim.scope is Scope.RUN or held.holder.scope is Scope.RUN
-    return held.holder == claim or (is_known and is_planner and held.holder.is_same_run(claim))
-
-
-def of_others(state: GroupState, held_windows: Iterable[WindowRecord], claim: Claim, how: How) -> list[WindowRecord]:
-    """Return the windows on which a claim may work only if their holders are over."""
-    known = {held.window.seq for held in state.claimed}
-    return [h for h in held_windows if not is_handed_over(h, claim, is_known=how is How.GIVEN or h.window.seq in known)]
-
-
-def to_hold(held_windows: Sequence[WindowRecord], claim: Claim) -> list[WindowRecord]:
-    """Return the windows that a claim holds from now on, of those that it gets, in the order of their numbers.
-
-    A plan task leaves the other tasks of its run the windows that they have.
-    """
-    mine = [
-        h for h in held_windows if claim.scope is Scope.TASK or h.holder == claim or not h.holder.is_same_run(claim)
-    ]
-    return sorted(mine, key=lambda held: held.window.seq)
+    return next((record for record in reversed(state.open) if record.window.state is State.PLANNED), None)

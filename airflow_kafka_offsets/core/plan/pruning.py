@@ -21,11 +21,10 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
     no_window,
 )
-from airflow_kafka_offsets.core.history import OldWindow
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange
-from airflow_kafka_offsets.core.window import Lane, State, Window
+from airflow_kafka_offsets.core.window import Lane, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
 
 Floors = Mapping[str, Mapping[int, int]]
@@ -81,7 +80,7 @@ class Limits:
     are_deleted: bool = False
 
 
-def why_kept(old: OldWindow, limits: Limits, log: LogSnapshot) -> str | None:
+def why_kept(old: WindowRecord, limits: Limits, log: LogSnapshot) -> str | None:
     """Return why a window has to stay, as the end of a sentence; None: it may leave.
 
     Args:
@@ -89,7 +88,7 @@ def why_kept(old: OldWindow, limits: Limits, log: LogSnapshot) -> str | None:
         limits: see `Limits`.
         log: what Kafka holds of its topics.
     """
-    window = old.held.window
+    window = old.window
     if window.state.is_open:
         return (
             f"it is {window.state} (let it be committed, or abandon it: kafka-offsets abandon {window.id} --why '...')"
