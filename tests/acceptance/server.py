@@ -49,7 +49,7 @@ PRELOADED = (
     *("airflow_kafka_offsets.operators.spark_submit", "airflow_kafka_offsets.operators.window"),
     *("airflow_kafka_offsets.params", "airflow_kafka_offsets.sensors"),
     *("airflow_kafka_offsets.spark.shipping", "airflow_kafka_offsets.spark.window"),
-    *("airflow_kafka_offsets.task.dag_files", "airflow_kafka_offsets.task.ending"),
+    *("airflow_kafka_offsets.task.dag_files", "airflow_kafka_offsets.task.plan"),
     *("airflow_kafka_offsets.task.exchange", "airflow_kafka_offsets.task.metrics"),
     *("airflow_kafka_offsets.task.plan", "airflow_kafka_offsets.task.work"),
     *("airflow_kafka_offsets.wiring", "airflow_kafka_offsets.wiring.clusters", "airflow_kafka_offsets.wiring.runs"),

@@ -24,8 +24,8 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.overview import MAX_RECENT, summary_of
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.schemas import Frozen, Subject, ToFreeze
-from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OPEN, Claim, Excerpt, Lane, Outcome, Scope, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ledger import rows

@@ -47,8 +47,7 @@ from airflow_kafka_offsets.core.errors import (
     WindowBusyError,
 )
 from airflow_kafka_offsets.core.evidence import Report
-from airflow_kafka_offsets.core.run import Run
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Run, Try
 from airflow_kafka_offsets.core.window import Claim, Scope, State
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.errors import LostRecordsError
@@ -56,7 +55,7 @@ from airflow_kafka_offsets.task import plan as planning
 from airflow_kafka_offsets.task import results
 from airflow_kafka_offsets.task.airflow import Task
 from airflow_kafka_offsets.task.definition import Stop
-from airflow_kafka_offsets.task.ending import until_planned
+from airflow_kafka_offsets.task.plan import until_planned
 from tests.core.examples import NOON, claim, group, tp
 from tests.lab.memory import IN_MEMORY
 from tests.operators.logs import as_logged
