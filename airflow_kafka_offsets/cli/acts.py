@@ -1,20 +1,28 @@
-"""What a person may do, in the same words by every command: a dry run, or with ``--yes`` the act."""
+"""What only a person may do: abandon, commit, reset, take-over and prune. A dry run, or with ``--yes`` the act."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.cli.tables import ranges_table, table
+from airflow_kafka_offsets.cli import airflow_runs
+from airflow_kafka_offsets.cli.running import Answer, ExitCode, code_of
+from airflow_kafka_offsets.cli.sources import open_ledger, open_log, open_service, person
+from airflow_kafka_offsets.cli.tables import open_text, ranges_table, table, time
 from airflow_kafka_offsets.core import leader_epochs
-from airflow_kafka_offsets.core.errors import counted
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, counted
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
+from airflow_kafka_offsets.core.plan.overview import summary_of
+from airflow_kafka_offsets.core.plan.ownership import Owner
+from airflow_kafka_offsets.core.plan.request import parse_seq
 from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads
-from airflow_kafka_offsets.core.window import Window
-from airflow_kafka_offsets.documents import Document, ranges_document
+from airflow_kafka_offsets.core.window import Lane, Window
+from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.documents import Document, ranges_document, window_detail, window_document
+from airflow_kafka_offsets.service.prune import Prune, Pruning
+from airflow_kafka_offsets.service.windows import WindowService
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.ledger.ledger import Ledger
@@ -23,61 +31,183 @@ NOTHING_CHANGED = "Nothing was changed."
 
 
 def signed(args: Namespace, who: str, *, is_needed: bool = True) -> Document:
-    """Return whether it is done, by whom and why."""
+    """Return whether an act is done, by whom and why."""
     return {"done": is_needed and args.yes, "who": who, "why": args.why}
 
 
 def act_answer(
-    document: Document, told: Callable[[], Iterable[str]], *, already: str | None = None, confirm: Sequence[str] = ()
+    document: Document,
+    paragraphs: Callable[[], Iterable[str]],
+    *,
+    already: str | None = None,
+    flags: Sequence[str] = (),
 ) -> Answer:
     """Answer with what was done, or would be.
 
     Args:
         document: for programs; ``done`` says which.
-        told: return the paragraphs for people.
-        already: there is nothing to do, and this sentence says why; None: there is.
-        confirm: the flags that it needs beside ``--yes``; one that supersedes windows has its own.
+        paragraphs: for people.
+        already: why there is nothing to do; None if there is.
+        flags: what the act needs beside ``--yes``; an act that supersedes windows has its own.
     """
     if already is not None:
         return Answer(document, lambda: f"{already}. {NOTHING_CHANGED}")
     if document["done"]:
-        return Answer(document, lambda: "\n\n".join(told()))
-    flags = ["--yes", *confirm, *(["--supersede"] if document.get("superseded") else [])]
-    to_do_it = f"{NOTHING_CHANGED} To do it: the same command with {' '.join(flags)}"
-    return Answer(document, lambda: "\n\n".join([*told(), to_do_it]), ExitCode.UNCONFIRMED)
+        return Answer(document, lambda: "\n\n".join(paragraphs()))
+    needed = ["--yes", *flags, *(["--supersede"] if document.get("superseded") else [])]
+    to_do_it = f"{NOTHING_CHANGED} To do it: the same command with {' '.join(needed)}"
+    return Answer(document, lambda: "\n\n".join([*paragraphs(), to_do_it]), ExitCode.UNCONFIRMED)
+
+
+def abandon(args: Namespace) -> Answer:
+    """Abandon an open window."""
+    service, document = _open_window(args)
+    abandoned = service.preview_abandon(args.window_id)
+    if args.yes:
+        abandoned = service.abandon(args.window_id, document["who"], args.why, leave_gap=args.leave_gap)
+    document["skipped"] = ranges_document(abandoned.skipped)
+    return act_answer(document, lambda: _abandon_text(document), flags=["--leave-gap"] if abandoned.skipped else [])
+
+
+def commit(args: Namespace) -> Answer:
+    """Commit a window on a person's word."""
+    service, document = _open_window(args)
+    if args.yes:
+        service.commit_by_hand(args.window_id, document["who"], args.why)
+    else:
+        service.check_commit_by_hand(args.window_id)
+    return act_answer(document, lambda: _commit_text(document))
+
+
+def _open_window(args: Namespace) -> tuple[WindowService, Document]:
+    who, ledger = person(args), open_ledger(args)
+    row = ledger.window(args.window_id)
+    document = {
+        **signed(args, who),
+        "window": window_detail(row, ledger.attempts(args.window_id)),
+        "holder_is_over": airflow_runs.is_over(row.holder),
+    }
+    return open_service(args, ledger, ledger.group(row.window.group)), document
+
+
+def _abandon_text(document: Document) -> Iterator[str]:
+    id_, is_done = document["window"]["id"], document["done"]
+    if is_done:
+        yield f"Window {id_} is abandoned, by {document['who']}. {_holder_text(document)}"
+    else:
+        yield from _window_text("abandon", document)
+    if document["skipped"]:
+        yield gap(document)
+    else:
+        who = "Only a replay" if document["window"]["lane"] == Lane.BACKFILL else "The next run"
+        yield f"{who} {'plans' if is_done else 'would plan'} these offsets again, under another id."
+    output = f"Remove what was written under {id_}, or records count twice."
+    if is_done:
+        yield output
+    else:
+        yield f"{output} If it is the only copy, keep it:\nkafka-offsets commit {id_} --why '...'"
+
+
+def _commit_text(document: Document) -> Iterator[str]:
+    if document["done"]:
+        yield f"Window {document['window']['id']} is committed, by {document['who']}."
+        return
+    yield from _window_text("commit", document)
+    yield (
+        "Nothing proves that its job has read all of it: look into the job's log, and at what it wrote. No later window reads what is missing."
+    )
+
+
+def _window_text(verb: str, document: Document) -> Iterator[str]:
+    window = document["window"]
+    yield f"This would {verb} window {open_text(window)}:"
+    yield ranges_table([r for r in window["ranges"] if r["span"]]) if window["span"] else "It is empty."
+    if running := [a for a in window["history"] if a["outcome"] == "running"]:
+        yield f"The ledger has no end of its last attempt, which began at {time(running[-1]['started_at'])}."
+    yield _holder_text(document)
+
+
+def _holder_text(document: Document) -> str:
+    holder = document["window"]["held_by"]
+    match document["holder_is_over"]:
+        case True:
+            return (
+                f"{holder} is over, says Airflow. Make sure that its driver is, too: it would write on under this id."
+            )
+        case False:
+            return f"{holder} still works on it, says Airflow. Mark its task as failed, and make sure that its job is over."
+        case _:
+            return f"No Airflow is here to ask about {holder}. Make sure that this run and its job are over."
+
+
+def reset(args: Namespace) -> Answer:
+    """Move the watermark."""
+    to, target = _target(args)
+    who, ledger = person(args), open_ledger(args)
+    group = ledger.group(args.group)
+    service = open_service(args, ledger, group)
+    move = service.preview_reset(group, to, **target)
+    is_needed = move.changes_something
+    if is_needed and args.yes:
+        move = service.reset(group, to, who, args.why, **target, supersede=args.supersede)
+    document = {
+        "group": group.name,
+        "needed": is_needed,
+        **signed(args, who, is_needed=is_needed),
+        "moves": [{**tp._asdict(), "from": old, "to": new} for tp, (old, new) in move.moves.items()],
+        **consequences_document(move, move.unchecked, ledger),
+    }
+    already = already_there(f"The watermark of group {group.name} is already there", move.unchecked)
+    return act_answer(document, lambda: _reset_text(document, move), already=None if is_needed else already)
+
+
+def _target(args: Namespace) -> tuple[str, dict[str, Any]]:
+    if bool(args.to) == bool(args.to_window):
+        raise BadInputError("Name the new position: either --to (earliest, latest, a time, JSON) or --to-window")
+    to_window = name_window(args.group, parse_seq(args.group, args.to_window)) if args.to_window else None
+    return args.to or "", {"topics": args.topic or (), "to_window": to_window}
+
+
+def _reset_text(document: Document, move: Reset) -> Iterator[str]:
+    if document["moves"]:
+        verb = "has moved" if document["done"] else "would move"
+        yield f"The watermark of group {document['group']} {verb}:"
+        moves = ({**m, "change": None if m["from"] is None else m["to"] - m["from"]} for m in document["moves"])
+        yield table(("topic", "partition", "from", "to", "change"), moves)
+    else:
+        yield f"The watermark of group {document['group']} stays where it is."
+    yield from consequences(document, move, move.unchecked)
 
 
 def already_there(sentence: str, unchecked: Collection[PartitionEpoch]) -> str:
-    """Say that there is nothing to do, and what is not known of it."""
+    """Say that there is nothing to do, and what Kafka left open."""
     return f"{sentence}. {leader_epochs.warning(unchecked)}" if unchecked else sentence
 
 
-def consequences_document(found: Reset | None, unchecked: Collection[PartitionEpoch], ledger: Ledger) -> Document:
+def consequences_document(move: Reset | None, unchecked: Collection[PartitionEpoch], ledger: Ledger) -> Document:
     """Return what a move of the watermark does to offsets and windows.
 
     Args:
-        found: the move; None: the group is new, and has no windows.
+        move: the move; None if the group is new, and has no windows.
         unchecked: the leader epochs whose ends Kafka did not report.
-        ledger: tells who held the windows.
+        ledger: has the holders of the windows.
     """
-    not_checked = [asked.partition._asdict() for asked in unchecked]
-    if found is None:
-        return {
-            "skipped": [],
-            "replaced": [],
-            "unchecked": not_checked,
-            "read_by_others": [],
-            "superseded": [],
-            "unread": [],
-        }
-    unread = [{"window": id_, **one} for id_, ranges in found.unread.items() for one in ranges_document(ranges)]
-    return {
-        "skipped": ranges_document(found.skipped),
-        "replaced": ranges_document(found.replaced),
-        "unchecked": not_checked,
-        "read_by_others": ranges_document(found.read_by_others),
-        "superseded": _superseded(found.superseded, ledger),
-        "unread": unread,
+    document: Document = {
+        "skipped": [],
+        "replaced": [],
+        "unchecked": [epoch.partition._asdict() for epoch in unchecked],
+        "read_by_others": [],
+        "superseded": [],
+        "unread": [],
+    }
+    if move is None:
+        return document
+    return document | {
+        "skipped": ranges_document(move.skipped),
+        "replaced": ranges_document(move.replaced),
+        "read_by_others": ranges_document(move.read_by_others),
+        "superseded": _superseded(move.superseded, ledger),
+        "unread": [{"window": id_, **r} for id_, ranges in move.unread.items() for r in ranges_document(ranges)],
     }
 
 
@@ -90,54 +220,152 @@ def _superseded(windows: Sequence[Window], ledger: Ledger) -> list[Document]:
     return [{"id": w.id, "planned_until": w.planned_until, "span": w.span, "held_by": holders[w.seq]} for w in windows]
 
 
-def consequences(document: Document, found: Reset | None, unchecked: Collection[PartitionEpoch]) -> Iterator[str]:
+def consequences(document: Document, move: Reset | None, unchecked: Collection[PartitionEpoch]) -> Iterator[str]:
     """Say what a move of the watermark does to offsets and windows. The arguments are as above."""
     if document["replaced"]:
         yield (
-            "Kafka gave these offsets to other records after they were read. No one reads the new records after that (recorded):\n\n"
+            "Kafka gave these offsets to other records after they were read. No window reads the new records (recorded):\n\n"
             + ranges_table(document["replaced"])
         )
     if document["skipped"]:
         yield gap(document)
     if unchecked:
         yield f"{leader_epochs.warning(unchecked)}."
-    if found is None:
-        return
     if document["read_by_others"]:
         yield (
-            "Before the import, another reader read these offsets. New windows read them again: remove what it wrote of them, or records "
-            "count twice:\n\n" + ranges_table(document["read_by_others"])
+            "Before the import, another reader read these offsets, and new windows read them again. Remove what it wrote of them, or "
+            "records count twice:\n\n" + ranges_table(document["read_by_others"])
         )
-    if document["superseded"]:
-        yield from _superseded_text(document, found)
-        if document["done"]:
-            return
-        yield (
-            "Usually, a replay is meant. To run these windows again under their own ids, clear the runs above in Airflow instead. "
-            "This replaces their output, and the watermark stays where it is."
-        )
+    if move is not None and document["superseded"]:
+        yield from _superseded_text(document, move)
 
 
 def gap(document: Document) -> str:
-    """Say of the offsets that lose their owner where they are recorded, and who can read them."""
+    """Show the offsets that lose their owner."""
     return (
         "No one owns these offsets after that (recorded as a gap). A replay reads them, as long as Kafka holds them:\n\n"
         + ranges_table(document["skipped"])
     )
 
 
-def _superseded_text(document: Document, found: Reset) -> Iterator[str]:
-    windows = document["superseded"]
-    is_done = document["done"]
-    have, their, old, new = (
-        ("has", "its", "id", "a new id") if len(windows) == 1 else ("have", "their", "ids", "new ids")
-    )
-    lose = f"{have} lost" if is_done else "would lose"
+def _superseded_text(document: Document, move: Reset) -> Iterator[str]:
+    windows, is_done = document["superseded"], document["done"]
+    their = "its" if len(windows) == 1 else "their"
+    lose = ("has lost" if len(windows) == 1 else "have lost") if is_done else "would lose"
     yield (
-        f"{counted(len(windows), 'committed window')} {lose} {their} offsets, which are read again under {new}. "
-        f"Remove what was written under the old {old}, or records count twice:"
+        f"{counted(len(windows), 'committed window')} {lose} {their} offsets, which new windows read again. Remove {their} output, or "
+        "records count twice:"
     )
     yield table(("id", "planned_until", "span", "held_by"), windows, held_by="run")
     if document["unread"]:
-        yield from nobody_reads(found)
+        yield from nobody_reads(move)
         yield ranges_table(document["unread"])
+    if not is_done:
+        yield "To run these windows again under their own ids, clear the runs above in Airflow instead: that replaces their output."
+
+
+def take_over(args: Namespace) -> Answer:
+    """Give a group to a DAG and task."""
+    owner = Owner(args.dag, args.task)  # before anything is opened
+    who, ledger = person(args), open_ledger(args)
+    group = ledger.group(args.group)
+    state = ledger.load(group.name)
+    is_needed = state.owner != owner
+    document = {
+        "group": group.name,
+        **signed(args, who, is_needed=is_needed),
+        "from": state.owner,
+        "to": owner,
+        "topics": list(group.topics),
+        "open_windows": [window_document(summary_of(ledger.window(held.window.id))) for held in state.open],
+    }
+    if is_needed and args.yes:
+        open_service(args, ledger, group).take_over(group.name, owner, who, args.why)
+    already = None if is_needed else f"Group {group.name} already belongs to {owner}"
+    return act_answer(document, lambda: _take_over_text(document), already=already)
+
+
+def _take_over_text(document: Document) -> Iterator[str]:
+    verb = "belongs" if document["done"] else "would belong"
+    before = document["from"] or "no one"
+    yield (
+        f"Group {document['group']} {verb} to {document['to']}, and no longer to {before}: runs of other tasks get no live window. Make "
+        "sure that the new task writes the same output."
+    )
+    if windows := document["open_windows"]:
+        yield "It adopts these windows as they are, each after its run is over:"
+        yield table(("id", "state", "span", "held_by"), windows)
+
+
+def prune(args: Namespace) -> Answer:
+    """Take windows out of the ledger: those of a group, or of all."""
+    if (args.group is None) == (not args.all):
+        raise BadInputError("Name a group, or add --all for all groups of the ledger")
+    if args.all and args.deleted_topics:
+        raise BadInputError(
+            "--deleted-topics is for one group, not for --all: with a wrong Kafka every topic would count as deleted"
+        )
+    args.why = args.why or f"older than {args.older_than.written}"
+    who, ledger = person(args), open_ledger(args)
+    groups, errors = [], []
+    for group in ledger.groups() if args.all else [ledger.group(args.group)]:
+        pruned, error = _prune_group(args, ledger, group, who)
+        groups.append(pruned)
+        errors += [error] if error else []
+    total = sum(group["windows"] for group in groups)
+    document = {**signed(args, who, is_needed=bool(total)), "older_than": args.older_than.written, "groups": groups}
+    nothing = None if total else "\n".join([*_kept(groups), "No window can be pruned"])
+    answer = act_answer(document, lambda: _prune_text(document), already=nothing)
+    if not errors:
+        return answer
+    return Answer(document, answer.text, code_of(errors[0]), "\n".join(dict.fromkeys(map(str, errors))))
+
+
+def _prune_group(
+    args: Namespace, ledger: Ledger, group: KafkaGroup, who: str
+) -> tuple[Document, KafkaOffsetsError | None]:
+    """Prune a group. With --all, an error in one group does not keep the others from it."""
+    pruning: Pruning | None = None
+    age, are_deleted = args.older_than.age, args.deleted_topics
+    try:
+        pruning = Pruning(ledger, open_log(args, group))
+        if args.yes:
+            return _prune_document(group.name, pruning.prune(group, age, who, args.why, are_deleted=are_deleted)), None
+        return _prune_document(group.name, pruning.preview(group, age, are_deleted=are_deleted)), None
+    except KafkaOffsetsError as exc:
+        if not args.all:
+            raise
+        # The windows that were taken out before the error have left the ledger.
+        return {**_prune_document(group.name, pruning.done if pruning else Prune()), "error": str(exc)}, exc
+
+
+def _prune_document(group: str, pruned: Prune) -> Document:
+    def named(seq: int | None) -> str | None:
+        return None if seq is None else name_window(group, seq)
+
+    return {
+        "group": group,
+        "windows": pruned.windows,
+        "attempts": pruned.attempts,
+        "lost": pruned.lost,
+        "first": named(pruned.first),
+        "last": named(pruned.last),
+        "pruned_before": None if pruned.last is None else pruned.last + 1,
+        "kept": named(pruned.kept),
+        "kept_because": pruned.why,
+        "error": None,
+    }
+
+
+def _prune_text(document: Document) -> Iterator[str]:
+    groups = [group for group in document["groups"] if group["windows"]]
+    number = counted(sum(group["windows"] for group in groups), "window")
+    left = "left" if document["done"] else "would leave"
+    yield f"{number} {left} the ledger, as Kafka no longer holds the offsets. The output and the watermark stay as they are:"
+    yield table(("group", "windows", "attempts", "first", "last"), groups)
+    if kept := _kept(document["groups"]):
+        yield "\n".join(kept)
+
+
+def _kept(groups: Sequence[Document]) -> list[str]:
+    return [f"{g['kept']} and later windows stay, because {g['kept_because']}." for g in groups if g["kept"]]

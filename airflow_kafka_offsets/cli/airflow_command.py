@@ -25,7 +25,7 @@ def _theirs(commands: Sequence[Command | CommandGroup]) -> list[CLICommand]:
     from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
 
     from airflow_kafka_offsets.cli.arguments import CommandGroup
-    from airflow_kafka_offsets.cli.exit_codes import explain
+    from airflow_kafka_offsets.cli.running import explain
 
     return [
         GroupCommand(name=command.name, help=command.help, subcommands=_theirs(command.commands))

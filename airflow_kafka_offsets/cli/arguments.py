@@ -263,7 +263,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "show groups again and again: verdict, lag, headroom, open window",
         "Show what status shows, once per interval: in a terminal in place, elsewhere one after the other. Ctrl-C ends it. If Kafka or "
         "the ledger stops answering, the reason is shown, and the next look may find it again.",
-        "watching.watch",
+        "status.watch",
         (
             argument("group", metavar="GROUP", nargs="?", help="name of the group (default: all groups)"),
             argument(
@@ -333,7 +333,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "Abandon an open window: it no longer owns its offsets. If it is the newest one, the next run plans them again, under another "
         "id. If it is an older one, they become a recorded gap, which a replay can fill. Remove what the job has written under the "
         "old id. Without --yes: a dry run.",
-        "abandon.abandon",
+        "acts.abandon",
         (_WINDOW_ID, *_ACT, _LEAVE_GAP, *_ASKING),
     ),
     Command(
@@ -341,7 +341,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "commit a window whose job has read all of it",
         "Commit an open window on your word that its job has read all of it. Use this for a window that no run can read again: its "
         "topic was recreated, or its records expired, and what the job wrote is the only copy. Without --yes: a dry run.",
-        "commit.commit",
+        "acts.commit",
         (_WINDOW_ID, *_ACT, *_ASKING),
     ),
     Command(
@@ -349,7 +349,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "move the watermark of a group",
         "Move the watermark of a group. A move forwards leaves a recorded gap. A move backwards supersedes windows: remove their "
         "output. Without --yes: a dry run.",
-        "reset.reset",
+        "acts.reset",
         (
             _GROUP,
             argument(
@@ -372,7 +372,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "give a group to another DAG or task",
         "Give a group to another DAG or task, usually after a rename. A group belongs to the task that plans it, and no other task "
         "gets its live windows. Open windows move with the group, as they are. Without --yes: a dry run.",
-        "take_over.take_over",
+        "acts.take_over",
         (
             _GROUP,
             argument("--dag", required=True, metavar="DAG_ID", help="the DAG that the group belongs to from now on"),
@@ -393,7 +393,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "longer holds. The first window that has to stay ends it, and the answer says why that one stays. The watermark and all output "
         "stay as they are, and no id is given again. It is done in many short transactions: DAGs may run meanwhile, and if it is "
         "stopped, the next one continues. Without --yes: a dry run.",
-        "prune.prune",
+        "acts.prune",
         (
             argument("group", metavar="GROUP", nargs="?", help="name of the group"),
             argument("--all", action="store_true", help="all groups of the ledger"),
@@ -427,7 +427,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "Set the watermark of a group to the offsets that a store, a Kafka consumer group, a checkpoint of Structured Streaming or "
         "a CSV file holds. If the ledger does not know the group, the group is made. If it does, this is a reset. First stop "
         "whoever still reads these topics from that source. Without --yes: a dry run.",
-        "imports.import_offsets",
+        "moves.import_offsets",
         (
             _GROUP,
             _from(required=True),
@@ -452,7 +452,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "write next offsets as the CSV that kafka-consumer-groups reads",
         "Print the next offsets of a group, or write them into a new file. They come from the ledger, or from the source of --from. "
         "kafka-consumer-groups --reset-offsets --from-file reads them. Into a file, without --yes: a dry run.",
-        "exports.export",
+        "moves.export",
         (
             _GROUP,
             _from(default="ledger"),
@@ -477,7 +477,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "Advance an offset store to the offsets that the ledger, another store, a consumer group, a checkpoint or a file holds. The "
         "write is a compare-and-set from what the store holds now. After it, the store is read back and compared. Without --yes: a "
         "dry run.",
-        "copying.copy",
+        "moves.copy",
         (
             _GROUP,
             _from(required=True),
@@ -492,7 +492,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "compare the ledger, the offset store and Kafka",
         "Compare the watermark of a group with what its offset store holds, and with what Kafka has. Only the partitions that "
         "differ are shown. If some differ, the exit code is 1. Nothing is written.",
-        "verify.verify",
+        "moves.verify",
         (
             _GROUP,
             argument("--store", metavar="STORE", help="address of an offset store (default: the group's own)"),
@@ -526,7 +526,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "fetch the jars of Spark's Kafka connector ahead of time",
         "Show the jars of the Kafka connector that fits Spark. If they are missing, Spark's own spark-submit fetches them. Launches "
         "in client mode find them there, and use no network. Neither the ledger nor Kafka is asked.",
-        "machine.jars",
+        "setup.jars",
         (
             _SPARK_HOME,
             _TO_FOLDER,
@@ -548,7 +548,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "make the archive from which drivers start, ahead of time",
         "Show the archive of classes from which the JVM of a driver in client mode starts. If it is missing, a small Spark job makes "
         "it. This takes half a minute of one core, and 170 MB. It requires Java 17 or later. Neither the ledger nor Kafka is asked.",
-        "machine.archive",
+        "setup.archive",
         (
             _SPARK_HOME,
             _TO_FOLDER,
@@ -564,7 +564,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 "upgrade",
                 "make the ledger's tables",
                 "Make the ledger's tables, or bring them to the revision that this package needs. If they have it, nothing is changed.",
-                "db.upgrade",
+                "setup.upgrade",
                 (
                     argument(
                         "--beside-others",
@@ -578,7 +578,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 "current",
                 "show the revision of the ledger's tables",
                 "Show the revision of the ledger's tables, and the revision that this package needs. If they differ, the exit code is 3.",
-                "db.current",
+                "setup.current",
                 _COMMON,
             ),
         ),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
 
-from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.running import Answer, ExitCode
 from airflow_kafka_offsets.cli.sources import open_ledger
 from airflow_kafka_offsets.cli.tables import partitions_table, ranges_table
 from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some

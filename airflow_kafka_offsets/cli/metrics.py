@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 import sys
-import time
 from argparse import Namespace
 from functools import partial
+from time import sleep
 from typing import NoReturn
 
-from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.running import Answer, until_asked_to_stop
+from airflow_kafka_offsets.cli.running import Answer, ExitCode, until_asked_to_stop
 from airflow_kafka_offsets.cli.sources import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, LedgerError, may_pass, short
 from airflow_kafka_offsets.core.state_metrics import with_earlier
@@ -66,7 +65,7 @@ def _serve(host: str, port: int, collector: Collector, interval: int) -> NoRetur
                 if error not in said:
                     print(error, file=sys.stderr, flush=True)
             said = errors
-            time.sleep(interval)
+            sleep(interval)
     raise KeyboardInterrupt  # what ends a command, as for any other
 
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from airflow_kafka_offsets import __version__
 from airflow_kafka_offsets.cli.arguments import COMMANDS, DESCRIPTION, NAME, Command, CommandGroup
-from airflow_kafka_offsets.cli.exit_codes import explain
+from airflow_kafka_offsets.cli.running import explain
 from airflow_kafka_offsets.core.errors import cut
 
 

@@ -6,8 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.cli.dag_files import Definition, find_definition
-from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.running import Answer, ExitCode
 from airflow_kafka_offsets.cli.sources import ledger_url, open_ledger, open_service
 from airflow_kafka_offsets.cli.tables import open_text, partitions_table, ranges_table, table
 from airflow_kafka_offsets.core.errors import BadInputError, LogError, UnknownGroupError, counted

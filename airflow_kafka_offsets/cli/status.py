@@ -1,23 +1,26 @@
-"""``kafka-offsets status``: where each group stands."""
+"""Where each group stands: ``kafka-offsets status`` once, and ``kafka-offsets watch`` again and again."""
 
 from __future__ import annotations
 
+import gc
+import shutil
+import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from operator import itemgetter
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.cli.exit_codes import ExitCode
-from airflow_kafka_offsets.cli.running import Answer
+from airflow_kafka_offsets.cli.running import Answer, Answers, ExitCode
 from airflow_kafka_offsets.cli.sources import kafka_config, open_ledger, open_log
 from airflow_kafka_offsets.cli.tables import open_text, partitions_table, table, time
-from airflow_kafka_offsets.core.errors import counted
+from airflow_kafka_offsets.core.errors import KafkaOffsetsError, counted, may_pass
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import KEPT_FROM, acted_on
-from airflow_kafka_offsets.core.lag.advice import advice
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, why_unread_unknown
-from airflow_kafka_offsets.core.lag.words import length, place
+from airflow_kafka_offsets.core.lag.words import advice, length, place
 from airflow_kafka_offsets.core.plan.overview import Overview
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.plan.request import name_windows
@@ -30,6 +33,14 @@ if TYPE_CHECKING:
 
 _LINES_ABOVE = 2
 """How many lines a table has above its rows."""
+
+_CLEAR = "\x1b[2J"
+_TOP = "\x1b[H"
+_REST_OF_LINE, _REST_OF_SCREEN = "\x1b[K", "\x1b[J"
+_HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
+
+_FRAME_LINES_ABOVE = 2
+"""How many lines a frame of `watch` has above its answer."""
 
 _HARMLESS = {None, Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.LEFT_GROUP}
 
@@ -198,3 +209,49 @@ def _say(group: Document) -> str | None:
     return (
         None if next_step is None else f"Group {group['group']} is {group['verdict']}: {group['reason']}. {next_step}"
     )
+
+
+def watch(args: Namespace) -> Answers:
+    """Show all groups, or one of them, once per interval."""
+    gc.enable()  # `main` turned it off, for commands that end soon
+    args.offline = False
+    is_in_place = args.output == "table" and sys.__stdout__ is not None and sys.__stdout__.isatty()
+    return Answers(
+        _looks(args), _frame if is_in_place else _line_by_line, *((_HIDE + _CLEAR, _SHOW) if is_in_place else ("", ""))
+    )
+
+
+def _looks(args: Namespace) -> Iterator[Answer]:
+    ledger = open_ledger(args)
+    for number in range(args.count or sys.maxsize):
+        if number:
+            sleep(args.interval)
+        try:
+            yield look(args, ledger)
+        except KafkaOffsetsError as exc:
+            # The first look fails as `status` does. Later, whoever watches waits for the ledger to come back.
+            if not number or not may_pass(exc):
+                raise
+            yield Answer({"error": str(exc)}, partial(str, exc), ExitCode.UNAVAILABLE)
+
+
+def _line_by_line(answer: Answer) -> str:
+    return f"{_now()}\n{_answer_text(answer)}\n"
+
+
+def _frame(answer: Answer) -> str:
+    """Return a text that overwrites the one before it, and is no larger than the terminal."""
+    size = shutil.get_terminal_size()
+    lines = [f"kafka-offsets watch, {_now()}; Ctrl-C ends", "", *_answer_text(answer).splitlines()]
+    if len(lines) >= size.lines:
+        left_out = answer.left_out(size.lines - 2 - _FRAME_LINES_ABOVE) if answer.left_out else None
+        lines = [*lines[: size.lines - 2], left_out or "... the terminal is too low for the rest"]
+    return _TOP + "".join(f"{line[: size.columns]}{_REST_OF_LINE}\n" for line in lines) + _REST_OF_SCREEN
+
+
+def _answer_text(answer: Answer) -> str:
+    return answer.text() + (f"\n\n{answer.error}" if answer.error else "")
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}Z"

@@ -56,7 +56,7 @@ class Staged:
         columns: the columns that both tables have.
         rows: how many rows it has.
         is_published: whether a commit has published it, or a later one.
-        attempt: the attempt whose commit published it; None: not published, or by the commit of another launcher.
+        attempt: the attempt whose commit published it; None if none did, or another launcher ran the job.
     """
 
     id: int
@@ -77,7 +77,7 @@ def to_publish(
         window_id: the window.
         tables: the group's output tables.
         staged: what jobs staged for this window.
-        attempt: the attempt that is committed; None: the job had another launcher.
+        attempt: the attempt that is committed; None if another launcher ran the job.
         is_planned: whether the window is not committed yet.
 
     Returns:
@@ -88,15 +88,15 @@ def to_publish(
         OutputError: nothing was staged for a table, or the staging table has an unexpected name.
     """
     chosen = [_last(window_id, table, staged, attempt, is_planned) for table in tables]
-    return [one for one in chosen if one is not None]
+    return [last for last in chosen if last is not None]
 
 
 def _last(window_id: str, table: str, staged: Sequence[Staged], attempt: int | None, is_planned: bool) -> Staged | None:
-    mine = sorted((s for s in staged if s.target == table), key=lambda s: s.id)
-    done = [s.attempt for s in mine if s.is_published]
-    if not is_planned and (attempt in done if attempt is not None else done and mine[-1].is_published):
+    own = sorted((s for s in staged if s.target == table), key=lambda s: s.id)
+    done = [s.attempt for s in own if s.is_published]
+    if not is_planned and (attempt in done if attempt is not None else done and own[-1].is_published):
         return None
-    if not mine or mine[-1].is_published:
+    if not own or own[-1].is_published:
         others = sorted({s.target for s in staged if not s.is_published} - {table})
         instead = f"; it was staged for {', '.join(others)}" if others else ""
         raise OutputError(
@@ -104,8 +104,8 @@ def _last(window_id: str, table: str, staged: Sequence[Staged], attempt: int | N
             f"{table!r}) in the job, also for no rows, and clear the task, or remove output_tables: "
             '"A table of a database" in the docs (docs/sinks/jdbc.md#published-by-the-commit)'
         )
-    _check_staging(window_id, mine[-1])
-    return mine[-1]
+    _check_staging(window_id, own[-1])
+    return own[-1]
 
 
 def _check_staging(window_id: str, staged: Staged) -> None:
@@ -120,10 +120,9 @@ def _check_staging(window_id: str, staged: Staged) -> None:
 def foreign_rows(window_id: str, table: str, rows: int) -> str:
     """Return the message about rows with the window's id that were there before the window's first commit."""
     return (
-        f"Window {window_id}: {table} has {counted(rows, 'row')} of a window of this id that this ledger has never committed, for example of "
-        'another ledger: "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md#what-a-second-ledger-would-do-and-what-stops-it). '
-        "Nothing is committed and the rows are "
-        f"still there; if they may go: DELETE FROM {table} WHERE window_id = '{window_id}'; then let the task retry: its job does not run again"
+        f"Window {window_id}: {table} has {counted(rows, 'row')} of a window of this id that this ledger has never committed, so nothing is "
+        "committed. See docs/howto/keep-the-ledger.md#what-a-second-ledger-would-do-and-what-stops-it. If the rows may go, delete them and let "
+        f"the task retry:\n    DELETE FROM {table} WHERE window_id = '{window_id}'"
     )
 
 
@@ -134,5 +133,5 @@ def done_with(names: Sequence[str], staging: str) -> list[str]:
 
 
 def _prefix(staging: str) -> str | None:
-    found = _STAGE.fullmatch(staging)
-    return found["prefix"] if found else None
+    match = _STAGE.fullmatch(staging)
+    return match["prefix"] if match else None

@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 
 
 def remote_url(connection: Connection | None, conf: Mapping[str, Any]) -> str | None:
-    """Return the address of the Spark Connect server, as `PySparkOperator` finds it; None: the task has its own Spark.
+    """Return the address of the Spark Connect server, as `PySparkOperator` finds it; None if the task has its own Spark.
 
     Args:
         connection: of the task.
@@ -78,7 +78,7 @@ def token_in_url(connection: Connection | None) -> str | None:
 
 
 def session_url(url: str, attempt: Attempt) -> str | None:
-    """Return the address of an attempt's own session; None: the user named a session, which may be shared.
+    """Return the address of an attempt's own session; None if the user named a session, which may be shared.
 
     >>> from datetime import UTC, datetime
     >>> from airflow_kafka_offsets.core.window import Claim
@@ -104,7 +104,7 @@ def _session_id(attempt: Attempt) -> str:
     return str(uuid.UUID(bytes=sha256(name.encode()).digest()[:16], version=4))
 
 
-def mine_and_earlier(attempts: Sequence[Attempt], claim: Claim, try_number: int) -> tuple[Attempt, list[Attempt]]:
+def own_and_earlier(attempts: Sequence[Attempt], claim: Claim, try_number: int) -> tuple[Attempt, list[Attempt]]:
     """Return the attempt that a task has just begun, and earlier attempts whose sessions may still work.
 
     Args:
@@ -115,14 +115,13 @@ def mine_and_earlier(attempts: Sequence[Attempt], claim: Claim, try_number: int)
     Raises:
         NoEvidenceError: a later attempt has begun since, so this one must no longer work.
     """
-    mine = next(a for a in reversed(attempts) if (a.claim, a.try_number) == (claim, try_number))
-    if mine.outcome is not Outcome.RUNNING:
+    own = next(a for a in reversed(attempts) if (a.claim, a.try_number) == (claim, try_number))
+    if own.outcome is not Outcome.RUNNING:
         raise NoEvidenceError(
-            f"Window {mine.window_id}: a later attempt has started, because Airflow counted this task as dead. The later one commits, "
-            "and this one does nothing"
+            f"Window {own.window_id}: a later attempt has started, because Airflow counted this task as dead. Only the later one commits"
         )
-    unfinished = [a for a in attempts if a.id < mine.id and a.outcome is not Outcome.SUCCEEDED]
-    return mine, unfinished[-MAX_ENDED:]
+    unfinished = [a for a in attempts if a.id < own.id and a.outcome is not Outcome.SUCCEEDED]
+    return own, unfinished[-MAX_ENDED:]
 
 
 def end_sessions(url: str, attempts: Sequence[Attempt], store: Any = None) -> None:
@@ -131,11 +130,11 @@ def end_sessions(url: str, attempts: Sequence[Attempt], store: Any = None) -> No
     Args:
         url: of the server.
         attempts: the earlier attempts.
-        store: Airflow's state store of the task, which its tries share; None: there is none.
+        store: Airflow's state store of the task, which its tries share; None on an Airflow that has none.
 
     Raises:
         JobAliveError: an operation of a session does not end in time; nothing was started.
-        JobUnseenError: it is not known to have ended, and there is no store that would show it to the next try.
+        JobUnseenError: it may not have ended, and no store would show it to the next try.
         ClusterUnavailableError: the server did not answer.
     """
     import grpc
@@ -165,8 +164,8 @@ def _end_session(url: str, attempt: Attempt, store: Any) -> None:
         server = proto.SparkConnectServiceStub(channel)
         # This makes a session that does not exist yet. So the release below closes it also for a client that comes late.
         everything = proto.InterruptRequest.InterruptType.INTERRUPT_TYPE_ALL
-        told = server.Interrupt(proto.InterruptRequest(interrupt_type=everything, **session), **call)
-        for operation in _noted(store, f"connect_operations:{attempt.id}", told.interrupted_ids):
+        answer = server.Interrupt(proto.InterruptRequest(interrupt_type=everything, **session), **call)
+        for operation in _noted(store, f"connect_operations:{attempt.id}", answer.interrupted_ids):
             logger.info("Window %s: stopping the server's operations for %s", attempt.window_id, _try_of(attempt))
             request = proto.ReattachExecuteRequest(operation_id=operation, **session)
             tells = partial(_tells_progress, server, session, call)
@@ -175,8 +174,8 @@ def _end_session(url: str, attempt: Attempt, store: Any) -> None:
                     # The server accepts one interrupt of each operation. A release would only make it forget the operation.
                     raise JobAliveError(
                         f"Window {attempt.window_id}: the Spark Connect server still runs operation {operation} of {_try_of(attempt)}, "
-                        f"{PATIENCE:g} s after the request to stop it. Nothing was started, and the next try checks again; to end the "
-                        "operation at once, restart the server"
+                        f"{PATIENCE:g} s after the request to stop it, so nothing was started. The next try checks again; restart the server to "
+                        "end the operation at once"
                     )
         server.ReleaseSession(proto.ReleaseSessionRequest(**session), **call)
 
@@ -192,8 +191,7 @@ def _seen_by_this_try_only(operation: str, attempt: Attempt) -> Iterator[None]:
 
     what = f"operation {operation} of {_try_of(attempt)}"
     logger.warning(
-        "Window %s: %s. If this try is stopped, or its worker dies, before the server has stopped %s, the next try starts a "
-        "second one beside it",
+        "Window %s: %s. If this try ends before the server has stopped %s, the next try starts a second one beside it",
         *(attempt.window_id, NO_TASK_STATE, what),
     )
     try:
@@ -207,9 +205,9 @@ def _seen_by_this_try_only(operation: str, attempt: Attempt) -> Iterator[None]:
             else f"did not say whether {what} has ended"
         )
         raise JobUnseenError(
-            f"Window {attempt.window_id}: the Spark Connect server {was} after the request to stop it. Nothing was started, and there is no "
-            f"other try: {NO_TASK_STATE}, so another one would not see the operation, and start a second one beside it. Wait until the "
-            "server's page shows that it has ended, or restart the server; then clear the task"
+            f"Window {attempt.window_id}: the Spark Connect server {was} after the request to stop it, and no other try starts: "
+            f"{NO_TASK_STATE}, so it would start a second one beside it. Wait until the server's page shows that the operation has ended, or "
+            "restart the server; then clear the task"
         ) from exc
 
 
@@ -243,8 +241,8 @@ def _tells_progress(server: Any, session: Mapping[str, Any], call: Mapping[str, 
 
     try:
         # Not `get`: an older server also returns a value that was set, but reports no progress.
-        [known] = ask(is_modifiable=proto.ConfigRequest.IsModifiable(keys=[_PROGRESS])).pairs
-        if known.value != "true":
+        [setting] = ask(is_modifiable=proto.ConfigRequest.IsModifiable(keys=[_PROGRESS])).pairs
+        if setting.value != "true":
             return False
         ask(set=proto.ConfigRequest.Set(pairs=[proto.KeyValue(key=_PROGRESS, value="1s")]))
     except RpcError as exc:
@@ -270,29 +268,46 @@ def _has_ended(server: Any, request: Any, metadata: Any, tells_progress: Callabl
     lost: RpcError | None = None
     silences = 0
     deadline = time.monotonic() + PATIENCE
-    is_told = tells_progress()
+    has_progress = tells_progress()
     while (left := deadline - time.monotonic()) > 0:
-        was_heard = False
-        try:
-            # The server ends a stream every two minutes and expects a new request.
-            for answer in server.ReattachExecute(request, metadata=metadata, timeout=min(left, SILENCE)):
-                if answer.HasField("result_complete"):
-                    return True
-                request.last_response_id, lost, was_heard = answer.response_id, None, True
-        except RpcError as exc:
-            said, is_late = str(exc.details()), exc.code() is StatusCode.DEADLINE_EXCEEDED
-            lost = exc if exc.code() is StatusCode.UNAVAILABLE else lost if is_late else None
-            silences = silences + 1 if is_late and left > SILENCE and not was_heard else 0
-            if passed := _PASSED.search(said):
-                request.last_response_id = passed[1]
-            elif silences and is_told:
-                is_told, lost = tells_progress(), None
-                if silences > 1 and is_told:
-                    return True
-            elif lost or is_late or _IS_FOLLOWED in said:
-                time.sleep(min(1.0, left))
-            else:
-                return True  # it was cancelled, it failed, or it is gone
+        # The server ends a stream every two minutes and expects a new request.
+        has_ended, has_answered, error = _follow(server, request, metadata, min(left, SILENCE))
+        if has_ended:
+            return True
+        if has_answered:
+            lost = None
+        if error is None:
+            continue
+        details, is_late = str(error.details()), error.code() is StatusCode.DEADLINE_EXCEEDED
+        if not is_late:
+            lost = error if error.code() is StatusCode.UNAVAILABLE else None
+        silences = silences + 1 if is_late and left > SILENCE and not has_answered else 0
+        if passed := _PASSED.search(details):
+            request.last_response_id = passed[1]
+        elif silences and has_progress:
+            has_progress, lost = tells_progress(), None
+            if silences > 1 and has_progress:
+                return True
+        elif lost or is_late or _IS_FOLLOWED in details:
+            time.sleep(min(1.0, left))
+        else:
+            return True  # it was cancelled, it failed, or it is gone
     if lost is not None:
         raise lost
     return False
+
+
+def _follow(server: Any, request: Any, metadata: Any, seconds: float) -> tuple[bool, bool, Any]:
+    """Read an operation's answers. Return whether it has ended, whether it has answered, and the error that broke off."""
+    from grpc import RpcError
+
+    has_answered = False
+    try:
+        for answer in server.ReattachExecute(request, metadata=metadata, timeout=seconds):
+            has_answered = True
+            if answer.HasField("result_complete"):
+                return True, has_answered, None
+            request.last_response_id = answer.response_id
+    except RpcError as exc:
+        return False, has_answered, exc
+    return False, has_answered, None

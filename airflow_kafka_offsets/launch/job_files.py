@@ -72,8 +72,8 @@ def _remove_logins_of_killed() -> None:
 
 
 def _holds_login_of_killed(folder: Path) -> bool:
-    found = folder.lstat()
-    is_our_folder = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    state = folder.lstat()
+    is_our_folder = stat.S_ISDIR(state.st_mode) and state.st_uid == os.geteuid()
     # A task writes its login after it has taken the lock. Before that, a free lock does not mean that the task is dead.
     if not is_our_folder or not (folder / _LOGIN).exists():
         return False
@@ -103,8 +103,8 @@ def refuse_login(options: ReaderOptions, conn_id: str, where: str) -> None:
     """
     if options.jaas is not None:
         raise BadInputError(
-            f"The password of {conn_id!r} is not sent to {where}. Store it as a secret of the cluster, and refer to "
-            "it: KafkaGroup(spark_options={'kafka.config.providers': 'file', 'kafka.config.providers.file.class': "
+            f"The password of {conn_id!r} is not sent to {where}. Store it as a secret there, and refer to it: "
+            "KafkaGroup(spark_options={'kafka.config.providers': 'file', 'kafka.config.providers.file.class': "
             "'org.apache.kafka.common.config.provider.FileConfigProvider', "
             "'kafka.sasl.jaas.config': '${file:/etc/kafka/client.properties:jaas}'})"
         )
@@ -117,7 +117,7 @@ def handoff_of(planned: Planned, options: Mapping[str, str], group: KafkaGroup, 
         planned: the window.
         options: for Spark's reader, without secrets.
         group: as the DAG defines it.
-        report: the file in which the job reports what it read, or the URI of a folder for that; None: it can't report.
+        report: the file in which the job reports what it read, or the URI of a folder for that; None if it can't report.
     """
     window = planned.window
     topics = ranges_by_topic(window)
@@ -144,11 +144,11 @@ def _subjects(planned: Planned, group: KafkaGroup) -> list[Subject] | None:
     if group.schema_registry is None:
         return None
     # Also those of which this window has nothing, so that all windows of a group decode alike.
-    read = {topic for topic in planned.topics if topic in group.reads}
-    topics = read | topics_with(group, planned.window) | set(topics_of(planned.window.ranges.without_empty()))
+    topics = {topic for topic in planned.topics if topic in group.reads}
+    topics |= topics_with(group, planned.window) | set(topics_of(planned.window.ranges.without_empty()))
     return [
-        Subject(found.name, found.part.value, found.topics, found.subject.latest, found.subject.schemas)
-        for found in described(group.schema_registry, topics, planned.frozen)
+        Subject(read.name, read.part.value, read.topics, read.subject.latest, read.subject.schemas)
+        for read in described(group.schema_registry, topics, planned.frozen)
     ]
 
 
@@ -191,18 +191,17 @@ def check_spark_conf(conf: Mapping[str, object], *, deploy_mode: str, is_tracked
         is_tracked: whether the job is watched after spark-submit has ended.
 
     Raises:
-        BadInputError: it has another deploy mode, or lets YARN's spark-submit succeed before its job ends. The message says what to do.
+        BadInputError: it has another deploy mode, or lets YARN's spark-submit succeed before its job ends.
     """
-    said = conf.get(_DEPLOY_MODE, deploy_mode)
-    if said != deploy_mode:
+    in_conf = conf.get(_DEPLOY_MODE, deploy_mode)
+    if in_conf != deploy_mode:
         raise BadInputError(
-            f"conf has {_DEPLOY_MODE}={said}, but the operator's deploy mode is {deploy_mode}: set deploy_mode={said!r} on the operator, or "
-            '"deploy-mode" in the Spark connection\'s extra, so that Airflow knows where the driver runs'
+            f"conf has {_DEPLOY_MODE}={in_conf}, but the operator's deploy mode is {deploy_mode}. Set deploy_mode={in_conf!r} on the operator"
         )
     if str(conf.get(YARN_WAITS, "")).strip().lower() == "false" and not is_tracked:
         raise BadInputError(
-            f"{YARN_WAITS}=false lets spark-submit end before the job, so the window would be committed unread. Remove it, or let "
-            "Airflow track the job: yarn_track_via_rm_api=True"
+            f"{YARN_WAITS}=false lets spark-submit end before the job, so the window would be committed unread. Remove it, or set "
+            "yarn_track_via_rm_api=True"
         )
 
 
@@ -213,8 +212,8 @@ def refuse_file(window: Window) -> None:
         BadInputError: always. The message says what to do instead.
     """
     raise BadInputError(
-        f"Window {window.id} has {counted(len(window.ranges.without_empty()), 'partition')}: with its schemas, too much for a command line, and in "
-        "the cluster mode of a standalone cluster a job gets no file. Set deploy_mode='client' on the operator, and clear the task"
+        f"Window {window.id} has {counted(len(window.ranges.without_empty()), 'partition')}: too much for a command line, and a standalone cluster "
+        "sends no file to a driver. Set deploy_mode='client' on the operator, and clear the task"
     )
 
 

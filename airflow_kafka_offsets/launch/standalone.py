@@ -49,7 +49,7 @@ def is_cluster_mode(connection: Connection, deploy_mode: str | None) -> bool:
 
     Args:
         connection: of Spark.
-        deploy_mode: the operator's; None: that of the connection.
+        deploy_mode: the operator's; None if the connection sets it.
     """
     host, kind = connection.host or "", connection.conn_type
     is_whole = kind == "spark" and host and ("://" in host or not connection.port)
@@ -66,22 +66,21 @@ def check_reachable(application: str, *, ship: bool | str) -> None:
     """Refuse files that a driver on another machine does not find.
 
     Raises:
-        BadInputError: there is one. The message says what works.
+        BadInputError: there is one.
     """
     of_python = is_python(application)
     # The absolute path of a jar may be one on each node. Python needs `local:`, or a URL that all nodes can reach.
     is_only_here = urlsplit(application).scheme in ("", "file") if of_python else is_relative(application)
     if is_only_here:
         raise BadInputError(
-            f"In the cluster mode of a standalone cluster, Spark does not send {application} to the nodes. Copy it to every node and set "
-            f"application='local:/path/on/the/nodes.{'py' if of_python else 'jar'}', put it where every node can fetch it "
-            "(hdfs:, s3a:, https:), or use client mode"
+            f"A standalone cluster does not send {application} to its nodes. Copy it to every node and set "
+            f"application='local:/path/on/the/nodes.{'py' if of_python else 'jar'}', name a URL (hdfs:, s3a:, https:), or use client mode"
         )
     if of_python and ship is True:
         raise BadInputError(
-            "In the cluster mode of a standalone cluster, the job side of this package can't be sent with the job. Put its zip next to "
-            "the application (python -m airflow_kafka_offsets.spark.shipping DIRECTORY writes it) and set "
-            "ship='local:/path/on/the/nodes/airflow_kafka_offsets_spark.zip' or a URL, or ship=False if the nodes have it"
+            "A standalone cluster does not send the job side of this package to its nodes. Copy its zip to every node and set "
+            "ship='local:/path/on/the/nodes/airflow_kafka_offsets_spark.zip', or ship=False if the nodes have it. This writes the zip:\n"
+            "    python -m airflow_kafka_offsets.spark.shipping DIRECTORY"
         )
 
 

@@ -45,8 +45,8 @@ def split(sql: str | Sequence[str]) -> list[str]:
 
     check_fields({"sql": sql}, {"sql": _SQL})
     texts = [sql] if isinstance(sql, str) else sql
-    found = [statement for text in texts for statement in sqlparse.split(text, strip_semicolon=True)]
-    return [statement for statement in found if _code(statement)]
+    statements = [statement for text in texts for statement in sqlparse.split(text, strip_semicolon=True)]
+    return [statement for statement in statements if _code(statement)]
 
 
 def _code(statement: str) -> str:
@@ -79,8 +79,8 @@ def check_statements(statements: Sequence[str], view: str, parameters: Mapping[s
     named = re.compile(rf"\b{view}\b", re.IGNORECASE)
     if not any(named.search(_code(statement)) for statement in statements):
         raise BadInputError(
-            f"None of the statements ({len(statements)}) reads {view}, the view of the window's records, which would be committed "
-            "unread. If the view has another name in the SQL: KafkaSparkSqlOperator(view=...)"
+            f"None of the statements ({len(statements)}) reads {view}, so the window would be committed unread. If the SQL has another name "
+            "for the view: KafkaSparkSqlOperator(view=...)"
         )
 
 

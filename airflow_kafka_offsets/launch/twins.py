@@ -31,29 +31,29 @@ def settle(
         name: of the job to launch.
         can_reconnect: whether an existing job can be watched to its end.
         check: raises an error if the task was stopped.
-        noted: the id of the job that an earlier try recorded; None: none did.
+        noted: the id of the job that an earlier try noted; None if none did.
 
     Returns:
-        None: no job is running, and one can be submitted.
+        The id, or None if no job is running, so that one can be submitted.
 
     Raises:
-        JobAliveError: a job does not end, or it is not known whether it is the window's.
+        JobAliveError: a job does not end, or may be the window's.
         ClusterUnavailableError: the cluster did not answer.
     """
     from airflow_kafka_offsets.core.launch.jobs import next_step
 
-    asked: set[str] = set()
+    stopped: set[str] = set()
     deadline = time.monotonic() + PATIENCE
     while True:
         check()
         step = next_step(cluster.jobs(name), name, can_reconnect=can_reconnect, noted=noted)
         for job in step.stop:
-            if job not in asked:
+            if job not in stopped:
                 logger.warning(
                     "Window %s: job %s of an earlier launch is still running; stopping it", name.window_id, job
                 )
                 cluster.stop(job)
-                asked.add(job)
+                stopped.add(job)
         if not step.stop and not step.unknown:
             return step.go_on_with
         if time.monotonic() > deadline:
@@ -78,7 +78,6 @@ def _overdue(name: JobName, step: Step) -> str:
             "was launched. Stop it on the cluster; the next try checks again"
         )
     return (
-        f"Window {name.window_id}: it is not known whether {', '.join(step.unknown)} is a job of this window (the driver waits for a "
-        "worker, or its worker's page can't be reached), so nothing was launched. Let it start or end, or kill it; the next try "
-        "checks again"
+        f"Window {name.window_id}: {', '.join(step.unknown)} may be a job of this window (the driver waits for a worker, or its worker's page "
+        "can't be reached), so nothing was launched. Let it start or end, or kill it; the next try checks again"
     )

@@ -77,7 +77,7 @@ class KafkaSparkOperator(Planner, Lineage, OneStopPerTry, PySparkOperator):
 
     :param python_callable: the function.
     :param group: the group.
-    :param conn_id: connection of type ``spark_connect`` for Spark Connect, ``spark`` for a master; None: ``local[*]``.
+    :param conn_id: connection of type ``spark_connect`` for Spark Connect, ``spark`` for a master; without it, ``local[*]``.
     :param window: instead of planning: the window to work on, from a `PlanBacklogOperator` of the same run
         (``.expand(window=plan.output)``), or a window id; also as argument `window` in `op_kwargs`. (templated)
     :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
@@ -109,9 +109,9 @@ class KafkaSparkOperator(Planner, Lineage, OneStopPerTry, PySparkOperator):
     ) -> None:
         check_fields({"python_callable": python_callable, "op_kwargs": op_kwargs}, _FUNCTION)
         hide_injected(python_callable)
-        others = dict(op_kwargs or {})
-        named = others.pop("window", None)
-        super().__init__(python_callable=python_callable, op_kwargs=others, **kwargs)
+        arguments = dict(op_kwargs or {})
+        named = arguments.pop("window", None)
+        super().__init__(python_callable=python_callable, op_kwargs=arguments, **kwargs)
         self.group = group
         self.window = window if named is None else named
         self.on_open_window = on_open_window
@@ -272,12 +272,12 @@ class _AtWork:
         return start_environment(os.environ, sum(p.window.span for p in needing), program=None, given=given)
 
     def _in_own_session(self, planned: Planned) -> Report:
-        from airflow_kafka_offsets.launch.connect import end_sessions, mine_and_earlier, session_url
+        from airflow_kafka_offsets.launch.connect import end_sessions, own_and_earlier, session_url
 
         run, url = self.task.run, self.launch.remote
         assert url is not None, "the task's own Spark has one session for all windows"
         attempts = self.service.ledger.attempts(planned.window.id)
-        attempt, earlier = mine_and_earlier(attempts, run.claim, run.this_try.number)
+        attempt, earlier = own_and_earlier(attempts, run.claim, run.this_try.number)
         end_sessions(url, earlier, self.task.state)
         self.operator._stop.check()
         with self._session({**self.launch.settings, "spark.remote": session_url(url, attempt) or url}, {}) as spark:

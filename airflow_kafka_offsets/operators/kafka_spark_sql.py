@@ -31,7 +31,7 @@ class KafkaSparkSqlOperator(KafkaSparkOperator):
 
     :param sql: statements, separated by ``;``; or the name of a ``.sql`` file; or a list of these. (templated)
     :param group: the group.
-    :param conn_id: connection of type ``spark_connect`` for Spark Connect, ``spark`` for a master; None: ``local[*]``.
+    :param conn_id: connection of type ``spark_connect`` for Spark Connect, ``spark`` for a master; without it, ``local[*]``.
     :param view: the name of the view.
     :param read: how the records are read: arguments of ``window.persisted()``, such as ``{"value": "avro"}``.
     :param parameters: named markers of your own. (templated)

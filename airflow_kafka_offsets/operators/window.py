@@ -92,9 +92,9 @@ class PlanWindowOperator(_PlanOperator):
     :param exchange: the address of a folder in storage that the workers and the Spark job reach, such as ``s3://bucket/kafka-offsets``. The
         window is left there for ``current_window(spark, uri)``, and the job reports there what it read. Then the commit task commits
         only what was reported. What this task returns has the ``uri`` as ``exchange``, and as ``handoff`` an id for the
-        launcher's own tokens and names: 32 hexadecimal digits, new each time this task runs. None: only Spark's JSON is handed off.
+        launcher's own tokens and names: 32 hexadecimal digits, new each time this task runs. Without it, only Spark's JSON is handed off.
         (templated)
-    :param exchange_conn_id: the Airflow connection to that storage; None: the worker needs none.
+    :param exchange_conn_id: the Airflow connection to that storage, if the worker needs one.
     :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
     :param poll_interval: seconds between two looks while waiting.
     """
@@ -183,7 +183,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
 
     :param window: what the plan task returned (``plan.output``, or one of its items), or a window id. If that task has an `exchange`: what it returned, unless
         `green_is_enough`. (templated)
-    :param ledger_conn_id: the ledger, if `window` is only an id; None: the configured one.
+    :param ledger_conn_id: the ledger, if `window` is only an id and the ledger is not the configured one.
     :param green_is_enough: True: commit without a report of the job, also if the plan task has an `exchange`.
     """
 
@@ -251,7 +251,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
         return {name: result[name] for name in ("window_id", "is_rerun", "records", "bad")}
 
     def _report(self, window: Window, group: KafkaGroup) -> Report | None:
-        """Return what the job reported; None: a green task is enough.
+        """Return what the job reported; None if a green task is enough.
 
         Raises:
             BadInputError: the plan task before this one has an exchange, and did not say where in it.
@@ -264,9 +264,8 @@ class CommitWindowOperator(Lineage, BaseOperator):
             return reported(window, group, self.window)
         if (planner := self._planner_with_exchange(group)) is not None:
             raise BadInputError(
-                f"Window {window.id}: task {planner} leaves the windows of group {group.name} in an exchange, and this task did not get what "
-                "it returned. So it can't look for the job's report, and nothing was committed. Set window=plan.output, the output of that "
-                "task. If a green task is evidence enough for you: CommitWindowOperator(green_is_enough=True)"
+                f"Window {window.id}: task {planner} leaves the windows of group {group.name} in an exchange, and this task did not get its "
+                "output, so nothing was committed. Set window=plan.output; or, if a green task is evidence enough, green_is_enough=True"
             )
         return None
 

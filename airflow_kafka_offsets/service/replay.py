@@ -171,7 +171,7 @@ def _cut_in(ledger: Ledger, group: str, span: TimeSpan) -> list[WindowRecord]:
     """Return the windows that belong to a span, oldest first."""
     windows = pages(ledger, group, states=tuple(OWNING), cut_in=(span.start, span.end))
     return sorted(
-        (held for held in windows if replay.may_replay(held.window) and held.window.span),
+        (held for held in windows if replay.has_replay(held.window)),
         key=lambda held: held.window.seq,
     )
 

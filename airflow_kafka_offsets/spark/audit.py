@@ -1,4 +1,4 @@
-"""Which offsets a table has, in a form that is small enough for ``kafka-offsets audit``, which compares it with the windows."""
+"""The offsets of a table, made small for ``kafka-offsets audit``, which compares them with the windows."""
 
 from __future__ import annotations
 

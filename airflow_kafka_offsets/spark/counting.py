@@ -17,24 +17,22 @@ from airflow_kafka_offsets.spark.observing import Observed, observe
 from airflow_kafka_offsets.spark.shared import MAX_NAMED, counted
 
 if TYPE_CHECKING:
-    # What has its own count: a topic-partition, a topic (no partition), or the window (neither).
+    # A topic-partition, a topic (no partition), or the window (neither): each unit has its own count.
     Unit = tuple[str | None, int | None]
 
 logger = logging.getLogger(__name__)
 
 MAX_MERGED = 10_000_000
-"""Up to this number of partitions times tasks, each partition has its own count, and beyond it each topic: Spark's driver merges
-the counts of all tasks, which takes 0.1 to 0.2 µs for each partition of a task."""
+"""Up to this number of partitions times tasks, each partition has its own count, beyond it each topic: Spark's driver merges
+the counts of all tasks, in 0.1 to 0.2 µs for each partition of a task."""
 
 MAX_BOUNDS = 1000
-"""Up to this number of partitions, each record is compared with the window's ranges. Spark's plans show all these offsets."""
+"""Up to this number of partitions, Spark compares each record with the window's ranges, and its plans show all these offsets."""
 
 # A histogram as a string: [{0.0, 10.0}, {7.0, 1.0E7}]
 _BAR = re.compile(r"\{([\d.E]+), ([\d.E]+)\}")
 
 _WHOLE: Unit = (None, None)
-
-_TOO_LATE = ". A busy Spark Connect server may report no count: run the window again, or use persisted()"
 
 
 @dataclass(frozen=True)
@@ -42,9 +40,9 @@ class Counts:
     """Records that were read.
 
     Attributes:
-        read: how many, for each `Unit`.
+        read: the number of each `Unit`.
         planned: the span of each unit.
-        strays: how many records are outside their range.
+        strays: the number of records outside their range.
     """
 
     read: Mapping[Unit, int]
@@ -53,25 +51,25 @@ class Counts:
 
     @property
     def records(self) -> int:
-        """How many records were read. A task that ran twice counts once, except in topics with gaps."""
+        """The records that were read. A task that ran twice counts once, except in topics with gaps."""
         return sum(min(read, self.planned[unit]) for unit, read in self.read.items())
 
     @property
     def gaps(self) -> int:
-        """Planned offsets at which there was no record."""
+        """Planned offsets without a record."""
         return sum(self.planned.values()) - self.records
 
 
 class CountedRead:
-    """One frame of the Kafka source, and the count of what its first action read.
+    """A frame of the Kafka source, and the count of its first action.
 
-    Spark's `Observation` counts, because it needs no second pass. It reports only the first action.
+    Spark's `Observation` counts, which needs no second pass and reports only the first action.
 
     Args:
-        ranges: of each topic-partition, ``start <= offset < end``; at least one, and none is empty.
+        ranges: of each topic-partition, [start, end); at least one, none empty.
         tasks: how many tasks read them; None means one for each.
-        looks_outside: whether to count records outside of the ranges as well, for 0.1 µs of CPU a record (reading takes 1.2 µs).
-            Only topics with gaps need it: without gaps, a read of as many records as offsets can't contain others.
+        looks_outside: whether to count records outside of the ranges, too, for 0.1 µs of CPU a record (reading takes 1.2 µs). Only
+            topics with gaps need it: elsewhere, as many records as offsets can't include others.
     """
 
     def __init__(
@@ -88,7 +86,7 @@ class CountedRead:
         self._planned: Counter[Unit] = Counter()
         for (topic, partition), (start, end) in ranges.items():
             self._planned[(topic, partition if self._by_partition else None)] += end - start
-        # The number of keys of a topic: one for each partition, and one for partitions that were not planned.
+        # The keys of a topic: one for each partition, and one for partitions that were not planned.
         self._width = 2 + max(partition for _, partition in ranges) if self._by_partition else 1
         self._observed: Observed | None = None
 
@@ -105,35 +103,34 @@ class CountedRead:
         return frame
 
     def was_run(self, timeout: float) -> bool:
-        """Whether Spark reports an action of the frame within `timeout` seconds."""
+        """Whether Spark reports an action within `timeout` seconds."""
         return self._reported.metrics(timeout).get("records") is not None
 
     def counts(self, timeout: float) -> Counts:
-        """Return what the frame's first action read.
+        """Return the counts of the frame's first action.
 
         Raises:
-            IncompleteReadError: there was no action, or it failed, or Spark did not report it within `timeout` seconds.
+            IncompleteReadError: Spark reported no action that succeeded within `timeout` seconds.
         """
         metrics = self._reported.metrics(timeout)
         if metrics.get("records") is None:
-            too_late = _TOO_LATE if self._reported.is_remote else ""
             raise IncompleteReadError(
-                "The frame of read() was not run, or Spark did not report it: call check() after the write. "
-                f"For rdd, foreachPartition() and views: `with window.persisted() as frame:`{too_late}"
+                "Spark reported no action on the frame of read(): call check() after the write. "
+                "For rdd, foreachPartition(), views and busy Spark Connect servers:\n"
+                "    with window.persisted() as frame:"
             )
         records, strays = int(metrics["records"]), int(metrics.get("strays") or 0)
         read = self._decode(metrics.get("histogram"))
         if read.keys() <= self._planned.keys() and sum(read.values()) == records:
             return Counts({unit: read[unit] for unit in self._planned}, self._planned, strays)
-        # Another engine under Spark may make other histograms. And two threads that ask Spark at once share one row of bytes, so
-        # the end of the text may be blank. The total is always right.
+        # Another engine under Spark may make other histograms. Two threads that ask Spark at once share one row of bytes, so the
+        # end of the text may be blank. The total is always right.
         return Counts({_WHOLE: records}, {_WHOLE: sum(self._planned.values())}, strays)
 
     def _key(self) -> Column:
         ordinal = self._of_topic([F.lit(number) for number in range(len(self._topics))])
         partition = F.least(F.col("partition"), F.lit(self._width - 1)) if self._by_partition else F.lit(0)
-        # As a double, and small: if two tasks have the same key, the histogram takes the mean of both, which is not exact. Of
-        # integers it would cut the fraction.
+        # As a small double: if two tasks have the same key, the histogram takes an inexact mean, and cuts it for integers.
         return ordinal.cast("double") * F.lit(self._width) + partition
 
     def _is_stray(self) -> Column:
@@ -144,11 +141,11 @@ class CountedRead:
         return F.coalesce(~is_within, F.lit(True))
 
     def _bounds(self, bound: int) -> list[Column]:
-        """Return for each topic the starts (0) or the ends (1) by number of the partition, as an array that Spark makes once."""
+        """Return the starts (0) or the ends (1) of each topic by partition, as an array that Spark makes once."""
         columns = []
         for topic in self._topics:
-            known = {partition: ends[bound] for (name, partition), ends in self._ranges.items() if name == topic}
-            values = ",".join(str(known.get(partition, -1)) for partition in range(max(known) + 1))
+            bounds = {partition: ends[bound] for (name, partition), ends in self._ranges.items() if name == topic}
+            values = ",".join(str(bounds.get(partition, -1)) for partition in range(max(bounds) + 1))
             # One literal: in a classic session a list becomes a call to the JVM for each of its elements.
             columns.append(F.split(F.lit(values), ",").cast("array<bigint>"))
         return columns
@@ -182,7 +179,7 @@ def recounted(frame: DataFrame, ranges: Mapping[tuple[str, int], tuple[int, int]
 
     Args:
         frame: the frame.
-        ranges: of each topic-partition, ``start <= offset < end``.
+        ranges: of each topic-partition, [start, end).
     """
     groups = frame.groupBy("topic", "partition").agg(F.count(F.lit(1)), F.min("offset"), F.max("offset"))
     read: Counter[Unit] = Counter()
@@ -199,29 +196,27 @@ def recounted(frame: DataFrame, ranges: Mapping[tuple[str, int], tuple[int, int]
 def check_counts(counts: Counts, *, expect_gaps: bool = False, at_least: int | None = None) -> None:
     """Refuse a read that is not the window's.
 
-    More than planned is not an error: if Spark loses an executor, it runs tasks again and counts their records twice (but
-    keeps their output once).
+    More than planned is no error: if Spark loses an executor, it runs tasks again and counts their records twice, but keeps their
+    output once.
 
     Args:
-        counts: what was read.
+        counts: the records that were read.
         expect_gaps: whether offsets without a record are normal.
-        at_least: how many records an earlier run of the window read; None if there was none, or fewer are fine.
+        at_least: the records of an earlier run of the window; None if there was none, or fewer are fine.
 
     Raises:
-        IncompleteReadError: records are missing, or are outside the window's ranges. The message names partitions and numbers.
+        IncompleteReadError: records are missing, or outside the window's ranges.
     """
     if counts.strays:
         raise IncompleteReadError(
-            f"{counts.strays} records outside the window's offset ranges were read: the Kafka source is "
-            "not Spark's own, or ignores endingOffsets"
+            f"{counts.strays} records outside the window's ranges were read. Use Spark's own Kafka source"
         )
     if not expect_gaps:
         _check_complete(counts)
     if at_least is not None and counts.records < at_least:
         raise IncompleteReadError(
-            f"{counted(counts.records, 'record')} read, and an earlier run read {at_least}: its output "
-            "may hold the only copy of the others. To replace it, set KafkaGroup(expect_fewer=True) for "
-            "one run"
+            f"{counted(counts.records, 'record')} read, {at_least} by an earlier run, whose output may be the only "
+            "copy of the others. To replace it, set for one run:\n    KafkaGroup(expect_fewer=True)"
         )
 
 
@@ -241,8 +236,8 @@ def _check_complete(counts: Counts) -> None:
     rest = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
     raise IncompleteReadError(
         f"{counts.records} of {sum(counts.planned.values())} planned offsets were read ({'; '.join(named)}{rest}). "
-        "Read the whole frame, or for a compacted or transactional topic set KafkaGroup(expect_gaps=True): "
-        "see docs/reference/errors.md#incompletereaderror",
+        "Read the whole frame, or for a compacted or transactional topic set KafkaGroup(expect_gaps=True). "
+        "See docs/reference/errors.md#incompletereaderror",
         missing,
     )
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 DATA_LOSS = re.compile(r"KAFKA_DATA_LOSS|Some data may have been lost")
 """The words of Spark's error, in a classic session and over Spark Connect, if Kafka no longer holds the planned offsets."""
 
-
 BAD_RECORD = re.compile(r"Kafka record \S+ offset \d+: its (?:key|value) can't be decoded: .*?(?= SQLSTATE|[\r\n]|$)")
 """The sentence in Spark's error, if a record can't be decoded (`values`)."""
 
@@ -31,7 +30,7 @@ class ReaderOptionError(KafkaWindowError, ValueError):
 
 
 class DecodeError(KafkaWindowError, ValueError):
-    """Keys or values can't be decoded in the way that was asked for."""
+    """Keys or values can't be decoded in this way."""
 
 
 class BadRecordError(KafkaWindowError):

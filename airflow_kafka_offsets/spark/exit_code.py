@@ -21,29 +21,29 @@ _HAS_CONSOLE = bool(sys.flags.inspect)
 
 
 class Reading(Protocol):
-    """What the end of a process asks of a window."""
+    """What this module needs of a window."""
 
     id: str
 
     @property
     def is_unread(self) -> bool:
-        """Whether no one took its offsets."""
+        """Whether the job did not begin to read it."""
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether it was read, and not checked."""
+        """Whether a read was not checked, or a write failed."""
 
     def finish(self) -> None:
-        """Check what was read."""
+        """Check the read."""
 
     def release(self) -> None:
-        """Let go of Spark's frames."""
+        """Let Spark forget kept frames."""
 
 
 _guarded: list[Reading] = []
 _hook_before: Callable[..., Any] | None = None
 _is_failing = False
-"""Whether the process ends by an exception that no one caught."""
+"""Whether the process ends by an uncaught exception."""
 
 
 def arm(window: Reading) -> None:
@@ -69,14 +69,14 @@ def _note_uncaught(kind: type[BaseException], exc: BaseException, traceback: Tra
 
 
 def _ends_process(exc: BaseException) -> bool:
-    """Tell whether this error ends the process: the job's own code may call the hook, too, and then continue."""
+    """Whether this error ends the process: a job may call the hook itself, and then continue."""
     # Python notes the error before it calls the hook. An exit callback of the job, which reports an error, does not.
     is_noted = getattr(sys, "last_value", None) is exc
     return is_noted and not _HAS_CONSOLE and threading.current_thread() is threading.main_thread()
 
 
 def _is_program_running(frame: FrameType | None) -> bool:
-    """Tell whether the program's own module is still among the callers, for example of a C library that calls PyErr_Print."""
+    """Whether the program's own module is among the callers, for example of a C library that calls PyErr_Print."""
     while frame is not None:
         if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
             return True
@@ -103,8 +103,8 @@ def _at_exit() -> None:
 
 
 def _check() -> None:
-    # An uncaught exception already says what is wrong, and has its own exit code. After sys.exit(n) nothing shows n: an
-    # incomplete read replaces it by ours, which is not 0 either.
+    # An uncaught exception has its own message and exit code. After sys.exit(n) nothing shows n: an incomplete read replaces it by
+    # ours, which is not 0 either.
     if _is_failing:
         return
     for window in _guarded:
@@ -113,8 +113,8 @@ def _check() -> None:
     unread = {window.id for window in _guarded} - {window.id for window in _guarded if not window.is_unread}
     if unread:
         _end_red(
-            f"it took window {', '.join(sorted(unread))} and never called read() or took its starting_offsets "
-            "and ending_offsets"
+            f"it took window {', '.join(sorted(unread))} and never called read(), nor took starting_offsets and "
+            "ending_offsets"
         )
 
 

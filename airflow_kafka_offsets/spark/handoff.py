@@ -1,7 +1,4 @@
-"""What a launcher hands to a job: one JSON document, in Spark's conf or in a file that is shipped with the job.
-
-Launcher and job import this module, so both sides agree on the form.
-"""
+"""The handoff: one JSON document from a launcher to a job, in Spark's conf or in a shipped file. Both sides import this module."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ VERSION = 1
 
 if TYPE_CHECKING:  # drivers may have Python 3.8, which can't subscript these
     Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
-    """topic -> partition -> (start, end), ``start <= offset < end``, sorted, without empty ranges."""
+    """topic -> partition -> [start, end), sorted, without empty ranges."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class Subject:
 
     Attributes:
         name: of the subject.
-        part: what they describe: ``key`` or ``value``.
+        part: ``key`` or ``value``.
         topics: whose records they describe.
         latest: the id of the latest one.
         schemas: id -> the schema, as JSON text that refers to no other subject.
@@ -59,10 +56,10 @@ class Subject:
     schemas: Mapping[int, str]
 
     def __post_init__(self) -> None:
-        schemas = {_id(number): text for number, text in self.schemas.items()}
+        schemas = {_schema_id(number): text for number, text in self.schemas.items()}
         is_usable = _is_text(self.name) and self.part in ("key", "value") and _are_texts(self.topics)
         if not is_usable or self.latest not in schemas or not all(map(_is_text, schemas.values())):
-            raise HandoffError(f"{_NO_WINDOW}: {short(self.name)} is no subject with schemas")
+            raise HandoffError(f"{_INVALID}: {short(self.name)} is no subject with schemas")
         object.__setattr__(self, "topics", tuple(self.topics))
         object.__setattr__(self, "schemas", dict(sorted(schemas.items())))
 
@@ -77,12 +74,12 @@ class Handoff:
         is_rerun: whether the window was committed already, so that this run replaces an output.
         isolation_level: ``read_committed`` or ``read_uncommitted``.
         expect_gaps: whether offsets without a record are normal.
-        topics: topic -> partition -> (start, end), ``start <= offset < end``, sorted; empty ranges may be left out.
+        topics: topic -> partition -> [start, end), sorted; empty ranges may be left out.
         options: for Spark's Kafka reader. Never a secret, only references that the Kafka client resolves.
-        report: where the launcher looks for a report of the job: an absolute path, or the URI of a folder; None if it can't read one.
-        output_tables: the tables that the commit of the window publishes, after the job has staged them; None means not known.
-        topic_ids: the id of each topic; None means not known.
-        at_least: how many records an earlier run of the window read, if fewer are an error; None means any number is fine.
+        report: an absolute path, or the URI of a folder, for the job's report; None if the launcher reads none.
+        output_tables: the staged tables that the commit of the window publishes; None if unknown.
+        topic_ids: the id of each topic; None if unknown.
+        at_least: the records of an earlier run of the window, if fewer are an error; None if any number is fine.
         schemas: the subjects whose schemas were frozen with the window; None if the group has no registry.
 
     Raises:
@@ -106,10 +103,11 @@ class Handoff:
     schemas: Sequence[Subject] | None = None
 
     def __post_init__(self) -> None:
-        for name, (expected, takes) in _TAKES.items():
-            if not takes(getattr(self, name)):
-                raise HandoffError(f"{_NO_WINDOW}: {name} must be {expected}, got {short(getattr(self, name))}")
-        topics = {topic: _ranges(topic, given) for topic, given in self.topics.items()}
+        for field in fields(self):
+            value, (expected, is_valid) = getattr(self, field.name), _VALID[field.name]
+            if not (value is None and field.default is None) and not is_valid(value):
+                raise HandoffError(f"{_INVALID}: {field.name} must be {expected}, got {short(value)}")
+        topics = {topic: _ranges(topic, partitions) for topic, partitions in self.topics.items()}
         object.__setattr__(self, "topics", dict(sorted(topics.items())))
         if self.output_tables is not None:
             object.__setattr__(self, "output_tables", tuple(self.output_tables))
@@ -124,7 +122,7 @@ class Handoff:
 
     @property
     def ranges(self) -> Ranges:
-        """What there is to read."""
+        """The ranges that are not empty."""
         ranges = {
             topic: {int(partition): (start, end) for partition, (start, end) in partitions.items() if start < end}
             for topic, partitions in self.topics.items()
@@ -142,21 +140,20 @@ class Handoff:
             document: dict[str, Any] = json.loads(text, object_pairs_hook=_without_twins)
             if document["version"] != VERSION:
                 raise HandoffError(
-                    f"The handoff has version {short(document['version'])}, this job reads version {VERSION}: set "
-                    "ship=True, or install the launcher's version on the cluster"
+                    f"The handoff has version {short(document['version'])}, this job reads version {VERSION}. Set "
+                    "ship=True, or install the launcher's version"
                 )
-            given = (field for field in fields(cls) if field.default is MISSING or field.name in document)
-            return cls(**{field.name: document[field.name] for field in given})
+            present = (field for field in fields(cls) if field.default is MISSING or field.name in document)
+            return cls(**{field.name: document[field.name] for field in present})
         except HandoffError:
             raise
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as exc:
-            raise HandoffError(f"{_NO_WINDOW} ({short(exc)}): {text[:_LONGEST]}") from exc
+            raise HandoffError(f"{_INVALID} ({short(exc)}): {text[:_LONGEST]}") from exc
 
 
-_NO_WINDOW = "Not a window as launchers hand it over"
+_INVALID = "Not a window's handoff"
 _LONGEST = 200
-_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
-_ID = _PARTITION
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -165,7 +162,7 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(document) < len(pairs):
         names = [name for name, _ in pairs]
         twin = next(name for name in names if names.count(name) > 1)
-        raise HandoffError(f"{_NO_WINDOW}: the key {short(twin)} is there twice")
+        raise HandoffError(f"{_INVALID}: the key {short(twin)} is there twice")
     return document
 
 
@@ -173,20 +170,12 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and value != ""
-
-
-def _id(value: object) -> int:
-    if isinstance(value, bool) or not _ID.fullmatch(str(value)) or int(str(value)) >= 2**32:
-        raise HandoffError(f"{_NO_WINDOW}: {short(value)} is no id of a schema")
-    return int(str(value))
-
-
-def _subject(given: Subject | Mapping[str, Any]) -> Subject:
-    return (
-        given if isinstance(given, Subject) else Subject(**{field.name: given[field.name] for field in fields(Subject)})
-    )
 
 
 def _is_time(value: object) -> bool:
@@ -196,51 +185,62 @@ def _is_time(value: object) -> bool:
         return False
 
 
-def _are_texts(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str) and all(map(_is_text, value))
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _are_texts(value: Any) -> bool:
+    return _is_list(value) and all(map(_is_text, value))
 
 
 def _are_named_texts(value: object) -> bool:
     return isinstance(value, Mapping) and all(_is_text(k) and isinstance(v, str) for k, v in value.items())
 
 
-def _are_subjects(value: object) -> bool:
-    return (
-        isinstance(value, Sequence)
-        and not isinstance(value, str)
-        and all(isinstance(one, (Subject, Mapping)) for one in value)
-    )
-
-
-_TAKES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+_VALID: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "window_id": ("a text", _is_text),
     "group": ("a text", _is_text),
     "seq": ("a whole number", _is_whole),
     "lane": ("live or backfill", lambda value: value in ("live", "backfill")),
     "planned_until": ("a time with a zone", _is_time),
-    "is_rerun": ("true or false", lambda value: isinstance(value, bool)),
+    "is_rerun": ("true or false", _is_bool),
     "isolation_level": ("a text", _is_text),
-    "expect_gaps": ("true or false", lambda value: isinstance(value, bool)),
-    "topics": ("topics with their partitions", lambda value: isinstance(value, Mapping)),
-    "options": ("options with their values", _are_named_texts),
-    "report": ("a path, a URI, or null", lambda value: value is None or _is_text(value)),
-    "output_tables": ("names of tables, or null", lambda value: value is None or _are_texts(value)),
-    "topic_ids": ("topics with their ids, or null", lambda value: value is None or _are_named_texts(value)),
-    "at_least": ("a whole number, or null", lambda value: value is None or _is_whole(value)),
-    "schemas": ("subjects, or null", lambda value: value is None or _are_subjects(value)),
+    "expect_gaps": ("true or false", _is_bool),
+    "topics": ("an object of topics", lambda value: isinstance(value, Mapping)),
+    "options": ("an object of texts", _are_named_texts),
+    "report": ("a path or a URI", _is_text),
+    "output_tables": ("a list of texts", _are_texts),
+    "topic_ids": ("an object of texts", _are_named_texts),
+    "at_least": ("a whole number", _is_whole),
+    "schemas": ("a list of subjects", lambda value: _is_list(value) and all(map(_may_be_subject, value))),
 }
-"""What each value must be, for a message, and a function that checks it."""
+"""What each value must be, for a message, and whether it is. A field with the default None may be None, too."""
 
 
-def _ranges(topic: str, given: object) -> dict[str, tuple[int, int]]:
-    if not _is_text(topic) or not isinstance(given, Mapping):
-        raise HandoffError(f"{_NO_WINDOW}: topic {short(topic)} must have partitions, got {short(given)}")
+def _may_be_subject(value: object) -> bool:
+    return isinstance(value, (Subject, Mapping))
+
+
+def _subject(value: Subject | Mapping[str, Any]) -> Subject:
+    return (
+        value if isinstance(value, Subject) else Subject(**{field.name: value[field.name] for field in fields(Subject)})
+    )
+
+
+def _schema_id(value: object) -> int:
+    if isinstance(value, bool) or not _NUMBER.fullmatch(str(value)) or int(str(value)) >= 2**32:
+        raise HandoffError(f"{_INVALID}: {short(value)} is no id of a schema")
+    return int(str(value))
+
+
+def _ranges(topic: str, partitions: object) -> dict[str, tuple[int, int]]:
+    if not _is_text(topic) or not isinstance(partitions, Mapping):
+        raise HandoffError(f"{_INVALID}: topic {short(topic)} must have partitions, got {short(partitions)}")
     ranges = {}
-    for partition, ends in given.items():
-        if not _PARTITION.fullmatch(str(partition)) or isinstance(partition, bool):
-            raise HandoffError(f"{_NO_WINDOW}: topic {topic}: {short(partition)} is not a partition")
-        is_pair = isinstance(ends, Sequence) and not isinstance(ends, str) and len(ends) == 2
-        if not is_pair or not all(map(_is_whole, ends)) or ends[1] < ends[0]:
-            raise HandoffError(f"{_NO_WINDOW}: {topic}-{partition}: {short(ends)} is not an offset range")
+    for partition, ends in partitions.items():
+        if not _NUMBER.fullmatch(str(partition)) or isinstance(partition, bool):
+            raise HandoffError(f"{_INVALID}: topic {topic}: {short(partition)} is not a partition")
+        if not _is_list(ends) or len(ends) != 2 or not all(map(_is_whole, ends)) or ends[1] < ends[0]:
+            raise HandoffError(f"{_INVALID}: {topic}-{partition}: {short(ends)} is not an offset range")
         ranges[str(partition)] = (ends[0], ends[1])
     return dict(sorted(ranges.items(), key=lambda item: int(item[0])))

@@ -1,4 +1,4 @@
-"""What Spark observes in the first action on a frame. Each version of Spark has its own way to report that there was an action."""
+"""What Spark observes in a frame's first action. Each version of Spark reports in its own way that there was one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def observe(frame: DataFrame, *columns: Column) -> tuple[DataFrame, Observed]:
-    """Return the frame with aggregates in it, and what its first action will report of them."""
+    """Return the frame with aggregates in it, and what will hold their values after its first action."""
     observation = Observation()
     frame = frame.observe(observation, *columns)
     _keep_first(observation)
@@ -25,7 +25,7 @@ class Observed:
     """What Spark observes in a frame's first action.
 
     Args:
-        observation: one that a frame has.
+        observation: of a frame.
 
     Attributes:
         is_remote: whether the frame is one of Spark Connect.
@@ -35,11 +35,11 @@ class Observed:
         self._observation = observation
         self._java: Any = getattr(observation, "_jo", None)
         self.is_remote = self._java is None
-        # From now on, and not at the first question: at the end of the process, Python starts no thread.
+        # It starts at once: at the end of the process, Python starts no thread.
         self._blocking = None if self.is_remote or "future" in dir(self._java) else _Blocking(observation)
 
     def metrics(self, timeout: float) -> Mapping[str, Any]:
-        """Return what was observed; empty if there was no action, if it failed, or if Spark is too late.
+        """Return the values; empty if there was no action, if it failed, or if Spark is too late.
 
         Args:
             timeout: seconds to wait.
@@ -57,7 +57,7 @@ class Observed:
 
 
 class _Blocking(threading.Thread):
-    """The only question that Spark 3 answers: it blocks until there was an action, possibly as long as the process lives."""
+    """Asks Spark 3, whose answer blocks until there was an action, possibly as long as the process lives."""
 
     def __init__(self, observation: Observation) -> None:
         super().__init__(name="kafka-offsets-observation", daemon=True)

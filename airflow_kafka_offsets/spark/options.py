@@ -13,12 +13,13 @@ from airflow_kafka_offsets.spark.shared import FIXED_OPTIONS
 if TYPE_CHECKING:
     from airflow_kafka_offsets.spark.handoff import Ranges
 
-# With Spark's defaults (500 records a poll), a read costs 1.6 times the CPU, and six times the CPU of the broker: after each
-# poll the connector asks it for both ends of the partition. A fetch of 4 MiB fills a poll. Larger ones are no faster, and up to
-# 64 idle consumers of an executor keep what they have fetched. With a fixed receive buffer (64 KiB), Linux would not enlarge it
-# for a distant broker. At the end of the log, the broker holds a fetch back, and with it the next request of the connection: by
-# default up to two waits of half a second for each partition. The default poll timeout is spark.network.timeout (120 s), four
-# times.
+# - Spark's 500 records a poll cost 1.6 times the CPU, and six times the broker's: after each poll the connector asks the broker
+#   for both ends of the partition. A fetch of 4 MiB fills a poll. Larger ones are no faster, and the up to 64 idle consumers of an
+#   executor keep their fetches.
+# - Linux does not enlarge a fixed receive buffer (64 KiB) for a distant broker.
+# - At the end of the log, the broker holds back a fetch and the next request behind it, by default up to twice half a second for
+#   each partition.
+# - The default poll timeout is four times spark.network.timeout (120 s).
 DEFAULTS = {
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": "4194304",
@@ -29,7 +30,7 @@ DEFAULTS = {
 
 _SERVERS = "kafka.bootstrap.servers"
 
-# Our own option, which Spark's reader does not get: which of its two Kafka sources reads.
+# Our own option, not one of Spark's reader: which of Spark's two Kafka sources reads.
 _SOURCE_VERSION = "sourceversion"
 
 # Version 2 returns rows as it decodes them. Version 1 converts each row twice, which costs a third more CPU.
@@ -38,27 +39,27 @@ DEFAULT_VERSION = "2"
 _SPLITTING = frozenset({"minpartitions", "maxrecordsperpartition"})
 
 TASKS_A_CORE = 4
-"""Tasks of equal size for each core, if a range is large: with four, the cores wait for the last task at most a quarter of the time."""
+"""Tasks of equal size for each core, if a range is large: with four, cores wait for the last task at most a quarter of the time."""
 
 MIN_SLICE = 100_000
-"""From this number of records on, a slice is worth a task."""
+"""The smallest number of records that is worth a task."""
 
 FREE_SLICE = 1_000_000
-"""Records of a task if no one knows how many tasks run at once: about a second of reading. More tasks ask for executors."""
+"""Records of a task if the number of cores is unknown: about a second of reading. More tasks ask for executors."""
 
 FREE_CORES = 16
-"""Number of cores to assume for small ranges, if no one knows how many there are."""
+"""The number of cores to assume for small ranges, if it is unknown."""
 
 RANGE_COST = 20_000
-"""The cost of opening a range, in records: each range has its own consumer, with its connections."""
+"""The cost of a range in records: each has its own consumer, with its connections."""
 
 # What `format("kafka")` returns (KafkaRecordToRowConverter).
 SCHEMA = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
 HEADERS = "headers array<struct<key: string, value: binary>>"
 
 MOST_TOGETHER = 64
-"""A task reads at most this number of ranges: with source version 2, Spark closes no consumer before the task's end, and each
-has about four open files. Version 1 closes them earlier, but shows all offsets in each plan of the UI and the event log."""
+"""The most ranges of one task: source version 2 closes no consumer before the task's end, and each has about four open files.
+Version 1 closes them earlier, but shows all offsets in each plan of the UI and the event log."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ class Layout:
     """How ranges become tasks.
 
     Attributes:
-        max_records: how much a task reads of one partition at most; None means the whole range.
-        tasks: how many tasks read; if there are fewer than ranges, each reads several, one after the other.
+        max_records: the most that a task reads of one partition; None means the whole range.
+        tasks: how many tasks read; if there are fewer than ranges, each reads several in turn.
     """
 
     max_records: int | None
@@ -78,7 +79,7 @@ class Layout:
         """The options of Spark's reader that cut the ranges."""
         if self.max_records is None:
             return {}
-        # Spark 3 ignores the first, and cuts by the second. To Spark 4, which has cut into as many, the second is no news.
+        # Spark 3 ignores the first and cuts by the second. Spark 4 cuts by the first into as many.
         return {"maxRecordsPerPartition": str(self.max_records), "minPartitions": str(self.tasks)}
 
 
@@ -87,7 +88,7 @@ def layout(spans: Iterable[int], parallelism: int | None) -> Layout:
 
     Args:
         spans: the spans of the ranges; none is 0.
-        parallelism: how many tasks run at once; None means not known.
+        parallelism: how many tasks run at once; None if unknown.
 
     >>> layout([9_000_000, 500_000, 500_000], parallelism=4)  # one partition has nearly all offsets
     Layout(max_records=628750, tasks=17)
@@ -109,39 +110,45 @@ def layout(spans: Iterable[int], parallelism: int | None) -> Layout:
 
 
 def is_split_by_user(options: Mapping[str, object]) -> bool:
-    """Whether the user's options, which are among these, say how the ranges become tasks."""
+    """Whether these options cut the ranges into tasks."""
     return any(name.lower() in _SPLITTING for name in options)
 
 
-def source_version(given: Mapping[str, object], mine: Mapping[str, object]) -> int:
-    """Return which of Spark's Kafka sources reads: the call decides, or else the group, or else the default.
+def source_version(group: Mapping[str, object], call: Mapping[str, object]) -> int:
+    """Return which of Spark's Kafka sources reads, by the options of the call, or else of the group.
 
     Raises:
         ReaderOptionError: there is no such version.
     """
-    _, version = _by_lower_case(given, mine).get(_SOURCE_VERSION, ("", DEFAULT_VERSION))
+    _, version = _by_lower_case(group, call).get(_SOURCE_VERSION, ("", DEFAULT_VERSION))
     if version not in ("1", "2"):
         raise ReaderOptionError(f"sourceVersion must be 1 or 2, got {version}")
     return int(version)
 
 
 def reader_options(
-    ranges: Ranges, isolation_level: str, given: Mapping[str, object], mine: Mapping[str, object]
+    ranges: Ranges, isolation_level: str, group: Mapping[str, object], call: Mapping[str, object]
 ) -> dict[str, str]:
     """Return all options for `format("kafka")`.
 
     Args:
         ranges: what to read.
         isolation_level: which records to read.
-        given: the group's options, from the handoff.
-        mine: the options of this call. They override the group's, and both override the defaults, in upper or lower case.
+        group: the group's options, from the handoff.
+        call: the options of this call. They override the group's, and both override the defaults, in upper or lower case.
 
     Raises:
         ReaderOptionError: an option would change what the window fixes.
     """
-    _refuse_other_cluster(mine)
-    _refuse_fixed({**given, **mine})
-    chosen = _by_lower_case(DEFAULTS, given, mine)
+    if any(name.lower() == _SERVERS for name in call):
+        raise ReaderOptionError(
+            f"read() must not get {_SERVERS}: another cluster has other records. For another address of the same one:\n"
+            f"    KafkaGroup(spark_options={{'{_SERVERS}': ...}})"
+        )
+    fixed = [name for name in {**group, **call} if name.lower() in FIXED_OPTIONS]
+    if fixed:
+        raise ReaderOptionError(f"read() must not get {', '.join(fixed)}: the window fixes it")
+    chosen = _by_lower_case(DEFAULTS, group, call)
     chosen.pop(_SOURCE_VERSION, None)
     return {
         **dict(chosen.values()),
@@ -149,7 +156,7 @@ def reader_options(
         "assign": json.dumps({topic: sorted(partitions) for topic, partitions in ranges.items()}),
         "startingOffsets": offsets_json(ranges, 0),
         "endingOffsets": offsets_json(ranges, 1),
-        # With false, Spark leaves out what is gone, and succeeds.
+        # With false, Spark leaves lost records out, and succeeds.
         "failOnDataLoss": "true",
         "kafka.isolation.level": isolation_level,
     }
@@ -169,32 +176,15 @@ def offsets_json(ranges: Ranges, bound: int) -> str:
 
 
 def schema(options: Mapping[str, object]) -> str:
-    """Return the DDL of the frame that Spark's reader gives with these options."""
+    """Return the DDL of the reader's frame with these options."""
     _, headers = _by_lower_case(options).get("includeheaders", ("", "false"))
     return f"{SCHEMA}, {HEADERS}" if headers.lower() == "true" else SCHEMA
 
 
 def _by_lower_case(*layers: Mapping[str, object]) -> dict[str, tuple[str, str]]:
     """Return lower-case name -> (name, value as text); a later layer overrides an earlier one."""
-    return {name.lower(): (name, _text(value)) for options in layers for name, value in options.items()}
-
-
-def _refuse_fixed(options: Mapping[str, object]) -> None:
-    colliding = [name for name in options if name.lower() in FIXED_OPTIONS]
-    if colliding:
-        raise ReaderOptionError(
-            f"read() must not get {', '.join(colliding)}: the window fixes what is read, and the group "
-            "its isolation level"
-        )
-
-
-def _refuse_other_cluster(options: Mapping[str, object]) -> None:
-    if any(name.lower() == _SERVERS for name in options):
-        raise ReaderOptionError(
-            f"read() must not get {_SERVERS}: another cluster has other records. For another address of "
-            f"the same one: KafkaGroup(spark_options={{'{_SERVERS}': ...}})"
-        )
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return {
+        name.lower(): (name, str(value).lower() if isinstance(value, bool) else str(value))
+        for options in layers
+        for name, value in options.items()
+    }

@@ -1,4 +1,4 @@
-"""Processes that do not outlive the one that started them: Linux kills them with it. On another system, nothing happens."""
+"""Processes that Linux kills together with their parent. On another system, nothing happens."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _STARTED_BY_JVM = "PYSPARK_GATEWAY_PORT"
 
 
 def die_with_jvm() -> None:
-    """Let the kernel kill this process when the JVM that started it dies; without such a JVM, or without Linux, do nothing.
+    """Let the kernel kill this process with the JVM that started it, if there is one.
 
-    Spark alone leaves the process running: it fails at its next call to Spark, and continues with other work until then.
+    Otherwise the process fails only at its next call to Spark, and does other work until then.
     """
     if _STARTED_BY_JVM in os.environ:
         _dying_with(os.getppid())()
@@ -24,7 +24,7 @@ def die_with_jvm() -> None:
 def dying_with_parent() -> Callable[[], None]:
     """Return a function for Popen's preexec_fn that lets the kernel kill the child with this process.
 
-    Without it, a worker that is killed by SIGKILL leaves spark-submit and its driver running, next to the driver of the retry.
+    Otherwise a worker killed by SIGKILL leaves spark-submit and its driver running, next to the driver of the retry.
     """
     return _dying_with(os.getpid())
 

@@ -1,4 +1,4 @@
-"""Which steps a job may take with its window: the read has a state, and the output at each target has one."""
+"""The steps of a job with its window: the read has a state, and the output at each target has one."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ LIFE: Mapping[State, Mapping[Step, State]] = {
 _REFUSALS: Mapping[Step, tuple[type[KafkaWindowError], str]] = {
     "read": (
         UnfinishedReadError,
-        "read() was called before, and that frame was not checked: write it or call check() first. "
-        "To use one frame twice: `with window.persisted() as frame:`",
+        "read() was called before, and that frame was not checked. Write it or call check(), or use one frame twice:\n"
+        "    with window.persisted() as frame:",
     ),
     "write": (
         WriteOptionError,
-        "this window has been written there already, or is being written, and a second write would "
-        "replace the first. Write all rows together (union)",
+        "this window has been written there already, and a second write would replace the first. Write all rows "
+        "together (union)",
     ),
 }
 
 
 def after(state: State, step: Step, subject: str) -> State:
-    """Return the state that a step leads to; a step that is not in `LIFE` is an error, whose message begins with `subject`."""
+    """Return the state after a step; a step that `LIFE` does not have is an error, whose message begins with `subject`."""
     if step in LIFE[state]:
         return LIFE[state][step]
-    error, what_to_do = _REFUSALS.get(step, (KafkaWindowError, f"what is {state} has no step {step!r}"))
-    raise error(f"{subject}: {what_to_do}")
+    error, message = _REFUSALS.get(step, (KafkaWindowError, f"no step {step!r} from the state {state!r}"))
+    raise error(f"{subject}: {message}")
 
 
 class Progress:
@@ -55,7 +55,7 @@ class Progress:
 
     Attributes:
         read: the state of the read.
-        failures: writes that failed and did not succeed since, or that were refused: the write's name, and its error.
+        failures: the name and the error of each write that failed and did not succeed since, or that was refused.
     """
 
     def __init__(self, window_id: str) -> None:

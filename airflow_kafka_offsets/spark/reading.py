@@ -1,4 +1,4 @@
-"""Reading a window: which records, whether all of them were read, and the report to the launcher."""
+"""Reads a window, checks that all of it was read, and reports to the launcher."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from airflow_kafka_offsets.spark.errors import (
     PublishError,
 )
 from airflow_kafka_offsets.spark.handoff import Handoff
-from airflow_kafka_offsets.spark.keeping import Kept
 from airflow_kafka_offsets.spark.label import label_of
 from airflow_kafka_offsets.spark.options import (
     is_split_by_user,
@@ -34,6 +33,7 @@ from airflow_kafka_offsets.spark.options import (
 from airflow_kafka_offsets.spark.progress import Progress
 from airflow_kafka_offsets.spark.reports import Reports
 from airflow_kafka_offsets.spark.shared import counted, error_in_short
+from airflow_kafka_offsets.spark.sinks.tables import Kept
 from airflow_kafka_offsets.spark.source import empty_frame, is_classic, is_stopped, load, parallelism
 
 if TYPE_CHECKING:
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TIMEOUT = 60.0
-"""Seconds to wait for Spark's count: its listeners are late by milliseconds, under load by seconds."""
+"""Seconds to wait for Spark's count. Its listeners take milliseconds, under load seconds."""
 
 _AT_THE_END = 15.0
-"""Seconds to wait at the end of the job: the count is already there, unless the frame was never run."""
+"""Seconds to wait at the end of the job: only a frame that was never run has no count by then."""
 
 _AFTER_THE_COUNT = 5.0
-"""Seconds to wait for Spark's count of bad records: it reports all counts of an action together."""
+"""Seconds to wait for the count of bad records, which Spark reports together with the others."""
 
 _AFTER_A_SKIP = 5.0
-"""Seconds to wait for Spark's count of a frame that no one needed to run, because its output exists."""
+"""Seconds to wait for the count of a frame that need not run, because its output exists."""
 
 UNPUBLISHED = "nothing was published"
 
@@ -71,7 +71,7 @@ class WindowReading:
     Args:
         spark: the session to read with.
         handoff: the launcher's handoff.
-        guarded: whether the process ends with exit code 1 if the check is missing or fails; False: the caller checks.
+        guarded: whether the process ends with exit code 1 if the check is missing or fails. If not, the caller checks.
 
     Attributes:
         id: name of the window, e.g. ``lake.orders-000012``. Write your output so that a later run of this id replaces it.
@@ -125,24 +125,24 @@ class WindowReading:
 
     @property
     def records(self) -> int | None:
-        """How many records were read; None before a successful check."""
+        """The records that were read; None before a successful check."""
         return None if self._checked is None else self._checked.records
 
     @property
     def gaps(self) -> int | None:
-        """How many planned offsets had no record; None before a successful check, 0 without ``expect_gaps``."""
+        """The planned offsets without a record; None before a successful check, 0 without ``expect_gaps``."""
         return None if self._checked is None else self._checked.gaps
 
     @property
     def bad(self) -> int | None:
-        """How many records could not be decoded and were left out; None if that is not known, or such a record ends the job."""
+        """The records that could not be decoded; None if they were not counted, or if such a record ends the job."""
         return self._bad
 
     @property
     def starting_offsets(self) -> str:
         """Spark's JSON of the first offsets, without the partitions that have nothing to read.
 
-        A job that takes these and `ending_offsets` reads and checks by its own means. It need not call `read`.
+        A job that takes these and `ending_offsets` reads and checks by its own means, without `read`.
         """
         self._take(0)
         return offsets_json(self.ranges, 0)
@@ -154,32 +154,32 @@ class WindowReading:
         return offsets_json(self.ranges, 1)
 
     def _take(self, bound: int) -> None:
-        # Both: a job that takes only one may log it, and can't read with it.
+        # A job may log one bound. It needs both to read.
         self._taken.add(bound)
         if len(self._taken) == 2:
             self._progress.to("take")
 
     @property
     def _may_be_short(self) -> bool:
-        """Whether only the count can show that an earlier run read more: then the check comes before anything is published."""
+        """Whether an earlier run may have read more, which only the count shows: then the check comes before any publication."""
         return self._handoff.expect_gaps and bool(self._handoff.at_least)
 
     @property
     def is_unread(self) -> bool:
-        """Whether there is something to read, and the job did not begin to."""
-        # The output of an earlier run may stay. But a job that never read may have written something else.
+        """Whether the job did not begin to read its records."""
+        # An earlier run's output may stay. But a job that never read may have written something else.
         is_skipped = self._progress.read == "skipped" and not self._unchecked and not self._checked
         return bool(self._planned) and (self._progress.read == "unread" or is_skipped)
 
     @property
     def is_unchecked(self) -> bool:
-        """Whether there is a read that was not checked."""
+        """Whether a read was not checked."""
         self._note_run()
         return self._progress.read == "read"
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether `finish` has something to check: a read that was not checked, or a write that failed."""
+        """Whether a read was not checked, or a write failed."""
         return bool(self._progress.failures) or self.is_unchecked
 
     def read(
@@ -288,7 +288,7 @@ class WindowReading:
         try:
             yield self._read_kept(kept.frame, decoding, side)
         except BaseException:
-            self._progress.forget_written()  # whoever tries the block again writes all of it again
+            self._progress.forget_written()  # another try of the block writes all of it again
             raise
         finally:
             kept.release()
@@ -306,7 +306,7 @@ class WindowReading:
         try:
             frame = self._read_kept(kept.frame, decoding, side)
         except BaseException:
-            self._progress.forget_written()  # whoever calls read() again writes all of it again
+            self._progress.forget_written()  # another call of read() writes all of it again
             kept.release()
             raise
         self._kept.append(kept)
@@ -331,7 +331,7 @@ class WindowReading:
     def _persist(
         self, decoding: values.Decoding, options: dict[str, Any], storage_level: StorageLevel | None = None
     ) -> Kept:
-        """Return the window's frame, which Spark keeps when it reads it."""
+        """Return the window's frame, which Spark will keep."""
         self._begin()
         frame, _ = self._frame(decoding.options(options))
         if decoding.is_on:
@@ -340,8 +340,8 @@ class WindowReading:
         return Kept(frame, is_remote=not is_classic(self._spark))
 
     def _read_kept(self, frame: DataFrame, decoding: values.Decoding, side: Side | None) -> DataFrame:
-        """Read a frame of `_persist`, check it, write its bad records to `side`, and return what the job gets of it."""
-        # Not by an observation: on a busy server, Spark Connect does not wait long enough for it.
+        """Read a frame of `_persist`, check it, write its bad records to `side`, and return the job's frame."""
+        # Not by an observation: a busy Spark Connect server reports none.
         with self._naming_loss(UNPUBLISHED):
             counts = self._verdict(lambda: recounted(frame, self._flat))
         self._bad_count = None
@@ -349,7 +349,9 @@ class WindowReading:
         self._finish(counts)
         if side is not None:
             self._put_aside(values.aside(frame), side)
-        return self._shown(frame, decoding)
+        if not decoding.is_on:
+            return frame
+        return values.good(frame) if decoding.on_bad == values.SIDE else values.public(frame)
 
     def _put_aside(self, bad: DataFrame, side: Side) -> None:
         """Write the bad records, so that a rerun of the window replaces them."""
@@ -357,11 +359,6 @@ class WindowReading:
 
     def _decoded(self, frame: DataFrame, decoding: values.Decoding, options: dict[str, Any]) -> DataFrame:
         return decoding.decoded(frame, {**self._handoff.options, **options})
-
-    def _shown(self, frame: DataFrame, decoding: values.Decoding) -> DataFrame:
-        if not decoding.is_on:
-            return frame
-        return values.good(frame) if decoding.on_bad == values.SIDE else values.public(frame)
 
     def _begin(self) -> None:
         self._note_run()
@@ -372,7 +369,7 @@ class WindowReading:
             self._progress.to("run")
 
     def check(self, timeout: float = TIMEOUT, *, recount: bool = False) -> None:
-        """Make sure that what was read is what was planned; call it after a write that succeeded.
+        """Check that the whole window was read; call it after a write that succeeded.
 
         With ``KafkaGroup(expect_gaps=True)``, offsets without a record are normal. Then the check makes sure that the frame was
         run, and gave nothing outside of the window. Only Spark makes sure that Kafka still held all offsets (``failOnDataLoss``).
@@ -391,7 +388,7 @@ class WindowReading:
         self._progress.failures.clear()
 
     def finish(self, timeout: float = _AT_THE_END) -> None:
-        """Check what the job left unchecked; whoever runs a job within a longer process calls it after the job.
+        """Check the read, if the job did not; a longer process that runs a job calls it after the job.
 
         Args:
             timeout: seconds to wait for Spark's count.
@@ -403,8 +400,7 @@ class WindowReading:
         for write, exc in self._progress.failures.values():
             raise PublishError(
                 f"Window {self.id}: {write} failed, and the job continued without it ({error_in_short(exc)}). Let the error "
-                "end the job. Or call the method again, with a frame of persisted(). Or, if the job wrote the window by other "
-                "means, call check(recount=True)"
+                "end the job. See docs/reference/errors.md#publisherror"
             ) from exc
         if self._progress.read == "taken":
             self._report()
@@ -418,22 +414,20 @@ class WindowReading:
         except Exception as exc:
             if bad := BAD_RECORD.search(str(exc)):
                 raise BadRecordError(
-                    f"Window {self.id}: {bad[0]}; {failed}. To go on without such records: on_bad='null', or "
-                    "on_bad='side' with side=..."
+                    f"Window {self.id}: {bad[0]}; {failed}. To go on without such records, set on_bad='null' or 'side'"
                 ) from exc
             if DATA_LOSS.search(str(exc)) is None:
                 raise
             lost = _LOST_RANGE.search(str(exc))
-            where = lost[0] if lost else "Spark does not say which"
             raise LostRecordsError(
-                f"Window {self.id}: Kafka no longer holds all of its offsets, {failed} ({where}). See docs/reference/errors.md#lostrecordserror"
+                f"Window {self.id}: Kafka no longer holds all of its offsets{f' ({lost[0]})' if lost else ''}; {failed}. "
+                "See docs/reference/errors.md#lostrecordserror"
             ) from exc
 
     def _frame(self, options: dict[str, Any]) -> tuple[DataFrame, int]:
         """Return the window's frame, not counted, and how many tasks read it."""
-        given = self._handoff.options
-        chosen = reader_options(self.ranges, self._handoff.isolation_level, given, options)
-        version = source_version(given, options)
+        chosen = reader_options(self.ranges, self._handoff.isolation_level, self._handoff.options, options)
+        version = source_version(self._handoff.options, options)
         if not self._planned:
             return empty_frame(self._spark, schema(chosen)), 0
         if is_split_by_user(chosen):
@@ -456,14 +450,10 @@ class WindowReading:
             return counts
         if is_stopped(self._spark):
             raise IncompleteReadError(
-                "Spark reported no record, and was stopped before a second look. Call window.check() before "
-                "spark.stop(), or leave out spark.stop()"
+                "Spark reported no record, and was stopped before a recount. Call window.check() before spark.stop()"
             )
         if (again := self._recounted()).records:
-            raise IncompleteReadError(
-                f"no record was read, and a second look found {counted(again.records, 'record')}: the first "
-                "action failed, or read nothing"
-            )
+            raise IncompleteReadError(f"0 of {counted(again.records, 'record')} were read. Run the window again")
         return counts
 
     def _recounted(self) -> Counts:
@@ -481,9 +471,7 @@ class WindowReading:
         if self._checked is not None:
             return self._checked
         if self._planned:
-            raise IncompleteReadError(
-                "nothing was read: use read() of this window, or its starting_offsets and ending_offsets"
-            )
+            raise IncompleteReadError("nothing was read. Call read(), or take starting_offsets and ending_offsets")
         return Counts({}, {})
 
     def _finish(self, counts: Counts) -> None:
@@ -503,7 +491,7 @@ class WindowReading:
 
     def _report(self) -> None:
         counts = self._checked
-        # Nothing shows whether a write by other means was made before check().
+        # `written` is None if the job may have written by other means before check().
         self._reports.write(
             counts.records if counts else None, _by_topic(counts) if counts else {}, self._written, self._bad
         )

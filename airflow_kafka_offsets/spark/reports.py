@@ -1,8 +1,8 @@
-"""The report of a job: what it read, for whoever commits its window.
+"""The report of a job: the records that it read, for the commit of its window.
 
-A launcher that runs on the driver's machine names a file. Around any other launcher, the plan task names a folder in storage that
-Airflow and Spark both reach. There, each report has a folder of its own, so the report of an earlier job never looks like that
-of a later one, and none is ever missing while another is written. Spark itself reads and writes there: so it works for each scheme that Spark knows, and over Spark Connect.
+A launcher on the driver's machine names a file. Around any other launcher, the plan task names a folder in storage that Airflow and
+Spark both reach. There, each report has a folder of its own, so no report hides or replaces another. Spark itself reads and writes
+there, which works for each scheme that Spark has, and over Spark Connect.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.spark.errors import HandoffError, ReportError
-from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_URI, WINDOW_FILE, Handoff
+from airflow_kafka_offsets.spark.handoff import WINDOW_FILE, Handoff
 from airflow_kafka_offsets.spark.shared import error_in_short, report_name, report_order
 from airflow_kafka_offsets.spark.source import application_id, is_stopped
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Reports:
-    """Where one session reports about a window. Each report counts in place of the one before.
+    """Where a session reports about a window. The latest report counts.
 
     Args:
         spark: the session.
@@ -48,7 +48,7 @@ class Reports:
 
     @property
     def is_from_another_session(self) -> bool:
-        """Whether there is a report of another session, which must stay until this one has something to tell."""
+        """Whether the file has another session's report, which must stay until this one has read something."""
         return not self._is_folder and self._where is not None and Path(self._where).exists()
 
     def write(
@@ -61,10 +61,10 @@ class Reports:
         """Report.
 
         Args:
-            records: how many records were read; None means not counted, or not yet.
+            records: the records that were read; None if not counted, or not yet.
             counts: the same by topic and partition, as far as they were counted.
-            written: whether they were written; None means not known.
-            bad: how many could not be decoded and were left out; None means not known.
+            written: whether they were written; None if unknown.
+            bad: the records that could not be decoded; None if unknown.
 
         Raises:
             ReportError: Spark can't write it.
@@ -86,8 +86,8 @@ class Reports:
     def _write_folder(self, where: str, report: Mapping[str, Any]) -> None:
         if is_stopped(self._spark):
             raise ReportError(
-                f"Window {self._window_id}: Spark was stopped before the job reported to {where}, so nothing "
-                "would be committed. Call window.check() before spark.stop(), or leave out spark.stop()"
+                f"Window {self._window_id}: Spark was stopped before the job reported to {where}. Call "
+                "window.check() before spark.stop()"
             )
         document = {**report, "taken_at": self._taken_at, "application": application_id(self._spark)}
         if self._place is None:
@@ -96,13 +96,13 @@ class Reports:
         self._write_text(f"{where}/{report_name(*self._place, self._serial)}", json.dumps(document))
 
     def _last_number(self, where: str) -> int:
-        """Return the largest number of the reports that are there; 0: there is none."""
+        """Return the largest number of the reports; 0 without any."""
         # A lifecycle rule, or a person, may remove one meanwhile.
-        found = self._spark.read.option("ignoreMissingFiles", "true")
-        # The window is there, too: where nothing is, Spark 4 logs an error with a long stack trace.
+        reader = self._spark.read.option("ignoreMissingFiles", "true")
+        # With the window's file: without any file, Spark 4 logs an error with a long stack trace.
         folder, reports = where.rsplit("/", 1)
         try:
-            rows = found.text(f"{folder}/{{{WINDOW_FILE},{reports}/*}}").select("_metadata.file_path").collect()
+            rows = reader.text(f"{folder}/{{{WINDOW_FILE},{reports}/*}}").select("_metadata.file_path").collect()
         except Exception as exc:
             if "PATH_NOT_FOUND" in str(exc):
                 return 0
@@ -123,13 +123,13 @@ class Reports:
 
     def _no_report(self, where: str, exc: Exception) -> ReportError:
         return ReportError(
-            f"Window {self._window_id}: the job can't report to {where} ({error_in_short(exc)}), so nothing "
-            "would be committed. Give Spark the right to read and write there"
+            f"Window {self._window_id}: the job can't report to {where} ({error_in_short(exc)}). Give Spark's user "
+            "the right to read and write there"
         )
 
 
 def is_uri(where: str) -> bool:
-    """Whether a place is storage that Spark reaches, and not a path of this machine.
+    """Whether an address is storage that Spark reaches, and not a path of this machine.
 
     >>> is_uri("s3://lake/offsets"), is_uri("/tmp/report.json")
     (True, False)
@@ -137,28 +137,27 @@ def is_uri(where: str) -> bool:
     return "://" in where
 
 
-def handed_over(spark: SparkSession, uri: str) -> str:
+def read_document(spark: SparkSession, uri: str) -> str:
     """Return the document that a plan task has put into a folder.
 
     Args:
         spark: the session that reads it.
-        uri: of the folder, as the plan task returned it.
+        uri: the folder, as the plan task returned it.
 
     Raises:
         HandoffError: it can't be read.
     """
     path = f"{uri.rstrip('/')}/{WINDOW_FILE}"
     try:
-        found = spark.read.text(path, wholetext=True).select("value").first()
+        row = spark.read.text(path, wholetext=True).select("value").first()
     except Exception as exc:
         raise HandoffError(
-            f"The window can't be read from {path} ({error_in_short(exc)}). Take the 'exchange' of the "
-            f"plan task for current_window(spark, ...) or {CONF_WINDOW_URI}, and give Spark the right to "
-            "read and write there"
+            f"The window can't be read from {path} ({error_in_short(exc)}). Pass the 'exchange' of the plan task, and "
+            "give Spark's user the right to read and write there"
         ) from exc
-    if found is None:
-        raise HandoffError(f"{path} is empty: run the plan task again, with the tasks after it")
-    return str(found[0])
+    if row is None:
+        raise HandoffError(f"{path} is empty. Clear the plan task and the tasks after it")
+    return str(row[0])
 
 
 def _own_name() -> str:

@@ -1,4 +1,4 @@
-"""What Airflow's side of a job and its Spark side must both know. `core` imports this one file of the job side."""
+"""What both sides of a job need. `core` imports this one file of the job side."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import re
 
 MAX_NAMED = 10
-"""How many partitions, windows and the like one message names; of the others it gives the number."""
+"""The most partitions, windows and the like that a message names; it counts the others."""
 
 MAX_VALUE = 100
 """Characters that a message shows of a value."""
@@ -51,16 +51,15 @@ def report_name(number: int, own: str, serial: int) -> str:
     """Return the name of the folder of one report of a job.
 
     Args:
-        number: one more than that of any report that was there when the job took its window. Clocks of two machines differ, and this
-            tells which job took it later.
-        own: what no other job has.
-        serial: counts the reports of the job. None is ever removed or written again: meanwhile, its number would not be seen.
+        number: one more than that of any report when the job took its window. It orders jobs, whose machines' clocks may differ.
+        own: unique for the job.
+        serial: counts the reports of the job, which never removes or rewrites one: meanwhile, its number would be missing.
     """
     return f"{number:06d}-{own}.{serial}"
 
 
 def report_order(name: str) -> tuple[int, str, int] | None:
-    """Return the number, the own name and the serial of a report, from the name of its folder; None if it is no name of a report.
+    """Return number, own name and serial from the name of a report's folder; None for another name.
 
     The largest is the last report of the job that took the window last.
 
@@ -72,7 +71,7 @@ def report_order(name: str) -> tuple[int, str, int] | None:
 
 
 def short(value: object) -> str:
-    """Return how Python writes a value, cut if it is long.
+    """Return the repr of a value, cut if it is long.
 
     >>> short("false"), short("x" * 200)[-10:]
     ("'false'", 'xxxxxxx...')
@@ -85,7 +84,7 @@ def short(value: object) -> str:
 
 
 def error_in_short(exc: BaseException) -> str:
-    r"""Return the kind of an exception, and the first two lines of what it says: of one of Java, the first says nothing.
+    r"""Return the class of an exception and the first two lines of its message; Java's first line is empty words.
 
     >>> error_in_short(ValueError("An error occurred\nNo such file\n\tat Main.java"))
     'ValueError: An error occurred No such file'

@@ -1,4 +1,4 @@
-"""Spark's Kafka source: how a frame of it is made, in a classic session and over Spark Connect."""
+"""Frames of Spark's Kafka source, in a classic session and over Spark Connect."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def load(spark: SparkSession, options: Mapping[str, str], version: int) -> DataF
     Args:
         spark: the session.
         options: of the reader.
-        version: of the source, 1 or 2; an engine without this choice ignores it.
+        version: of the source, 1 or 2. An engine without this choice ignores it.
     """
     with _switching, _version(spark, version):
         frame = spark.read.format("kafka").options(**options).load()
@@ -38,7 +38,7 @@ def load(spark: SparkSession, options: Mapping[str, str], version: int) -> DataF
 
 
 def is_classic(spark: SparkSession) -> bool:
-    """Tell whether the session's driver is this process, and not a Spark Connect server."""
+    """Whether the session's driver is this process, and not a Spark Connect server."""
     return hasattr(spark, "sparkContext")
 
 
@@ -52,44 +52,42 @@ def java_class(spark: SparkSession, name: str) -> Any:
 
 
 def empty_frame(spark: SparkSession, schema: StructType | str) -> DataFrame:
-    """Return a frame of no rows, for which no task starts Python: executors may lack it, and it takes a second to start."""
-    # From a list, even from an empty one, Spark makes a frame whose tasks run Python. This frame has no tasks.
+    """Return a frame without rows and tasks. Tasks of an empty list would start Python, which takes a second, and executors may lack it."""
     rows: Any = spark.sparkContext.emptyRDD() if is_classic(spark) else []
     return spark.createDataFrame(rows, schema)
 
 
 def session_id(spark: SparkSession) -> str:
-    """Return what tells sessions apart: one session may have several Python objects."""
+    """Return the id of a session, which may have several Python objects."""
     session: Any = spark
     return str(session._jsparkSession.sessionUUID() if is_classic(spark) else session.session_id)
 
 
 def application_id(spark: SparkSession) -> str | None:
-    """Return the id under which Spark runs this driver; None means the platform hides it."""
+    """Return Spark's id of the application; None if the platform hides it."""
     return _conf(spark, "spark.app.id")
 
 
 def is_stopped(spark: SparkSession) -> bool:
-    """Tell whether the session was stopped."""
+    """Whether the session was stopped."""
     return spark.sparkContext._jsc is None if is_classic(spark) else bool(spark.is_stopped)
 
 
 def parallelism(spark: SparkSession) -> int | None:
-    """Return how many tasks can run at once; None if no one knows yet."""
-    # With Spark's own default: a Connect client logs the lack of a setting as an error, after two more requests about it.
+    """Return how many tasks can run at once; None if it is unknown yet."""
+    # With Spark's own default: without one, a Connect client logs the missing setting as an error, after two more requests.
     if (_conf(spark, "spark.dynamicAllocation.enabled", "false") or "").lower() == "true":
         return None
-    known = spark.sparkContext.defaultParallelism if is_classic(spark) else _explained_parallelism(spark)
+    tasks = spark.sparkContext.defaultParallelism if is_classic(spark) else _explained_parallelism(spark)
     # Spark also reports 2 for a cluster before the first executor has registered.
     is_local = (_conf(spark, "spark.master") or "").startswith("local")
-    return known if is_local or (known or 0) > 2 else None
+    return tasks if is_local or (tasks or 0) > 2 else None
 
 
 def _resolved(spark: SparkSession, frame: DataFrame) -> DataFrame:
-    """Let a Connect server resolve the frame once, as a classic session does by itself.
+    """Let a Connect server resolve the frame once, as a classic session does.
 
-    Otherwise the server would resolve it for each action, with the settings of that moment, and each action would send all
-    options and offsets.
+    Otherwise each action would send all options and offsets, and the server would resolve them with the settings of that moment.
     """
     # With this cache, a server reports no count for a frame that was analyzed (columns, schema) before its first action.
     _try_to_set(spark, _PLAN_CACHE, "false")
@@ -101,8 +99,8 @@ def _resolved(spark: SparkSession, frame: DataFrame) -> DataFrame:
 @contextmanager
 def _version(spark: SparkSession, version: int) -> Iterator[None]:
     before = _conf(spark, _V1_SOURCES)
-    wanted = _with_kafka(before or "", version == 1)
-    if before is None or wanted == before or not _try_to_set(spark, _V1_SOURCES, wanted):
+    changed = _with_kafka(before or "", version == 1)
+    if before is None or changed == before or not _try_to_set(spark, _V1_SOURCES, changed):
         yield
         return
     try:
@@ -114,14 +112,14 @@ def _version(spark: SparkSession, version: int) -> Iterator[None]:
 
 def _conf(spark: SparkSession, name: str, *default: str) -> str | None:
     try:
-        # Mostly without a default of ours: with one, Spark would not return its own.
+        # A default given here would hide Spark's own.
         return str(spark.conf.get(name, *default))
-    except Exception:  # it is not set, or not known, or the platform hides it
+    except Exception:  # it is not set, or the platform hides it
         return None
 
 
 def _with_kafka(sources: str, is_in: bool) -> str:
-    """Return the list with or without Kafka.
+    """Return the list of sources with or without Kafka.
 
     >>> _with_kafka("avro,Kafka,csv", False), _with_kafka("kafka,csv", True), _with_kafka("", True)
     ('avro,csv', 'kafka,csv', 'kafka')
@@ -141,10 +139,10 @@ def _try_to_set(spark: SparkSession, name: str, value: str) -> bool:
 
 
 def _explained_parallelism(spark: SparkSession) -> int | None:
-    # Nothing else shows it on a server without a job.
+    # Without a job, nothing else on a server shows it.
     try:
         explained = str(spark.sql("EXPLAIN SELECT * FROM range(1)").first())
     except Exception:
         return None
-    found = _SPLITS.search(explained)
-    return int(found[1]) if found else None
+    splits = _SPLITS.search(explained)
+    return int(splits[1]) if splits else None

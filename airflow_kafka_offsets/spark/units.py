@@ -1,4 +1,4 @@
-"""Finds fields that two Avro schemas count in different units. Avro itself looks only at the type below: an old amount would be read wrong."""
+"""Finds fields that two Avro schemas count in different units. Avro compares only the types below, and would read an old amount wrong."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _UNITS = ("date", *(f"{what}-{unit}" for what in ("time", "timestamp") for unit 
 
 
 def unlike(writer: str, reader: str) -> str | None:
-    """Say which field has another unit in the schema that a record was written with than in the one that it is read with; None if none has.
+    """Name the first field with different units in two schemas; None if there is none.
 
-    A unit that only one of the two schemas gives is no difference: it is usual to add it later.
+    A unit that only one schema has is no difference: people add it later.
 
     >>> print(unlike('{"type": "long", "logicalType": "timestamp-millis"}', '{"type": "long", "logicalType": "timestamp-micros"}'))
-    it is timestamp-millis in the schema that it was written with, and timestamp-micros in the schema to read with
+    it is timestamp-millis in the writer's schema, and timestamp-micros in the reader's
     >>> unlike('"long"', '{"type": "long", "logicalType": "timestamp-micros"}')
 
     Args:
-        writer: what the record was written with, as JSON text.
-        reader: what it is read with, as JSON text.
+        writer: the schema of the record, as JSON text.
+        reader: the schema to read it with, as JSON text.
     """
     return next(_Pair(json.loads(writer), json.loads(reader)).differences(), None)
 
 
 class _Pair:
-    """Two schemas, looked at side by side."""
+    """Two schemas, side by side."""
 
     def __init__(self, writer: Any, reader: Any) -> None:
         self._whole = writer, reader
@@ -50,12 +50,12 @@ class _Pair:
     def _compare(self, writer: Placed, reader: Placed, path: str, seen: Seen) -> Iterator[str]:
         (written, its_space), (read, other_space) = _resolved(*writer, self._written), _resolved(*reader, self._read)
         if isinstance(written, list) or isinstance(read, list):
-            yield from self._branches((written, its_space), (read, other_space), path, seen)
+            yield from self._compare_unions((written, its_space), (read, other_space), path, seen)
             return
         units = _unit(written), _unit(read)
         if None not in units and units[0] != units[1]:
-            what, (before, now) = f"its field {path}" if path else "it", map(_named, (written, read))
-            yield f"{what} is {before} in the schema that it was written with, and {now} in the schema to read with"
+            subject = f"its field {path}" if path else "it"
+            yield f"{subject} is {_described(written)} in the writer's schema, and {_described(read)} in the reader's"
         elif written["type"] == read["type"] == "record":
             pair = f"{its_space}.{written['name']}", f"{other_space}.{read['name']}"
             if pair in seen:  # a record may have fields of its own type
@@ -66,65 +66,64 @@ class _Pair:
                 name = next((name for name in (field["name"], *field.get("aliases", ())) if name in fields), None)
                 if name is not None:
                     inner = f"{path}.{field['name']}" if path else str(field["name"])
-                    mine, other = (fields[name], its_space), (field["type"], other_space)
-                    yield from self._compare(mine, other, inner, seen)
+                    yield from self._compare((fields[name], its_space), (field["type"], other_space), inner, seen)
         else:
             for part in ("items", "values"):
                 if part in written and part in read:
                     yield from self._compare((written[part], its_space), (read[part], other_space), path, seen)
 
-    def _branches(self, writer: Placed, reader: Placed, path: str, seen: Seen) -> Iterator[str]:
-        others = _each(*reader, self._read)
-        for mine in _each(*writer, self._written):
-            for other in _chosen(mine, others):
-                yield from self._compare(mine, other, path, seen)
+    def _compare_unions(self, writer: Placed, reader: Placed, path: str, seen: Seen) -> Iterator[str]:
+        branches = _branches(*reader, self._read)
+        for written in _branches(*writer, self._written):
+            for read in _matching(written, branches):
+                yield from self._compare(written, read, path, seen)
 
 
-def _each(schema: Any, space: str, names: Names) -> list[Placed]:
-    """Return the branches of a union as `_resolved` does; what is no union is its only branch."""
-    return [_resolved(one, space, names) for one in (schema if isinstance(schema, list) else [schema])]
+def _branches(schema: Any, space: str, names: Names) -> list[Placed]:
+    """Return the branches of a union, resolved; any other schema is its only branch."""
+    return [_resolved(branch, space, names) for branch in (schema if isinstance(schema, list) else [schema])]
 
 
-def _chosen(mine: Placed, others: list[Placed]) -> list[Placed]:
-    """Return the branches of a union that a branch may be read as. Avro looks for them in this order."""
-    kind, name, last = _kind(mine)
-    kinds = [(other, *_kind(other)) for other in others]
+def _matching(written: Placed, branches: list[Placed]) -> list[Placed]:
+    """Return the branches of a union that Avro may read a branch as. Avro looks for them in this order."""
+    kind, name, last = _kind(written)
+    kinds = [(branch, *_kind(branch)) for branch in branches]
     choices = (
-        [other for other, its_kind, its_name, _ in kinds if (its_kind, its_name) == (kind, name)],
-        [other for other, its_kind, _, its_last in kinds if (its_kind, its_last) == (kind, last)],
-        [other for other, its_kind, _, _ in kinds if its_kind == kind],  # a record with the same fields
-        [other for other, its_kind, _, _ in kinds if (kind, its_kind) == ("int", "long")],
+        [branch for branch, its_kind, its_name, _ in kinds if (its_kind, its_name) == (kind, name)],
+        [branch for branch, its_kind, _, its_last in kinds if (its_kind, its_last) == (kind, last)],
+        [branch for branch, its_kind, _, _ in kinds if its_kind == kind],  # a record with the same fields
+        [branch for branch, its_kind, _, _ in kinds if (kind, its_kind) == ("int", "long")],
     )
-    return next((found for found in choices if found), [])
+    return next((choice for choice in choices if choice), [])
 
 
 def _kind(placed: Placed) -> tuple[str, str, str]:
-    """Return the type of a schema, its full name and the last part of that; without a name, they are empty."""
+    """Return the type of a schema, its full name and the name's last part, both empty without a name."""
     schema, space = placed
     last = str(schema.get("name", "")).rpartition(".")[2] if schema["type"] in _NAMED else ""
     return str(schema["type"]), _full(last, space) if last else "", last
 
 
-def _collect(schema: Any, space: str, found: Names) -> None:
-    """Note each named type with the namespace that is valid inside of it."""
+def _collect(schema: Any, space: str, names: Names) -> None:
+    """Add each named type, with the namespace inside of it, to `names`."""
     if isinstance(schema, list):
-        for one in schema:
-            _collect(one, space, found)
+        for branch in schema:
+            _collect(branch, space, names)
     if not isinstance(schema, dict):
         return
     if schema.get("type") in _NAMED:
         full = _full(str(schema["name"]), schema.get("namespace", space))
         space = full.rpartition(".")[0]
-        found[full] = schema, space
+        names[full] = schema, space
     for part in ("type", "items", "values"):
         if isinstance(schema.get(part), (dict, list)):
-            _collect(schema[part], space, found)
+            _collect(schema[part], space, names)
     for field in schema.get("fields", ()):
-        _collect(field["type"], space, found)
+        _collect(field["type"], space, names)
 
 
 def _resolved(schema: Any, space: str, names: Names) -> Placed:
-    """Return a union as a list, anything else as its definition, and the namespace inside of it."""
+    """Return a union as a list, any other schema as its definition, each with its namespace."""
     if isinstance(schema, list):
         return schema, space
     if isinstance(schema, str):
@@ -151,6 +150,6 @@ def _unit(schema: dict[str, Any]) -> str | None:
     return unit if unit in _UNITS else None
 
 
-def _named(schema: dict[str, Any]) -> str:
+def _described(schema: dict[str, Any]) -> str:
     logical = str(schema["logicalType"])
     return f"decimal of scale {schema.get('scale', 0)}" if logical == "decimal" else logical

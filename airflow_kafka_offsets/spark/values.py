@@ -1,11 +1,10 @@
 """Decodes the keys and values of a window's records: Avro with a schema registry's header, JSON, text.
 
-A registry's header is the byte 0x00 and the id of the schema in four bytes (big endian); the body follows it. Spark's `from_avro` decodes the
-body, in one branch of a CASE for each id. The schemas were frozen with the window, so no registry is asked here.
+A registry's header is the byte 0x00 and the schema's id in four bytes (big endian). Spark's `from_avro` decodes the body behind it, in one
+branch of a CASE for each id. The schemas were frozen with the window, so no job asks a registry.
 
-`from_avro` does not tell that it failed: it gives a row of NULLs. So each schema is wrapped in a record. Avro puts nothing around the
-field of a record, so the wrapper is encoded as its field alone. The wrapper of the reader has a second field with a default, `_OK`. It
-is NULL only if the body could not be decoded.
+`from_avro` hides a failure: it gives a row of NULLs. So each schema is wrapped in a record, which Avro encodes as its field alone. The
+reader's wrapper has a second field with a default, `_OK`, which is NULL only if the body could not be decoded.
 """
 
 from __future__ import annotations
@@ -59,13 +58,11 @@ class Form:
     def __post_init__(self) -> None:
         name = "schema" if self.part == VALUE else "key_schema"
         if self.kind not in KINDS:
-            raise DecodeError(f"{self.part} must be one of {', '.join(KINDS)}, or None; got {short(self.kind)}")
+            raise DecodeError(f"{self.part} must be one of {', '.join(KINDS)}; got {short(self.kind)}")
         if self.kind == "string" and self.schema is not None:
             raise DecodeError(f"{name} has no effect with {self.part}='string'")
         if self.kind == "json" and not isinstance(self.schema, (str, StructType)):
-            raise DecodeError(
-                f"{self.part}='json' requires its columns as DDL, e.g. {name}='id bigint, amount double'; got {short(self.schema)}"
-            )
+            raise DecodeError(f"{self.part}='json' requires {name}='<columns as DDL>'; got {short(self.schema)}")
         if self.kind == "avro" and self.schema is not None and not _is_avro(self.schema):
             raise DecodeError(f"{name} must be an Avro schema as JSON text; got {short(self.schema)}")
 
@@ -74,10 +71,10 @@ class Decoding:
     """How one read decodes keys and values.
 
     Args:
-        handoff: the launcher's handoff, which holds the schemas.
-        value, key: ``avro``, ``json`` or ``string``; None if it stays binary.
+        handoff: holds the schemas.
+        value, key: ``avro``, ``json`` or ``string``; None leaves it binary.
         schema, key_schema: what to read them with.
-        on_bad: what becomes of a record that can't be decoded: ``fail``, ``null`` or ``side``.
+        on_bad: ``fail``, ``null`` or ``side``.
 
     Attributes:
         is_on: whether anything is decoded.
@@ -99,17 +96,19 @@ class Decoding:
         if on_bad not in (FAIL, NULL, SIDE):
             raise DecodeError(f"on_bad must be one of {FAIL}, {NULL}, {SIDE}; got {short(on_bad)}")
         given = ((VALUE, value, schema), (KEY, key, key_schema))
-        for part, kind, its_schema in given:
-            if kind is None and its_schema is not None:
-                raise DecodeError(f"There is a schema for the {part}, and no {part}=: set it to 'avro' or 'json'")
-        self._parts = [_part(Form(part, kind, own), handoff) for part, kind, own in given if kind is not None]
+        self._parts: list[_Part] = []
+        for part, kind, part_schema in given:
+            if kind is not None:
+                self._parts.append(_part(Form(part, kind, part_schema), handoff))
+            elif part_schema is not None:
+                raise DecodeError(f"A schema for the {part} requires {part}='avro' or 'json'")
         self.is_on = bool(self._parts)
         self.on_bad = on_bad
         if on_bad != FAIL and not self.is_on:
             raise DecodeError(f"on_bad={on_bad!r} has no effect without value= or key=")
 
     def options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of Spark's reader: a record may have the id of its schema in its headers."""
+        """Return the options of Spark's reader, with headers for Avro: they may hold the id of the schema."""
         needs_headers = any(isinstance(part, _Avro) for part in self._parts)
         others = {name: value for name, value in options.items() if name.lower() != "includeheaders"}
         return {**others, "includeHeaders": True} if needs_headers else dict(options)
@@ -119,13 +118,13 @@ class Decoding:
 
         Args:
             frame: read with the method `options`.
-            options: those of the group, and after them those of the call. Without headers in them, the result has none.
+            options: of the group and the call. Without headers in them, the result has none.
 
         Raises:
             DecodeError: Spark has no ``from_avro``.
         """
-        asked = {name.lower(): str(value).lower() for name, value in options.items()}
-        keeps_headers = asked.get("includeheaders") == "true"
+        lowered = {name.lower(): str(value).lower() for name, value in options.items()}
+        keeps_headers = lowered.get("includeheaders") == "true"
         columns = [name for name in frame.columns if name != _HEADERS or keeps_headers]
         raw = F.struct(F.col(KEY), F.col(VALUE))
         for part in self._parts:
@@ -140,21 +139,21 @@ class Decoding:
 
 
 class BadCount:
-    """The count of bad records in what the first action on a frame reads."""
+    """Counts the bad records in a frame's first action."""
 
     def __init__(self) -> None:
         self._observed: Observed | None = None
 
     def attach(self, frame: DataFrame) -> DataFrame:
-        """Return a frame of `Decoding.decoded` with the counting in it, and without the columns that only this module needs."""
+        """Return a frame of `Decoding.decoded` with the counting in it, without this module's own columns."""
         frame, self._observed = observe(frame, F.count(F.col(_BAD)).alias("bad"))
         return public(frame)
 
     def number(self, timeout: float) -> int | None:
         """Return how many records were bad; None if Spark did not report it within `timeout` seconds."""
         assert self._observed is not None, "attach() comes first"
-        found = self._observed.metrics(timeout).get("bad")
-        return None if found is None else int(found)
+        bad = self._observed.metrics(timeout).get("bad")
+        return None if bad is None else int(bad)
 
 
 def count_bad(frame: DataFrame) -> int:
@@ -164,7 +163,7 @@ def count_bad(frame: DataFrame) -> int:
 
 
 def public(frame: DataFrame) -> DataFrame:
-    """Return a frame of `Decoding.decoded` without the columns that only this module needs."""
+    """Return a frame of `Decoding.decoded` without this module's own columns."""
     return frame.drop(_BAD, _RAW)
 
 
@@ -174,7 +173,7 @@ def good(frame: DataFrame) -> DataFrame:
 
 
 def aside(frame: DataFrame) -> DataFrame:
-    """Return the bad records of a frame of `Decoding.decoded`: where they are, what is wrong, and their bytes."""
+    """Return the bad records of a frame of `Decoding.decoded`: their place, the reason, and their bytes."""
     raw = F.col(_RAW)
     columns = [*map(F.col, _WHERE), F.col(_BAD).alias("reason"), raw[KEY].alias(KEY), raw[VALUE].alias(VALUE)]
     return frame.filter(F.col(_BAD).isNotNull()).select(*columns)
@@ -187,7 +186,7 @@ def _part(form: Form, handoff: Handoff) -> _Part:
 
 
 class _Part:
-    """A decoded key or value, in columns that are there for a while."""
+    """A key or a value that is decoded into two helping columns, `_name` and `_why`."""
 
     def __init__(self, form: Form) -> None:
         self.form = form
@@ -196,22 +195,22 @@ class _Part:
         self._why = f"{self._name}_bad"
 
     def prepared(self, frame: DataFrame) -> DataFrame:
-        """Add what `decoded` needs several times."""
+        """Add columns that `decoded` needs several times."""
         return frame
 
     def decoded(self, frame: DataFrame) -> DataFrame:
-        """Add the columns `_name`, what was decoded, and `_why`, why it could not be."""
+        """Add `_name`, the decoded part, and `_why`, the reason if there is none."""
         raise NotImplementedError
 
     def result(self) -> Column:
-        """Return what was decoded; NULL for a bad record, and for one without this part."""
+        """Return the decoded part; NULL for a bad record, and for one without this part."""
         return F.when(F.col(self._why).isNull(), F.col(self._name))
 
     def or_fail(self) -> Column:
-        """Return what was decoded; a bad record ends the job."""
-        named = _sentence("Kafka record ", F.col("topic"), "-", F.col("partition"), " offset ", F.col("offset"), ": ")
+        """Return the decoded part; a bad record ends the job."""
+        place = _sentence("Kafka record ", F.col("topic"), "-", F.col("partition"), " offset ", F.col("offset"), ": ")
         is_bad = F.col(self._why).isNotNull()
-        return F.when(is_bad, F.raise_error(F.concat(named, self.problem()))).otherwise(F.col(self._name))
+        return F.when(is_bad, F.raise_error(F.concat(place, self.problem()))).otherwise(F.col(self._name))
 
     def problem(self) -> Column:
         """Return why a record is bad, as a sentence about this part; NULL if it is good."""
@@ -234,10 +233,10 @@ class _Json(_Part):
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _OK}
         parsed = f"{self._name}_parsed"
         frame = _with(frame, {parsed: F.from_json(body.cast("string"), self._columns(), options)})
-        found = F.col(parsed)
-        is_bad = self._raw.isNotNull() & (found.isNull() | found[_OK].isNotNull())
+        row = F.col(parsed)
+        is_bad = self._raw.isNotNull() & (row.isNull() | row[_OK].isNotNull())
         why = F.when(is_bad, F.lit("it is not JSON of the columns in the schema"))
-        return _with(frame, {self._name: found.dropFields(_OK), self._why: why})
+        return _with(frame, {self._name: row.dropFields(_OK), self._why: why})
 
     def _columns(self) -> Any:
         schema: Any = self.form.schema
@@ -253,7 +252,7 @@ class Writer:
     Attributes:
         id: in the registry.
         text: the schema.
-        topics: those of which a subject has it.
+        topics: whose subjects have it.
     """
 
     id: int
@@ -266,9 +265,9 @@ class Reader:
     """A schema to read with, and the schemas of the records that are read with it.
 
     Attributes:
-        name: that of its field, if there are several readers.
+        name: of its field, if there are several readers.
         text: the schema.
-        writers: what it reads.
+        writers: the schemas of its records.
     """
 
     name: str
@@ -277,37 +276,34 @@ class Reader:
 
 
 def readers(form: Form, handoff: Handoff) -> list[Reader]:
-    """Return what reads the records of a window: the schema that the user gives; else, for each name of a record, the newest schema.
+    """Return the schemas to read a window with: the user's, or for each name of a record the newest.
 
     Raises:
         DecodeError: the window has no schemas for this part.
     """
-    mine = [subject for subject in handoff.schemas or () if subject.part == form.part and subject.schemas]
-    if not mine:
+    subjects = [subject for subject in handoff.schemas or () if subject.part == form.part and subject.schemas]
+    if not subjects:
         raise DecodeError(_no_schemas(form, handoff))
     if form.schema is not None:
-        return [Reader("", str(form.schema), _writers(mine))]
+        return [Reader("", str(form.schema), _writers(subjects))]
     by_name: dict[str, list[Subject]] = {}
-    for subject in sorted(mine, key=lambda subject: subject.latest):
+    for subject in sorted(subjects, key=lambda subject: subject.latest):
         by_name.setdefault(full_name(subject.schemas[subject.latest]), []).append(subject)
     names = _field_names(by_name)
     return [
-        Reader(names[name], subjects[-1].schemas[subjects[-1].latest], _writers(subjects))
-        for name, subjects in sorted(by_name.items())
+        Reader(names[name], named[-1].schemas[named[-1].latest], _writers(named))
+        for name, named in sorted(by_name.items())
     ]
 
 
 def _no_schemas(form: Form, handoff: Handoff) -> str:
-    what = f"Window {handoff.window_id} has no Avro schemas for {form.part}s"
+    problem = f"Window {handoff.window_id} has no Avro schemas for {form.part}s"
     if handoff.schemas is None:
-        return (
-            f"{what}: its group names no registry. Set KafkaGroup(registry='<id of an Airflow connection>'), "
-            "and run the window again"
-        )
+        return f"{problem}: its group has no registry. Set it, and run the window again:\n    KafkaGroup(registry='<connection id>')"
     names = "subjects" if form.part == VALUE else "key_subjects"
     return (
-        f"{what}: when it was planned, the registry had no Avro subject <topic>-{form.part}. Name it "
-        f"in KafkaGroup(registry=Registry(..., {names}={{'<topic>': [...]}})), and run the window again"
+        f"{problem}: the registry had no Avro subject <topic>-{form.part}. Name its subject, and run the window again:\n"
+        f"    Registry(..., {names}={{'<topic>': [...]}})"
     )
 
 
@@ -331,7 +327,7 @@ def _field_names(full_names: Iterable[str]) -> dict[str, str]:
 
 
 def full_name(text: str) -> str:
-    """Return the full name of what an Avro schema describes; without a name, its type.
+    """Return the full name in an Avro schema; without a name, its type.
 
     >>> full_name('{"type": "record", "name": "Order", "namespace": "com.acme", "fields": []}'), full_name('"string"')
     ('com.acme.Order', 'string')
@@ -348,16 +344,16 @@ def full_name(text: str) -> str:
 
 
 class _Avro(_Part):
-    def __init__(self, form: Form, its_readers: Sequence[Reader]) -> None:
+    def __init__(self, form: Form, schemas: Sequence[Reader]) -> None:
         super().__init__(form)
-        self._readers = its_readers
-        writers = [writer for reader in its_readers for writer in reader.writers]
+        self._readers = schemas
+        writers = [writer for reader in schemas for writer in reader.writers]
         self._topics = {topic for writer in writers for topic in writer.topics}
         self._ids: dict[tuple[str, ...], list[int]] = {}
         for writer in writers:
             self._ids.setdefault(writer.topics, []).append(writer.id)
-        pairs = [(writer, unlike(writer.text, reader.text)) for reader in its_readers for writer in reader.writers]
-        self._unlike = [(writer, said) for writer, said in pairs if said is not None]
+        pairs = [(writer, unlike(writer.text, reader.text)) for reader in schemas for writer in reader.writers]
+        self._unlike = [(writer, difference) for writer, difference in pairs if difference is not None]
         self._header, self._body = f"{self._name}_header", f"{self._name}_body"
 
     def prepared(self, frame: DataFrame) -> DataFrame:
@@ -369,14 +365,14 @@ class _Avro(_Part):
     def decoded(self, frame: DataFrame) -> DataFrame:
         names = [f"{self._name}_{number}" for number in range(len(self._readers))]
         frame = _with(frame, {name: self._read(reader) for name, reader in zip(names, self._readers)})  # noqa: B905
-        found = [F.col(name) for name in names]
-        is_ok = F.coalesce(*(one[_OK] for one in found)).isNotNull()
+        rows = [F.col(name) for name in names]
+        is_ok = F.coalesce(*(row[_OK] for row in rows)).isNotNull()
         for writer, _ in self._unlike:
             is_ok = is_ok & ~self._is_one_of([writer.id], writer.topics)
-        if len(found) == 1:
-            together = found[0][_PAYLOAD]
+        if len(rows) == 1:
+            together = rows[0][_PAYLOAD]
         else:
-            fields = [one[_PAYLOAD].alias(reader.name) for one, reader in zip(found, self._readers)]  # noqa: B905
+            fields = [row[_PAYLOAD].alias(reader.name) for row, reader in zip(rows, self._readers)]  # noqa: B905
             together = F.when(is_ok, F.struct(*fields))
         return _with(frame, {self._name: together, self._why: self._reason(is_ok)})
 
@@ -397,48 +393,36 @@ class _Avro(_Part):
         return has_id if set(topics) == self._topics else has_id & F.col("topic").isin(*topics)
 
     def _reason(self, is_ok: Column) -> Column:
-        """Return why a record can't be decoded; NULL: it can, or it has no such part."""
-        its_header = f"__{self.form.part}_schema_id"
-        has_header = F.exists(F.col(_HEADERS), lambda header: header["key"] == its_header)
+        """Return why a record can't be decoded; NULL if it can, or has no such part."""
+        id_header = f"__{self.form.part}_schema_id"
+        has_header = F.exists(F.col(_HEADERS), lambda header: header["key"] == id_header)
         number = F.conv(F.hex(F.substring(F.col(self._header), 2, 4)), 16, 10)
-        is_known: Any = F
+        is_frozen: Any = F
         for topics, ids in self._ids.items():
-            is_known = is_known.when(self._is_one_of(ids, topics), F.lit(True))
+            is_frozen = is_frozen.when(self._is_one_of(ids, topics), F.lit(True))
         other_unit: Any = F
-        for writer, said in self._unlike:
-            other_unit = other_unit.when(self._is_one_of([writer.id], writer.topics), F.lit(said))
+        for writer, difference in self._unlike:
+            other_unit = other_unit.when(self._is_one_of([writer.id], writer.topics), F.lit(difference))
         none = F.lit(None).cast("string")
         first = F.lower(F.hex(F.substring(self._raw, 1, 1)))
         return (
             F.when(self._raw.isNull(), none)
-            .when(
-                F.coalesce(has_header, F.lit(False)),
-                F.lit(f"the id of its schema is in its header {its_header}, not in front of the bytes"),
-            )
+            .when(F.coalesce(has_header, F.lit(False)), F.lit(f"the id of its schema is in its header {id_header}"))
             .when(is_ok, none)
             .when(*((F.lit(False), none) if other_unit is F else (other_unit.isNotNull(), other_unit)))
-            .when(
-                is_known,
-                _sentence("its bytes do not fit the schema with id ", number, ", or not the schema to read with"),
-            )
+            .when(is_frozen, _sentence("its bytes do not fit schema ", number, ", or not the schema to read with"))
             .when(
                 F.length(self._raw) < _HEADER_BYTES,
-                _sentence("it has ", F.length(self._raw), " bytes, and a registry's header alone has 5"),
+                _sentence("it has ", F.length(self._raw), " bytes, a registry's header has 5"),
             )
             .when(first == "01", F.lit("its schema is named by a GUID (byte 0x01), not by an id (0x00)"))
-            .when(first != "00", _sentence("it begins with the byte 0x", first, ", and a registry's header with 0x00"))
-            .otherwise(
-                _sentence(
-                    "no schema with id ",
-                    number,
-                    " was frozen with the window. Name its subject in the group's Registry(...), and run the window again",
-                )
-            )
+            .when(first != "00", _sentence("it begins with the byte 0x", first, ", a registry's header with 0x00"))
+            .otherwise(_sentence("no schema with id ", number, " was frozen with the window"))
         )
 
 
 def wrapped(schema: str, *, is_reader: bool = False) -> str:
-    """Return the record that is encoded as a schema alone; for the reader, with a field that is there if it was decoded."""
+    """Return a record that Avro encodes like its only field; the reader's has the field `_OK`, too."""
     fields: list[dict[str, Any]] = [{"name": _PAYLOAD, "type": json.loads(schema)}]
     if is_reader:
         fields.append({"name": _OK, "type": "boolean", "default": True})
@@ -449,22 +433,19 @@ def wrapped(schema: str, *, is_reader: bool = False) -> str:
 def _from_avro() -> Callable[..., Column]:
     from pyspark.sql.avro.functions import from_avro
 
-    def called(*args: Any) -> Column:
+    def decode(*args: Any) -> Column:
         try:
             return from_avro(*args)
         except TypeError as exc:
             if "JavaPackage" not in str(exc):
                 raise
-            raise DecodeError(
-                "Spark has no Avro: the jar spark-avro of Spark's own version is missing. With connector=None "
-                "or Spark Connect, Spark must have it"
-            ) from exc
+            raise DecodeError("The jar spark-avro is missing: add it to Spark, in Spark's own version") from exc
 
-    return called
+    return decode
 
 
 def _is_avro(text: object) -> bool:
-    """Return whether a schema can be looked at as Avro; what else is wrong with it, Spark says."""
+    """Whether a schema is Avro at first sight; Spark refuses the rest."""
     try:
         unlike(text, text)  # type: ignore[arg-type]
     except (AttributeError, KeyError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The window of a job: what it reads, whether it read all of it, and sinks that a rerun replaces."""
+"""The window of a job, with its sinks, whose output a rerun replaces."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_kafka_offsets.spark import exit_code
-from airflow_kafka_offsets.spark.errors import HandoffError, NoWindowError, TargetError
+from airflow_kafka_offsets.spark.errors import HandoffError, NoWindowError, TargetError, WriteOptionError
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, CONF_WINDOW_URI, Handoff
 from airflow_kafka_offsets.spark.parent import die_with_jvm
 from airflow_kafka_offsets.spark.reading import TIMEOUT, UNPUBLISHED, WindowReading
-from airflow_kafka_offsets.spark.reports import handed_over
+from airflow_kafka_offsets.spark.reports import read_document
 from airflow_kafka_offsets.spark.sinks import delta
 from airflow_kafka_offsets.spark.sinks.files import LABEL_FILE, Files, publish, refuse_other, stage, staging
 from airflow_kafka_offsets.spark.sinks.iceberg import IcebergTable
 from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable, Stage
-from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, as_list, kept, refuse_options, refuse_window_id
+from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, as_list, kept, refuse_window_id
 from airflow_kafka_offsets.spark.source import is_classic, session_id
 
 if TYPE_CHECKING:
@@ -32,55 +32,54 @@ _T = TypeVar("_T")
 
 logger = logging.getLogger(__name__)
 
-_PUBLISHED = ". What was read is already published, and a run of the corrected job replaces it"
+_PUBLISHED = "\nThe output is already published; a run of the corrected job replaces it"
 _BY_FUNCTION = "what the function wrote stays until the window runs again"
 
 
 def current_window(spark: SparkSession, uri: str | None = None) -> KafkaWindow:
     """Return the window that this job was started with; a second call in one session returns the same object.
 
-    A job that takes it, and does not read it or has no successful check, ends with exit code 1 (see `exit_code`). The job ends, too,
-    when its JVM is killed (see `parent`).
+    A job that takes it, and does not read it or has no successful check, ends with exit code 1. The job also ends when its JVM is
+    killed.
 
     Args:
         spark: the session.
-        uri: the folder that `PlanWindowOperator(exchange=...)` has returned as ``exchange``, for a job of another launcher. None if Spark's conf
-            has the window, or names the file or the folder.
+        uri: the folder that `PlanWindowOperator(exchange=...)` returned as ``exchange``, for a job of another launcher. None if
+            Spark's conf has the window, or names the file or the folder.
 
     Raises:
         NoWindowError: the job was not started with one.
         HandoffError: the launcher's handoff can't be used.
     """
     die_with_jvm()
-    text = _given(spark, uri)
+    text = _document(spark, uri)
     if text is None:
         raise NoWindowError(
-            f"This job was started without a window: Spark's conf has no {CONF_WINDOW}, {CONF_WINDOW_FILE} "
-            f"or {CONF_WINDOW_URI}. KafkaSparkSubmitOperator sets it; with another launcher, call current_window(spark, "
-            "uri) with the 'exchange' of the plan task"
+            f"This job was started without a window: {CONF_WINDOW} is not set. Start it by KafkaSparkSubmitOperator, or "
+            "pass the 'exchange' of the plan task:\n    current_window(spark, uri)"
         )
-    window = _only(spark, Handoff.from_json(text))
+    window = _window(spark, Handoff.from_json(text))
     exit_code.arm(window)
     return window
 
 
 _current: dict[tuple[str, str], KafkaWindow] = {}
-_one_at_a_time = threading.Lock()
+_taking = threading.Lock()
 
 
-def _only(spark: SparkSession, handoff: Handoff) -> KafkaWindow:
-    """Return the one object of a session and window id: it remembers what was written, for all functions of the job."""
+def _window(spark: SparkSession, handoff: Handoff) -> KafkaWindow:
+    """Return the one object of a session and window id: it remembers for all functions of the job what was written."""
     key = session_id(spark), handoff.window_id
-    with _one_at_a_time:
-        known = _current.get(key)
-        if known is None or known._handoff != handoff:  # a session that stays open may get the window again
-            if known is not None:
-                known.release()
-            known = KafkaWindow(spark, handoff, guarded=True)
-            if not known._reports.is_from_another_session:
-                known._report()  # so that the launcher sees that the job knows its window
-            _current[key] = known
-    return known
+    with _taking:
+        window = _current.get(key)
+        if window is None or window._handoff != handoff:  # a session that stays open may get the window again
+            if window is not None:
+                window.release()
+            window = KafkaWindow(spark, handoff, guarded=True)
+            if not window._reports.is_from_another_session:
+                window._report()  # so that the launcher sees that the job has its window
+            _current[key] = window
+    return window
 
 
 class KafkaWindow(WindowReading):
@@ -215,12 +214,12 @@ class KafkaWindow(WindowReading):
             target = IcebergTable(self._spark, table, self._label)
             columns = as_list(partition_by)
             if not merge_on:
-                refuse_options(
-                    {"order_by": order_by} if order_by else {}, ["order_by"], "it orders rows with one key: merge_on"
-                )
+                if order_by:
+                    raise WriteOptionError("order_by requires merge_on")
                 self._write_table(df, lambda rows: target.replace(rows, columns, options), check_first)
                 return
-            refuse_options(options, list(options), "a MERGE takes no writer options; set the table's properties")
+            if options:
+                raise WriteOptionError(f"{', '.join(options)}: with merge_on, set the table's properties instead")
             keys, order = as_list(merge_on), as_list(order_by)
             self._write_table(df, lambda rows: target.merge(rows, keys, order, columns), check_first=True)
 
@@ -283,9 +282,8 @@ class KafkaWindow(WindowReading):
             published = self._handoff.output_tables
             if published is not None and table not in published:
                 raise TargetError(
-                    f"Nothing would publish what is staged for {table}: output_tables of the group {self.group} "
-                    f"are {', '.join(published) or 'none'}. Write the name as there, or add it there and clear "
-                    "the task"
+                    f"Nothing would publish the rows staged for {table}: output_tables of group {self.group} "
+                    f"are {', '.join(published) or 'none'}. Write the name as there, or add it and clear the task"
                 )
             sink = JdbcTable(self._spark, url, table, properties)
             sink.check_ledger()
@@ -369,7 +367,7 @@ class KafkaWindow(WindowReading):
         with kept(df) as rows:
             written = self._write(rows.count, lambda _: target.append(rows, options))
         if not written:
-            target.has_appended()  # refuses this window if another one of its id was appended in the meantime
+            target.has_appended()  # it raises if another window of this id was appended in the meantime
             self._skip(target.name)
         return written
 
@@ -382,12 +380,12 @@ class KafkaWindow(WindowReading):
     def _write(
         self, run: Callable[[], _T], publish: Callable[[_T], object] | None = None, *, failed: str = UNPUBLISHED
     ) -> bool:
-        """Do what every sink does: run the write, check the read, publish, report.
+        """Run the write, check the read, publish, and report: every sink does this.
 
         Args:
             run: reads the window to its end.
-            publish: publishes what `run` returned; it returns False if an earlier run has published it. None means `run` publishes.
-            failed: what a message says of the output if Kafka no longer holds all offsets.
+            publish: publishes the result of `run`, and returns False if an earlier run has published it. None if `run` publishes.
+            failed: the state of the output in a message, if Kafka no longer holds all offsets.
 
         Returns:
             Whether it was written.
@@ -402,14 +400,14 @@ class KafkaWindow(WindowReading):
         return written
 
 
-def _given(spark: SparkSession, uri: str | None) -> str | None:
-    """Return the handoff. An address that the job names comes first: a notebook's session may still have older settings."""
-    if uri is not None:
-        return handed_over(spark, uri)
-    text: str | None = spark.conf.get(CONF_WINDOW, None) or _shipped(spark)
-    if text is None and (named := spark.conf.get(CONF_WINDOW_URI, None)):
-        return handed_over(spark, named)
-    return text
+def _document(spark: SparkSession, uri: str | None) -> str | None:
+    """Return the handoff. The job's address comes first: a notebook's session may still have older settings."""
+    if uri is None:
+        text: str | None = spark.conf.get(CONF_WINDOW, None) or _shipped(spark)
+        if text is not None:
+            return text
+        uri = spark.conf.get(CONF_WINDOW_URI, None)
+    return read_document(spark, uri) if uri else None
 
 
 def _shipped(spark: SparkSession) -> str | None:
@@ -424,7 +422,4 @@ def _shipped(spark: SparkSession) -> str | None:
     for place in places:
         if place.is_file():
             return place.read_text(encoding="utf-8")
-    raise HandoffError(
-        f"{CONF_WINDOW_FILE} names {name}, which is not in {' or '.join(str(p.absolute()) for p in places)}: "
-        "ship it with --files"
-    )
+    raise HandoffError(f"{CONF_WINDOW_FILE} names {name}, which is not at {places[0].absolute()}: ship it with --files")

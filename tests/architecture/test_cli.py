@@ -18,7 +18,6 @@ HELP = {
     *GROUP,
     "cli",
     "cli.arguments",
-    "cli.exit_codes",
     "cli.parser",
     "cli.running",
     "core.output_tables",

@@ -47,7 +47,7 @@ def test_one_windows_way_runs_through_the_files_that_the_page_lists(
     files: set[str] = set()
     with traced(files):
         run_operator(kafka, [topic], tmp_path, monkeypatch, application=str(job))
-    assert wiring.open_ledger().window("large-000001").held.window.state is State.COMMITTED
+    assert wiring.open_ledger().window("large-000001").window.state is State.COMMITTED
     files |= set(told.read_text().splitlines())
     table = (ROOT / "docs" / "how-it-works.md").read_text().partition("### The files on the way")[2]
     assert sorted(re.findall(r"`(\S+\.py)`", table)) == sorted(files)

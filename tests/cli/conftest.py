@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -130,7 +129,7 @@ def ctrl_c_is(handler: Any) -> Iterator[None]:
 
 def at_each_pause(monkeypatch: pytest.MonkeyPatch, command: str, act: Callable[[float], Any]) -> None:
     """Do something in the place of a command's pauses between two looks; other threads sleep as they did."""
-    monkeypatch.setattr(f"airflow_kafka_offsets.cli.{command}.time", SimpleNamespace(sleep=act))
+    monkeypatch.setattr(f"airflow_kafka_offsets.cli.{command}.sleep", act)
 
 
 @pytest.fixture(autouse=True)

@@ -29,8 +29,8 @@ def test_a_dry_run_says_what_would_happen_and_changes_nothing(cli: Cli, lake: La
         f"This would abandon window {WINDOW} (planned, span 1000, 2 attempts, held by orders/scheduled__3/load)"
         in done.out
     )
-    assert "Its last attempt has been running since 2026-01-31 00:12:00Z" in done.out
-    assert "orders/scheduled__3/load may still be at work on it, and no Airflow could be asked from here" in done.out
+    assert "The ledger has no end of its last attempt, which began at 2026-01-31 00:12:00Z" in done.out
+    assert "No Airflow is here to ask about orders/scheduled__3/load" in done.out
     assert cli("abandon", WINDOW, "--why", "x", "-o", "json").json["done"] is False
     assert lake.dump() == before
 
@@ -47,9 +47,9 @@ def test_yes_abandons_and_records_who_and_why(cli: Cli, lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (True, "Airflow says that orders/scheduled__3/load is over. A driver in a cluster may still be at work"),
-        (False, "Airflow says that orders/scheduled__3/load is still at work on it, or will be. Stop it first"),
-        (None, "orders/scheduled__3/load may still be at work on it, and no Airflow could be asked from here"),
+        (True, "orders/scheduled__3/load is over, says Airflow. Make sure that its driver is, too"),
+        (False, "orders/scheduled__3/load still works on it, says Airflow. Mark its task as failed"),
+        (None, "No Airflow is here to ask about orders/scheduled__3/load"),
     ],
 )
 def test_it_is_told_whether_the_holder_is_at_work(
@@ -110,7 +110,7 @@ def test_a_committed_window_is_refused(cli: Cli, lake: Lake, yes: tuple[str, ...
 @pytest.mark.parametrize("window", ["lake.orders-3", "lake.orders", "lake.orders-000009", "no one-000001", "-000001"])
 def test_bad_window_ids(cli: Cli, window: str) -> None:
     done = cli("abandon", "--why", "w", "--yes", "--", window)
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert (done.code, done.out, done.err.count("\n") <= 2) == (2, "", True)
 
 
 @pytest.mark.parametrize("arguments", [(), ("--why", " ")])
@@ -149,7 +149,7 @@ def test_a_window_below_a_committed_one_is_given_up_as_a_gap_that_is_named_befor
     before = backlog.dump()
     done = cli("abandon", WINDOW, "--why", "poison")
     assert done.code == 4
-    assert "Later windows start where it ends" in done.out
+    assert "No one owns these offsets after that (recorded as a gap)" in done.out
     assert done.out.endswith("the same command with --yes --leave-gap\n")
     refused = cli("abandon", WINDOW, "--why", "poison", "--yes")
     assert (refused.code, refused.err.count("--leave-gap")) == (4, 1)
@@ -165,9 +165,9 @@ def test_what_is_told_of_a_backfill_window_is_what_later_runs_do(cli: Cli, backl
     cli("abandon", WINDOW, "--why", "poison", "--yes", "--leave-gap")
     gap = Ranges(OffsetRanges({TopicPartition("orders", 1): OffsetRange(300, 1300)}))
     [filling] = backlog.service.plan(ORDERS, Claim("orders", "manual__5", "load"), lambda _: True, gap)
-    asked = ("abandon", filling.window.id, "--why", "poison, too")
-    assert "Only a replay would plan these offsets again, under another id" in cli(*asked).out
-    assert "only a replay plans its offsets again, under another one" in cli(*asked, "--yes").out
+    abandon = ("abandon", filling.window.id, "--why", "poison, too")
+    assert "Only a replay would plan these offsets again, under another id" in cli(*abandon).out
+    assert "Only a replay plans these offsets again, under another id" in cli(*abandon, "--yes").out
     live, _ = backlog.plan(ORDERS, 6)
     assert live.ranges[TopicPartition("orders", 1)].start == 2300
     [again] = backlog.service.plan(ORDERS, Claim("orders", "manual__7", "load"), lambda _: True, gap)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from airflow_kafka_offsets.cli.arguments import COMMANDS, Argument, Command, CommandGroup
-from airflow_kafka_offsets.cli.exit_codes import MEANING, ExitCode, code_of
 from airflow_kafka_offsets.cli.parser import make_parser
+from airflow_kafka_offsets.cli.running import MEANING, ExitCode, code_of
 from airflow_kafka_offsets.core import errors
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from tests.cli.conftest import ORDERS_0, Cli, Stores

@@ -25,7 +25,7 @@ from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.airflow_versions import AirflowNotFoundException
 from airflow_kafka_offsets.cli import airflow_runs, main
 from airflow_kafka_offsets.cli.arguments import COMMANDS, Argument, Command
-from airflow_kafka_offsets.cli.exit_codes import ExitCode
+from airflow_kafka_offsets.cli.running import ExitCode
 from airflow_kafka_offsets.core.errors import MAX_MESSAGE
 from tests.cli.conftest import Done, Lake
 from tests.lab.memory import IN_MEMORY

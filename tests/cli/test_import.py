@@ -40,7 +40,7 @@ def test_a_group_is_founded_where_a_file_says(cli: Cli, lake: Lake, tmp_path: Pa
     done = cli(*NEW, "--from", place)
     assert done.code == 4
     assert "Group nightly, which is new to the ledger, would continue from csv:" in done.out
-    assert "Its numbers are taken as the next offsets to read, and stay as they are" in done.out
+    assert "Its numbers are the next offsets to read:" in done.out
     assert ["orders", "0", "900", "next", "-", "900", "1000"] in map(cells, done.out.splitlines())
     assert done.out.endswith("Nothing was changed. To do it: the same command with --yes\n")
     assert lake.dump() == before
@@ -106,7 +106,7 @@ def test_last_read_is_one_before_next(cli: Cli, lake: Lake, stores: Stores) -> N
     stores[REDIS].groups["nightly"] = {ORDERS_0: 899, ORDERS_1: 0}
     arguments = (*NEW, "--from", REDIS, "--topic", "orders", "--meaning", "last-read")
     done = cli(*arguments)
-    assert "Its numbers are taken as the last offsets that were read. The next offset is one higher" in done.out
+    assert "Its numbers are the last offsets that were read. The next offset is one higher" in done.out
     assert ["orders", "0", "899", "last-read", "-", "900", "1000"] in map(cells, done.out.splitlines())
     document = cli(*arguments, "--yes", "-o", "json").json
     assert [(p["found"], p["meaning"], p["to"]) for p in document["partitions"]] == [
@@ -308,10 +308,7 @@ def test_backwards_supersedes_and_wants_that_confirmed(cli: Cli, quiet: Lake, tm
     before = quiet.dump()
     place = csv(tmp_path, "orders,0,600\n")
     done = cli(*KNOWN, "--from", place)
-    assert (
-        "1 committed window would lose its offsets, which are read again under a new id. Remove what was written under the old id"
-        in done.out
-    )
+    assert "1 committed window would lose its offsets, which new windows read again. Remove its output" in done.out
     assert done.out.endswith("the same command with --yes --supersede\n")
     done = cli(*KNOWN, "--from", place, "--yes")
     assert (done.code, done.out) == (4, "")
@@ -319,7 +316,7 @@ def test_backwards_supersedes_and_wants_that_confirmed(cli: Cli, quiet: Lake, tm
     assert quiet.dump() == before
     done = cli(*KNOWN, "--from", place, "--yes", "--supersede")
     assert done.code == 0
-    assert "1 committed window has lost its offsets, which are read again under a new id" in done.out
+    assert "1 committed window has lost its offsets, which new windows read again" in done.out
     assert quiet.ledger.window("lake.orders-000002").window.state == "superseded"
     assert quiet.watermark() == {0: 600, 1: 300}
 

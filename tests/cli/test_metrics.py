@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from airflow_kafka_offsets.cli.exit_codes import ExitCode
+from airflow_kafka_offsets.cli.running import ExitCode
 from airflow_kafka_offsets.ledger.schema import VERSION_TABLE
 from tests.cli.conftest import Cli, Lake, at_each_pause, ctrl_c_is
 from tests.lab.processes import LOOPBACK

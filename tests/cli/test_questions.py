@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_kafka_offsets.cli.exit_codes import ExitCode
+from airflow_kafka_offsets.cli.running import ExitCode
 from tests.cli.conftest import Cli, Lake
 from tests.cli.test_definition import NAMED
 

@@ -20,7 +20,7 @@ def test_a_dry_run_says_what_would_happen_and_changes_nothing(cli: Cli, lake: La
     done = cli(*TAKE_OVER)
     assert done.code == 4
     assert (
-        "Group lake.orders would belong to orders_v2/load. It would no longer belong to orders/load: runs of other tasks"
+        "Group lake.orders would belong to orders_v2/load, and no longer to orders/load: runs of other tasks"
         in done.out
     )
     assert "lake.orders-000003" in done.out

@@ -40,7 +40,7 @@ def test_without_a_terminal_each_look_follows_the_one_before(cli: Cli) -> None:
 
 
 def test_each_look_shows_what_is_there_then(cli: Cli, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_each_pause(monkeypatch, "watching", lambda _: lake.log.expire(ORDERS_1, 400))
+    at_each_pause(monkeypatch, "status", lambda _: lake.log.expire(ORDERS_1, 400))
     before, after = cli("watch", "lake.orders", *TWICE).out.split("\ngroup: ")[1:]
     assert "verdict:        AT RISK: " in before
     assert "verdict:        LOST: 100 offsets expired before they were read: orders-1 [300, 400)" in after
@@ -115,14 +115,14 @@ def test_ctrl_c_ends_it_also_if_a_library_swallows_it_in_its_clean_up(
 
 
 def test_in_the_background_ctrl_c_is_meant_for_others(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_each_pause(monkeypatch, "watching", lambda _: signal.raise_signal(signal.SIGINT))
+    at_each_pause(monkeypatch, "status", lambda _: signal.raise_signal(signal.SIGINT))
     with ctrl_c_is(signal.SIG_IGN):
         assert cli("watch", *TWICE).out.count("lake.orders  AT RISK") == 2
 
 
 def test_memory_is_collected_while_it_runs(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
-    at_each_pause(monkeypatch, "watching", lambda _: seen.append(gc.isenabled()))
+    at_each_pause(monkeypatch, "status", lambda _: seen.append(gc.isenabled()))
     cli("watch", *TWICE)
     assert seen == [True]
 

@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveE
 from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.window import Claim, Outcome, State
 from airflow_kafka_offsets.launch import connect
-from airflow_kafka_offsets.launch.connect import MAX_ENDED, mine_and_earlier, session_url
+from airflow_kafka_offsets.launch.connect import MAX_ENDED, own_and_earlier, session_url
 from tests.lab.child import Child
 from tests.lab.processes import LOOPBACK, free_port, wait_until
 from tests.lab.proxy import Proxy
@@ -71,7 +71,7 @@ def test_sessions_are_ended_of_earlier_attempts_that_nobody_said_to_have_succeed
         attempt(22),
         attempt(23, "x"),
     ]
-    mine, earlier = mine_and_earlier(attempts, Claim("d", "r", "load"), 1)
+    mine, earlier = own_and_earlier(attempts, Claim("d", "r", "load"), 1)
     assert mine.id == 22
     assert [each.id for each in earlier] == [*range(11, 20), 21]
     assert len(earlier) == MAX_ENDED
@@ -80,8 +80,8 @@ def test_sessions_are_ended_of_earlier_attempts_that_nobody_said_to_have_succeed
 def test_a_frozen_worker_does_not_take_the_session_of_the_try_after_it() -> None:
     attempts = [attempt(1, outcome=Outcome.LOST), replace(attempt(2), try_number=2)]
     with pytest.raises(NoEvidenceError, match="a later attempt has started"):
-        mine_and_earlier(attempts, Claim("d", "r", "load"), 1)
-    assert mine_and_earlier(attempts, Claim("d", "r", "load"), 2) == (attempts[1], attempts[:1])
+        own_and_earlier(attempts, Claim("d", "r", "load"), 1)
+    assert own_and_earlier(attempts, Claim("d", "r", "load"), 2) == (attempts[1], attempts[:1])
 
 
 def test_the_retry_of_a_killed_task_stops_what_the_server_still_does_for_it(worker: Worker) -> None:
@@ -155,14 +155,14 @@ def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
         client.kill()
         store = Store()
         for _ in range(2):
-            with pytest.raises(JobAliveError, match=r"still runs operation .*the next try checks again"):
+            with pytest.raises(JobAliveError, match=r"still runs operation .*The next try checks again"):
                 connect.end_sessions(spark_connect.url, [attempt(1)], store)
         # Where Airflow keeps nothing for the next try, this try is the last one that sees the operation.
         with monkeypatch.context() as patch:
             patch.setattr(connect, "_noted", lambda *_: store["connect_operations:1"])
             patch.setattr(connect, "PATIENCE", 5)
             with pytest.raises(
-                JobUnseenError, match=r"still runs operation .*there is no other try.*then clear the task"
+                JobUnseenError, match=r"still runs operation .*no other try starts.*then clear the task"
             ):
                 connect.end_sessions(spark_connect.url, [attempt(1)], None)
             assert "the next try starts a second one beside it" in caplog.text
@@ -172,7 +172,7 @@ def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
                 return store["connect_operations:1"]
 
             patch.setattr(connect, "_noted", noted_by_one_that_then_loses_the_server)
-            with pytest.raises(JobUnseenError, match=r"did not say whether operation .*there is no other try"):
+            with pytest.raises(JobUnseenError, match=r"did not say whether operation .*no other try starts"):
                 connect.end_sessions(spark_connect.url, [attempt(1)], None)
         spark_connect.start()
         monkeypatch.setattr(connect, "PATIENCE", 100)  # a server that has just started is slow to answer

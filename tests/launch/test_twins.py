@@ -71,7 +71,7 @@ def test_a_job_that_does_not_end_lets_nothing_start_beside_it() -> None:
 
 
 def test_a_driver_that_may_be_the_windows_lets_nothing_start_beside_it() -> None:
-    with pytest.raises(JobAliveError, match="it is not known whether 1"):
+    with pytest.raises(JobAliveError, match="1 may be a job of this window"):
         settled(Cluster(Job("1", JobState.ALIVE, None)))
 
 

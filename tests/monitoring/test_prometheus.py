@@ -16,7 +16,7 @@ import pytest
 import requests
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
-from airflow_kafka_offsets.cli.exit_codes import ExitCode
+from airflow_kafka_offsets.cli.running import ExitCode
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupVerdict
 from airflow_kafka_offsets.core.offsets import TopicPartition

@@ -71,12 +71,14 @@ def test_a_window_in_a_file_of_the_working_directory(
 
 def test_a_file_that_was_not_shipped_is_an_error(conf: SparkSession) -> None:
     conf.conf.set(CONF_WINDOW_FILE, "absent.json")
-    with pytest.raises(HandoffError, match=r"which is not in .*absent\.json.*--files"):
+    with pytest.raises(HandoffError, match=r"which is not at .*absent\.json.*--files"):
         current_window(conf)
 
 
 def test_a_job_without_a_window_is_told_what_to_do(conf: SparkSession) -> None:
-    with pytest.raises(NoWindowError, match=r"started without a window.*KafkaSparkSubmitOperator"):
+    with pytest.raises(
+        NoWindowError, match=r"started without a window.*KafkaSparkSubmitOperator.*\n    current_window\("
+    ):
         current_window(conf)
 
 

@@ -314,7 +314,7 @@ def test_a_report_that_can_not_be_written_fails_the_job(
     given = around.plan()
     folder = Path(given["exchange"].removeprefix("file://"))
     (folder / "reports").write_text("no folder")
-    with pytest.raises(ReportError, match=r"can't report to file:.*nothing would be committed"):
+    with pytest.raises(ReportError, match=r"can't report to file:.*Give Spark's user the right"):
         current_window(spark, given["exchange"])
 
 
@@ -325,5 +325,5 @@ def test_a_job_that_stops_spark_first_is_told_to_check_before_that(
     window = current_window(spark, given["exchange"])
     # Not really: this Spark is that of all tests here.
     monkeypatch.setattr(reports, "is_stopped", lambda _: True)
-    with pytest.raises(ReportError, match=r"call window\.check\(\) before spark\.stop\(\)"):
+    with pytest.raises(ReportError, match=r"Call window\.check\(\) before spark\.stop\(\)"):
         window.write_parquet(window.read(), f"{tmp_path}/lake")

@@ -166,7 +166,7 @@ def test_a_job_that_stages_nothing_or_elsewhere_is_not_committed(pipeline: Pipel
 
     with pytest.raises(OutputError, match=f"staged nothing for {pipeline.table}. Nothing is committed"):
         pipeline.run("first", forget)
-    with pytest.raises(TargetError, match=f"staged for {other}: output_tables of the group .* are {pipeline.table}"):
+    with pytest.raises(TargetError, match=f"staged for {other}: output_tables of group .* are {pipeline.table}"):
         pipeline.run("first", lambda window: pipeline.stage(window, table=other), clears=1)
     assert (pipeline.found(), pipeline.states()) == ([], [State.PLANNED])
     pipeline.run("first", pipeline.stage, clears=2)

@@ -92,7 +92,7 @@ def test_who_has_written_by_other_means_after_a_failure_says_so(
     frame = window.read()
     with pytest.raises(Exception, match="a-file"):
         window.write_parquet(frame, f"{tmp_path}/a-file")
-    with pytest.raises(PublishError, match=r"write_parquet to .*/a-file failed, .*ParentNotDirectory.*call check"):
+    with pytest.raises(PublishError, match=r"write_parquet to .*/a-file failed, .*ParentNotDirectory.*#publisherror"):
         window.finish()
     frame.write.format("noop").mode("overwrite").save()
     with window.persisted() as again:

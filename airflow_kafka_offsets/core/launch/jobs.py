@@ -66,7 +66,7 @@ class Job:
     Attributes:
         id: its id in the cluster.
         state: its state.
-        job: see `JobName`; None: the cluster does not know which job it is, or of which window.
+        job: see `JobName`; None if the cluster does not report which job or window it is.
     """
 
     id: str
@@ -80,8 +80,8 @@ class Step:
 
     Attributes:
         stop: jobs that must end first.
-        unknown: running jobs that may be of this window; it is not known.
-        go_on_with: the job that this task launched earlier: wait for its end, or take its result; None: submit a new one.
+        unknown: running jobs that may be of this window.
+        go_on_with: the job that this task launched earlier, to wait for or to take the result of; None to submit a new one.
     """
 
     stop: tuple[str, ...] = ()
@@ -110,11 +110,11 @@ def next_step(jobs: Sequence[Job], name: JobName, *, can_reconnect: bool, noted:
         jobs: the window's jobs, oldest first, and those that may be of it.
         name: the job to launch.
         can_reconnect: whether an existing job can be watched to its end; if not, the launch continues with none.
-        noted: the id that an earlier try of this task recorded: that job is known, even if the cluster does not know its name.
+        noted: the id that an earlier try of this task noted, which names its job where the cluster does not.
     """
     jobs = [replace(job, job=name.job) if job.id == noted and job.job is None else job for job in jobs]
-    mine = [job for job in jobs if job.job == name.job] if can_reconnect else []
-    oldest = {job.state: job.id for job in reversed(mine)}
+    own = [job for job in jobs if job.job == name.job] if can_reconnect else []
+    oldest = {job.state: job.id for job in reversed(own)}
     # If one job has a result, every other running job of the window is a duplicate.
     go_on_with = oldest.get(JobState.SUCCEEDED) or oldest.get(JobState.ALIVE)
     others = [job for job in jobs if job.state is JobState.ALIVE and job.id != go_on_with]

@@ -30,7 +30,7 @@ class ReaderOptions:
 
     Attributes:
         options: the options without secrets.
-        jaas: the login, which goes into a file that only the job can read; None: there is none, or the user set a
+        jaas: the login, which goes into a file that only the job can read; None if there is none, or the user set a
             reference.
     """
 
@@ -63,8 +63,8 @@ def spark_servers(connection: Mapping[str, Any], spark_options: Mapping[str, str
     >>> spark_servers({"bootstrap.servers": "kafka:9092"}, {"kafka.Bootstrap.servers": "inside:9094"})
     'inside:9094'
     """
-    mine = [value for name, value in spark_options.items() if name.lower() == _SERVERS]
-    return mine[0] if mine else str(connection["bootstrap.servers"])
+    chosen = [value for name, value in spark_options.items() if name.lower() == _SERVERS]
+    return chosen[0] if chosen else str(connection["bootstrap.servers"])
 
 
 def reader_options(connection: Mapping[str, Any], spark_options: Mapping[str, str]) -> ReaderOptions:
@@ -77,34 +77,34 @@ def reader_options(connection: Mapping[str, Any], spark_options: Mapping[str, st
     Raises:
         BadInputError: a setting can't be translated, and spark_options does not replace it.
     """
-    mine = {name.lower() for name in spark_options}
+    chosen = {name.lower() for name in spark_options}
     derived = {_SERVERS: str(connection["bootstrap.servers"])}
     protocol = str(connection.get("security.protocol", "plaintext")).upper()
     if protocol != "PLAINTEXT":
         derived["kafka.security.protocol"] = protocol
     if protocol.endswith("SSL"):
-        derived |= _tls(connection, mine)
+        derived |= _tls(connection, chosen)
     jaas = None
     if protocol.startswith("SASL"):
         mechanism = str(connection.get("sasl.mechanism") or connection.get("sasl.mechanisms") or "GSSAPI").upper()
         derived["kafka.sasl.mechanism"] = mechanism
-        jaas = _jaas(mechanism, connection) if _JAAS not in mine else None
-    options = {name: value for name, value in derived.items() if name not in mine} | dict(spark_options)
+        jaas = _jaas(mechanism, connection) if _JAAS not in chosen else None
+    options = {name: value for name, value in derived.items() if name not in chosen} | dict(spark_options)
     return ReaderOptions(options, jaas)
 
 
-def _tls(connection: Mapping[str, Any], mine: set[str]) -> dict[str, str]:
+def _tls(connection: Mapping[str, Any], chosen: set[str]) -> dict[str, str]:
     options: dict[str, str] = {}
-    if "ssl.ca.location" in connection and "kafka.ssl.truststore.location" not in mine:
+    if "ssl.ca.location" in connection and "kafka.ssl.truststore.location" not in chosen:
         options["kafka.ssl.truststore.type"] = "PEM"
         options["kafka.ssl.truststore.location"] = str(connection["ssl.ca.location"])
     if str(connection.get("ssl.endpoint.identification.algorithm", "https")).lower() == "none":
         options["kafka.ssl.endpoint.identification.algorithm"] = ""
     has_certificate = any(name.startswith(("ssl.certificate", "ssl.key", "ssl.keystore")) for name in connection)
-    if has_certificate and not any(name.startswith("kafka.ssl.keystore") for name in mine):
+    if has_certificate and not any(name.startswith("kafka.ssl.keystore") for name in chosen):
         raise BadInputError(
-            "The Kafka connection has a client certificate, which Java reads from a keystore only. Name a keystore for the job, "
-            "e.g. KafkaGroup(spark_options={'kafka.ssl.keystore.type': 'PEM', 'kafka.ssl.keystore.location': ...})"
+            "The Kafka connection has a client certificate, which Java reads from a keystore only. Name one for the job: "
+            "KafkaGroup(spark_options={'kafka.ssl.keystore.type': 'PEM', 'kafka.ssl.keystore.location': ...})"
         )
     return options
 

@@ -67,6 +67,11 @@ def may_replay(window: Window) -> bool:
     return window.state is State.COMMITTED or (window.lane is Lane.BACKFILL and window.state.is_open)
 
 
+def has_replay(window: Window) -> bool:
+    """Whether a replay of the window would read something."""
+    return may_replay(window) and window.span > 0
+
+
 def check_replayable(window: Window) -> None:
     """Refuse a window that a person named and that can't be replayed.
 

@@ -37,6 +37,11 @@ class Difference:
         """All problems, of store and Kafka."""
         return self.in_store + self.in_kafka
 
+    @property
+    def can_be_copied(self) -> bool:
+        """Whether ledger or store may be right. Offsets of an earlier topic of the name are wrong in both."""
+        return bool(self.in_store) and Verdict.RECREATED.value not in self.in_kafka
+
 
 _FINE = frozenset({Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.LEFT_GROUP})
 

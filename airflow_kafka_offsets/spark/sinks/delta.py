@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from airflow_kafka_offsets.spark.errors import OtherWindowError, WriteOptionError
 from airflow_kafka_offsets.spark.label import Label, read_note
-from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, refuse_options, with_window_id
+from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, refuse_options, with_window_id
 from airflow_kafka_offsets.spark.source import empty_frame
 
 REPLACE = "replace"
@@ -21,10 +21,10 @@ APPEND = "append"
 _FIXED = ("replaceWhere", "partitionOverwriteMode", "overwriteSchema", "txnAppId", "txnVersion", "userMetadata")
 
 _LOOK_BACK = 1000
-"""In how many commits to look for an earlier run of the window. Delta itself finds an older one, after the read."""
+"""The number of commits to search for an earlier run of the window. Delta itself finds an older one, after the read."""
 
 _JUST_NOW = 10
-"""In how many commits to look first for one that was just made: Delta reads a file for each."""
+"""The number of commits to search first for our own: Delta reads a file for each."""
 
 
 class DeltaTable:
@@ -33,7 +33,7 @@ class DeltaTable:
     Args:
         spark: the session.
         table: a name as in SQL; with a ``/`` in it, it is a path.
-        label: what each of our commits notes in the table's history.
+        label: the note of each commit in the table's history.
 
     Raises:
         WriteOptionError: the session's settings let Delta skip writes.
@@ -55,77 +55,71 @@ class DeltaTable:
         """
         window_id = self._label.window_id
         rows = with_window_id(frame, window_id)
-        # With partitions by it, windows that are written at the same time share no file.
+        # With these partitions, windows that are written at the same time share no file.
         if not self.create(rows, [WINDOW_ID, *partition_by]):
             self._refuse_other()
         writer = rows.write.format("delta").mode("overwrite").options(**options)
         self._save(self._labelled(writer, REPLACE).option("replaceWhere", f"{WINDOW_ID} = '{window_id}'"))
 
     def append(self, frame: DataFrame, options: Mapping[str, Any]) -> bool:
-        """Append the frame to the existing table, once; False: an earlier run of the window did, and nothing was written.
+        """Append the frame to the existing table, once. Return False if an earlier run of the window has appended it.
 
-        Each window is a transaction application of its own, with one version. One application with the windows' numbers as
-        versions is not enough: Delta silently skips a version that is not above the last, and windows may be committed in any
-        order. The window's id alone is not enough either: Delta remembers it forever, and a ledger that was created again gives
-        it to another window.
+        Each window is a transaction application of its own, with one version. With one application for all, Delta would silently
+        skip a window that is committed after a later one. The window's id alone is not enough: Delta remembers it forever, and a
+        ledger that was created again gives it to another window.
         """
         this_try = uuid.uuid4().hex
         writer = frame.write.format("delta").mode("append").options(**options)
         application = f"{self._label.window_id} {self._label.digest}"
         writer = writer.option("txnAppId", application).option("txnVersion", 0)
         self._save(self._labelled(writer, APPEND, this_try))
-        # If it is not among the newest, others may have made more since, or Delta has skipped it.
+        # If it is not among the newest, others were faster, or Delta has skipped it.
         return any(note.get("try") == this_try for most in (_JUST_NOW, _LOOK_BACK) for note in self._notes(most))
 
     def refuse_replaced(self) -> None:
-        """Refuse to append to the existing table if its windows are replaced: an append could write this one twice.
+        """Refuse to append to a table whose windows are replaced: an append could write this one twice.
 
         Raises:
-            WriteOptionError: they are.
+            WriteOptionError: its windows are replaced.
         """
         if WINDOW_ID in map(str.lower, self._rows().columns):
             raise WriteOptionError(
-                f"{self.name} has a column {WINDOW_ID}: write it with mode='{REPLACE}', or append to another table"
+                f"{self.name} has a column {WINDOW_ID}: set mode='{REPLACE}', or append to another table"
             )
 
     def has_appended(self) -> bool:
-        """Tell whether the newest commits of the existing table say that the window was appended.
+        """Whether the newest commits of the existing table appended the window.
 
         Raises:
-            OtherWindowError: another window has this id there, so Delta would skip this one.
+            OtherWindowError: they appended another window of this id, so Delta would skip this one.
         """
-        named = self._notes_of_window()
-        if not all(self._label.is_of(note) for note in named if "digest" in note):
+        notes = self._notes_of_window()
+        if not all(self._label.is_of(note) for note in notes if "digest" in note):
             raise OtherWindowError(
                 f"{self.name} has another window {self._label.window_id}, so Delta would skip this one. See "
                 "docs/reference/errors.md#otherwindowerror"
             )
-        return bool(named)
+        return bool(notes)
 
     def _refuse_other(self) -> None:
         table = self._rows()
         if WINDOW_ID not in map(str.lower, table.columns):
-            return  # Delta's own error says that
-        # The rows first: a window that is written for the first time has none, and the history need not be read.
+            return  # Delta raises an error of its own
+        # The rows first: without any, the history need not be read.
         if table.filter(F.col(WINDOW_ID) == self._label.window_id).isEmpty():
             return
-        remove = delete_rows(self.name, self._label.window_id)
-        self._label.refuse_other(self.name, next(iter(self._notes_of_window()), None), remove)
+        self._label.refuse_other(self.name, next(iter(self._notes_of_window()), None))
 
     def create(self, frame: DataFrame, partition_by: Sequence[str]) -> bool:
-        """Create the table, for frames like this one, if it does not exist.
-
-        Returns:
-            Whether this call created it, so that no window was in it then.
-        """
+        """Create a table for this frame if none exists, and return whether this call did so."""
         writer = empty_frame(self._spark, frame.schema).write.format("delta").partitionBy(*partition_by)
         if self._is_there():
             return False
         try:
             self._save(writer.mode("error"))
         except Exception:
-            # If jobs create it at the same moment, Delta refuses all but one, also those that would leave it alone. They find it then.
-            # If it can't be created, the error of the last try names those before it.
+            # If several jobs create it, Delta refuses all but one, even with mode "ignore". The others try again and find it. The
+            # error of the last try names those before it.
             try:
                 self._save(writer.mode("ignore"))
             except Exception:
@@ -137,8 +131,9 @@ class DeltaTable:
         try:
             return bool(self._spark.catalog.tableExists(self.name))
         except Exception:
-            # So it is with a path that has no Delta table. If Spark can't tell for another reason, the write that creates the table tells.
-            return False
+            return (
+                False  # a path without a Delta table; on any other error, the write that creates the table fails, too
+            )
 
     def _rows(self) -> DataFrame:
         reader = self._spark.read.format("delta")
@@ -159,7 +154,7 @@ class DeltaTable:
         return [note for row in rows for note in [read_note(row[0])] if note is not None]
 
     def _notes_of_window(self) -> list[dict[str, Any]]:
-        """Return what the newest commits note of windows of this id, newest first."""
+        """Return the newest commits' notes of windows of this id, newest first."""
         return [note for note in self._notes() if note.get("window_id") == self._label.window_id]
 
 
@@ -167,17 +162,14 @@ def check_options(mode: str, options: Mapping[str, Any]) -> None:
     """Refuse a mode or option with which a rerun could double or lose rows.
 
     Raises:
-        WriteOptionError: with what to do instead.
+        WriteOptionError: it is one of these.
     """
     if mode not in (REPLACE, APPEND):
         raise WriteOptionError(f"mode must be '{REPLACE}' or '{APPEND}', got {mode!r}")
-    refuse_options(options, _FIXED, "the window sets these; leave them out")
+    refuse_options(options, _FIXED, "leave it out, the window sets it")
 
 
 def _refuse_session_transactions(spark: SparkSession) -> None:
     for name in ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"):
         if spark.conf.get(name, None) is not None:
-            raise WriteOptionError(
-                f"{name} is set in the session, so Delta would skip writes of this window. Unset it, and use "
-                f"write_delta(mode='{APPEND}')"
-            )
+            raise WriteOptionError(f"{name} is set in the session, so Delta would skip writes. Unset it")

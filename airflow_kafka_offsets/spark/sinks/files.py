@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# In each round, another job of the same window may publish first.
+# Another job of the window may publish first in each round.
 _ROUNDS = 100
 
 LABEL_FILE = ".kafka-window.json"
-"""File in a window's directory that names the window. It is hidden, so readers skip it."""
+"""The hidden file in a window's directory that names the window; readers skip it."""
 
 _COPIED_AT_ONCE = 4096
 
@@ -33,16 +33,15 @@ _LOST_RACE = re.compile(r"[\w.]*\.(FileAlreadyExists|FileNotFound)Exception\b")
 
 
 class Files:
-    """Hadoop's file systems, through Spark's JVM: for every scheme of a path, with the session's settings.
+    """Hadoop's file systems, through Spark's JVM, with the session's settings.
 
-    This uses FileContext, not FileSystem, because its rename never moves a directory into an existing one.
+    By FileContext, not by FileSystem: its rename never moves a directory into an existing one.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         if not is_classic(spark):
             raise KafkaWindowError(
-                "Spark Connect can't rename directories: use write_delta() or write_iceberg(), or run the "
-                "job with spark-submit"
+                "Spark Connect can't rename directories: use write_delta(), write_iceberg(), or spark-submit"
             )
         session: Any = spark
         self._java = partial(java_class, spark)
@@ -54,11 +53,11 @@ class Files:
         self._no_create_options = no_options(self._java("org.apache.hadoop.fs.Options$CreateOpts"), 0)
 
     def rename(self, source: str, target: str) -> bool:
-        """Move a directory; False: another job was faster, so the source is gone or the target exists."""
+        """Move a directory. Return False if another job was faster: the source is gone, or the target exists."""
         try:
             self._rename(source, target)
         except Exception as exc:
-            # The error decides, because both may change again before a look at them.
+            # Both may change before a look at them, so the error decides.
             if _is_lost_race(exc):
                 return False
             raise
@@ -72,8 +71,8 @@ class Files:
 
     def read(self, path: str) -> str | None:
         """Return the text of a small file; None if it does not exist."""
-        # After an error, PySpark asks the JVM about a dozen classes of errors: that takes longer than to look first.
-        if not self._is_there(path):
+        # To look first is faster than an error, for which PySpark asks the JVM about a dozen classes.
+        if not self._context.util().exists(self._path(path)):
             return None
         try:
             stream = self._context.open(self._path(path))
@@ -82,25 +81,22 @@ class Files:
                 return None
             raise
         with contextlib.closing(stream):
-            # Not by readAllBytes: Spark 3 runs on Java 8, too.
+            # Not readAllBytes: Spark 3 runs on Java 8, too.
             content = self._java("java.io.ByteArrayOutputStream")()
             self._java("org.apache.hadoop.io.IOUtils").copyBytes(stream, content, _COPIED_AT_ONCE, False)
             return bytes(content.toByteArray()).decode("utf-8", "replace")
 
     def discard(self, path: str) -> None:
-        """Remove a directory with its content, if it exists; a failure is only logged."""
+        """Remove a directory, if it exists; a failure is only logged."""
         try:
             self._context.delete(self._path(path), True)
         except Exception:
             logger.warning("%s could not be removed; readers do not see it", path, exc_info=True)
 
-    def _is_there(self, path: str) -> bool:
-        return bool(self._context.util().exists(self._path(path)))
-
     def _rename(self, source: str, target: str) -> None:
         uri = self._path(source).toUri()
         if uri.getScheme() == "file":
-            # rename(2) refuses a target that has files. Hadoop would look first, and then copy the source into it.
+            # rename(2) refuses a target with files, into which Hadoop would copy the source.
             os.rename(uri.getPath(), self._path(target).toUri().getPath())
         else:
             self._context.rename(self._path(source), self._path(target), self._no_options)
@@ -117,8 +113,8 @@ def _is_lost_race(exc: Exception) -> bool:
 
 @contextlib.contextmanager
 def staging(files: Files, path: str, window_id: str) -> Iterator[str]:
-    """Yield a directory that no reader of `path` sees and no other job has; it is removed afterwards."""
-    # Not "_": readers do not skip such a name if it contains "=".
+    """Yield a directory of this job that no reader of `path` sees; it is removed afterwards."""
+    # Not "_...": readers see such a name if it contains "=".
     directory = f"{path}/.staging-{window_id}-{uuid.uuid4().hex}"
     try:
         yield directory
@@ -139,37 +135,36 @@ def stage(
 
 
 def refuse_other(files: Files, label: Label, target: str, place: str) -> None:
-    """Refuse to replace a directory that another window wrote. One without a label may be the rest of an interrupted copy.
+    """Refuse to replace another window's directory. One without a label may be the rest of an interrupted copy.
 
     Args:
         files: the file system.
-        label: the window that writes.
+        label: of the window that writes.
         target: the window's directory.
-        place: where that directory is at the moment.
+        place: its path at the moment.
 
     Raises:
         OtherWindowError: another window of this id wrote it.
     """
-    found = read_note(files.read(f"{place}/{LABEL_FILE}"))
-    if found is not None:
-        label.refuse_other(target, found, f"delete {target}")
+    note = read_note(files.read(f"{place}/{LABEL_FILE}"))
+    if note is not None:
+        label.refuse_other(target, note)
 
 
 def publish(
     files: Files, staged: str, target: str, aside: str, check: Callable[[str], object] = lambda place: None
 ) -> None:
-    """Replace the old output by the staged one, with two renames; on an error the old output is restored.
+    """Replace the old output by the staged one, with two renames; an error restores the old output.
 
     Args:
         files: the file system.
         staged: the new directory.
         target: where it belongs.
-        aside: prefix of hidden names for the old output. If it can't be restored, it stays there.
-        check: it gets the place of the old output, and raises if that must not be replaced.
+        aside: prefix of hidden names for the old output, which stays there if it can't be restored.
+        check: gets the path of the old output, and raises if nothing may replace it.
 
     Raises:
-        PublishError: other jobs of the same window were faster each time; or there was an error, and the old output could not be
-            restored.
+        PublishError: other jobs of the window were faster each time, or the old output could not be restored after an error.
     """
     moved: list[str] = []
     try:
@@ -181,8 +176,7 @@ def publish(
                 moved.append(f"{aside}-{number}")
                 check(moved[-1])
         raise PublishError(
-            f"{target} could not be replaced in {_ROUNDS} attempts: other jobs of the same window were "
-            "faster. Stop them"
+            f"{target} could not be replaced in {_ROUNDS} attempts: other jobs of the window were faster. Stop them"
         )
     except BaseException as exc:
         _put_back(files, moved, target, exc)
@@ -193,26 +187,21 @@ def publish(
 
 
 def _put_back(files: Files, moved: list[str], target: str, exc: BaseException) -> None:
-    """Restore the old output; if that fails, it stays where it is. What is in its place may be a part of ours.
-
-    Raises:
-        PublishError: it could not be restored; with its place.
-    """
+    """Restore the old output, or raise a PublishError with its path. Its place may hold a part of the new output."""
     if not moved:
         return
     old = moved.pop()  # before anything else: if it can't be restored, it must not be discarded
-    why = "there is other output, of another job or, where a rename copies, of this one"
+    why = "its place has other output"
     try:
         if files.rename(old, target):
             return
     except Exception as failed:
         why = f"{type(failed).__name__}: {failed}"
-    kept = (
-        f"{target} could not be replaced ({type(exc).__name__}: {exc}), and its old output is complete "
-        f"in {old} ({why}). Run the window again and delete {old}, or delete {target} and rename {old} "
-        "to it"
+    message = (
+        f"{target} could not be replaced ({type(exc).__name__}: {exc}), and its old output is complete in {old} ({why}). "
+        "Run the window again. See docs/reference/errors.md#publisherror"
     )
     if not isinstance(exc, Exception):  # the process ends, and no other error may replace that
-        logger.error("%s", kept)
+        logger.error("%s", message)
         return
-    raise PublishError(kept) from exc
+    raise PublishError(message) from exc

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from airflow_kafka_offsets.spark.errors import WriteOptionError
 from airflow_kafka_offsets.spark.label import Label
-from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, with_window_id
+from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, with_window_id
 from airflow_kafka_offsets.spark.source import empty_frame
 
 _PROPERTY = "snapshot-property.kafka-"
@@ -24,7 +24,7 @@ class IcebergTable:
     Args:
         spark: the session.
         table: a name as in SQL.
-        label: what each of our snapshots notes in its summary.
+        label: the note in the summary of each snapshot.
     """
 
     def __init__(self, spark: SparkSession, table: str, label: Label) -> None:
@@ -45,8 +45,8 @@ class IcebergTable:
         partitions = self._partitions()
         if WINDOW_ID not in partitions:
             raise WriteOptionError(
-                f"{self.name} is not partitioned by {WINDOW_ID}, so Iceberg could not replace one window: {self._add_column()}ALTER "
-                f"TABLE {self.name} ADD PARTITION FIELD {WINDOW_ID}; or let this write make a new table"
+                f"{self.name} is not partitioned by {WINDOW_ID}. Change that, or let this write create a table:\n"
+                f"{self._add_column()}    ALTER TABLE {self.name} ADD PARTITION FIELD {WINDOW_ID}"
             )
         if not is_new:
             self._refuse_other()
@@ -68,7 +68,7 @@ class IcebergTable:
         rows = with_window_id(_one_row_a_key(frame, keys, order_by), window_id)
         is_new = self._create(rows, partition_by)
         if self._add_column():
-            raise WriteOptionError(f"{self.name} has no column for the window of each row. {self._add_column()}")
+            raise WriteOptionError(f"{self.name} has no column {WINDOW_ID}. Add it:\n{self._add_column().rstrip()}")
         if not is_new:
             self._refuse_other()
         self._announce()
@@ -83,9 +83,9 @@ class IcebergTable:
             self._spark.catalog.dropTempView(view)
 
     def _with_gone(self, rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-        """Return the rows, and the keys that the window has in the table and no longer in the frame, which a column marks.
+        """Return the rows, and marked by a column, the keys that the window has only in the table.
 
-        They are part of the source, because for WHEN NOT MATCHED BY SOURCE Spark would rewrite the whole table.
+        For WHEN NOT MATCHED BY SOURCE, Spark would rewrite the whole table.
         """
         ours = self._spark.table(self.name).filter(F.col(WINDOW_ID) == self._label.window_id).alias("t")
         same = [_column("t", key).eqNullSafe(_column("s", key)) for key in keys]
@@ -94,18 +94,17 @@ class IcebergTable:
         return rows.withColumn(_GONE, F.lit(False)).unionByName(marked, allowMissingColumns=True)
 
     def _refuse_other(self) -> None:
-        mine = self._spark.table(self.name).filter(F.col(WINDOW_ID) == self._label.window_id)
-        if mine.isEmpty():
+        if self._spark.table(self.name).filter(F.col(WINDOW_ID) == self._label.window_id).isEmpty():
             return
-        named = (
+        snapshot = (
             self._spark.table(f"{self._full_name}.snapshots")
             .filter(F.col("summary")["kafka-window-id"] == self._label.window_id)
             .orderBy(F.col("committed_at").desc())
             .select("summary")
             .first()
         )
-        found = None if named is None else {name[len("kafka-") :]: value for name, value in named[0].items()}
-        self._label.refuse_other(self.name, found, delete_rows(self.name, self._label.window_id))
+        note = None if snapshot is None else {name[len("kafka-") :]: value for name, value in snapshot[0].items()}
+        self._label.refuse_other(self.name, note)
 
     @property
     def _full_name(self) -> str:
@@ -116,21 +115,17 @@ class IcebergTable:
         return f"{catalog.currentCatalog()}.{catalog.currentDatabase()}.{self.name}"
 
     def _announce(self) -> None:
-        """Name the window in a snapshot that changes nothing: a MERGE has no properties."""
+        """Make an empty snapshot with the label: a MERGE has no properties."""
         nothing = empty_frame(self._spark, self._spark.table(self.name).schema)
         nothing.writeTo(self.name).options(**self._properties()).append()
 
     def _add_column(self) -> str:
-        """Return the statement that adds the column for the window's id; empty: the table has it."""
+        """Return the statement that adds the window's column, as a line of an error; empty if the table has it."""
         names = map(str.lower, self._spark.table(self.name).columns)
-        return "" if WINDOW_ID in names else f"ALTER TABLE {self.name} ADD COLUMN {WINDOW_ID} string; "
+        return "" if WINDOW_ID in names else f"    ALTER TABLE {self.name} ADD COLUMN {WINDOW_ID} string\n"
 
     def _create(self, rows: DataFrame, partition_by: Sequence[Any]) -> bool:
-        """Create the table, for frames like this one, if it does not exist.
-
-        Returns:
-            Whether this call created it, so that no window was in it then.
-        """
+        """Create a table for these rows if none exists, and return whether this call did so."""
         if self._spark.catalog.tableExists(self.name):
             return False
         columns = [F.col(column) if isinstance(column, str) else column for column in partition_by]
@@ -159,7 +154,7 @@ class IcebergTable:
 def merge_statement(table: str, view: str, window_id: str, keys: Sequence[str], order_by: Sequence[str]) -> str:
     """Return the MERGE. A null key is a key like others. A row never replaces a newer row of another window.
 
-    If the order makes two rows equal, that of the group's later window stays, so a replay of the earlier one changes nothing.
+    If two rows are equally new, the later window's row stays, so the replay of the earlier window changes nothing.
 
     >>> print(merge_statement("t", "v", "lake-000001", ["k"], ["version"]))
     MERGE INTO t AS t USING v AS s ON s.`k` <=> t.`k`
@@ -171,7 +166,7 @@ def merge_statement(table: str, view: str, window_id: str, keys: Sequence[str], 
     on = " AND ".join(f"s.{_quoted(key)} <=> t.{_quoted(key)}" for key in keys)
     return (
         f"MERGE INTO {table} AS t USING {view} AS s ON {on}\n"
-        # The row's window is compared again: another window may have replaced the row after the keys were looked up.
+        # The window is compared again: another window may have replaced the row since the keys were looked up.
         f"WHEN MATCHED AND s.{_GONE} AND t.{WINDOW_ID} = '{window_id}' THEN DELETE\n"
         f"WHEN MATCHED AND NOT s.{_GONE}{_newer(window_id, order_by) if order_by else ''} THEN UPDATE SET *\n"
         f"WHEN NOT MATCHED AND NOT s.{_GONE} THEN INSERT *"
@@ -179,25 +174,23 @@ def merge_statement(table: str, view: str, window_id: str, keys: Sequence[str], 
 
 
 def _newer(window_id: str, order_by: Sequence[str]) -> str:
-    """Return the condition on which a row replaces another one of its key."""
+    """Return the condition that a row replaces another one of its key."""
     group, _, seq = window_id.rpartition("-")
     ours, theirs = _struct("s", order_by), _struct("t", order_by)
     number = f"try_cast(substr(t.{WINDOW_ID}, {len(group) + 2}) AS BIGINT)"
-    # By the number: beyond the millionth window, names do not sort like windows.
+    # By the number: after the millionth window, names do not sort like windows.
     is_later = f"coalesce(startswith(t.{WINDOW_ID}, '{group}-') AND {number} > {int(seq)}, false)"
     return f" AND (t.{WINDOW_ID} = '{window_id}' OR {ours} > {theirs}\n  OR ({ours} >= {theirs} AND NOT {is_later}))"
 
 
 def _one_row_a_key(frame: DataFrame, keys: Sequence[str], order_by: Sequence[str]) -> DataFrame:
-    """Return the newest row of each key; without an order, fail when a key has two."""
+    """Return the newest row of each key; without an order, a key with two rows is an error."""
     number = "kafka_window_number"
     of_key = Window.partitionBy(*(F.col(_quoted(key)) for key in keys))
     if order_by:
         newest_first = of_key.orderBy(*(F.col(_quoted(column)).desc() for column in order_by))
         return frame.withColumn(number, F.row_number().over(newest_first)).filter(F.col(number) == 1).drop(number)
-    two = F.raise_error(
-        F.lit(f"Two rows have the same {', '.join(keys)}: set order_by, or merge them before the write")
-    )
+    two = F.raise_error(F.lit(f"Two rows have the same {', '.join(keys)}: set order_by"))
     counted = frame.withColumn(number, F.count(F.lit(1)).over(of_key))
     return counted.filter(F.when(F.col(number) > 1, two.cast("boolean")).otherwise(F.lit(True))).drop(number)
 
@@ -207,7 +200,7 @@ def _column(alias: str, name: str) -> Any:
 
 
 def _struct(alias: str, columns: Sequence[str]) -> str:
-    # A struct, even of one column: in it, null is less than any value, and not unknown.
+    # Also for one column: in a struct, null is less than any value, and not unknown.
     return f"struct({', '.join(f'{alias}.{_quoted(column)}' for column in columns)})"
 
 

@@ -20,22 +20,22 @@ from airflow_kafka_offsets.spark.label import Label
 from airflow_kafka_offsets.spark.observing import observe
 from airflow_kafka_offsets.spark.shared import counted, stage_prefix
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import STAGED, Target, older, stage_name
-from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, delete_rows, refuse_options
+from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, refuse_options
 from airflow_kafka_offsets.spark.source import empty_frame, is_classic, java_class
 
 logger = logging.getLogger(__name__)
 
 _READ_COMMITTED = 2
-"""java.sql.Connection.TRANSACTION_READ_COMMITTED: whoever waited for a lock then sees what was written in the meantime."""
+"""java.sql.Connection.TRANSACTION_READ_COMMITTED: after the wait for a lock, a transaction sees the rows written meanwhile."""
 
 _DEADLOCKS = 10
-"""How often to begin a publication again that the database ended in favor of another one."""
+"""How many times to publish, if the database ends the transaction in favor of another one."""
 
 _SECRET = re.compile(r"(?i)password|secret|token")
 _PASSWORD = re.compile(r"(?i)password\d?=|pwd=|//[^/@]*:[^/@]*@")
 
 # Spark's sentence about the task comes first, the database's last.
-_SAID = re.compile(r"[\w.]*SQL\w*Exception: (.*)")
+_SQL_MESSAGE = re.compile(r"[\w.]*SQL\w*Exception: (.*)")
 
 _DROP_SECONDS = 10
 """Seconds to wait for a table that someone writes to."""
@@ -46,9 +46,9 @@ class Stage:
     """A filled staging table.
 
     Attributes:
-        name: its name, in the target's schema.
+        name: in the target's schema.
         columns: its columns.
-        rows: how many rows it has.
+        rows: the number of its rows.
     """
 
     name: str
@@ -77,26 +77,22 @@ class JdbcTable:
             self._refuse_password()
 
     def _refuse_password(self) -> None:
-        """Refuse a password that Spark Connect would show in its server's UI and event log.
-
-        Raises:
-            WriteOptionError: there is one; with the place where it belongs.
-        """
+        """Refuse a password, which a Spark Connect server would show in its UI and event log."""
         names = [name for name in self._options if _SECRET.search(name)]
         if names or _PASSWORD.search(self.target.url):
             raise WriteOptionError(
                 f"{', '.join(names) or 'url'}: a Spark Connect server would show this password in its UI. Store "
-                "it on the server: see docs/sinks/jdbc.md"
+                "it on the server. See docs/sinks/jdbc.md"
             )
 
     @property
     def is_remote(self) -> bool:
-        """Whether the session is one of Spark Connect, so that this process has no JVM."""
+        """Whether this is Spark Connect, without a JVM in this process."""
         return not is_classic(self._spark)
 
     @contextmanager
     def staging(self, columns: Sequence[str], window_id: str) -> Iterator[str]:
-        """Yield the name of a new staging table that no other try has; it is dropped if something fails.
+        """Yield the name of a new staging table of this try; it is dropped on an error.
 
         Raises:
             TargetError: the target does not exist, or lacks one of these columns or that of the window.
@@ -116,50 +112,45 @@ class JdbcTable:
             raise
 
     def fill(self, stage: str, df: DataFrame, timeout: float) -> Stage:
-        """Write a frame to a staging table, and make sure that each row is there once.
+        """Write a frame to a staging table, and make sure that it has each row once.
 
         Raises:
-            PublishError: a task ran twice, and its rows are there twice; or Spark does not report how many it wrote.
+            PublishError: it has more rows than Spark wrote, or Spark does not report their number.
         """
         rows, observed = observe(df, F.count(F.lit(1)).alias("rows"))
         self._write(rows, self.target.beside(stage))
-        [(found,)] = self._read(query=self.target.count(stage)).collect()
+        [(staged,)] = self._read(query=self.target.count(stage)).collect()
         written = observed.metrics(timeout).get("rows")
-        if written is None:
+        if staged != written:
             raise PublishError(
-                f"{self.target.table}: Spark staged {counted(found, 'row')}, but did not report in time how "
-                "many it wrote. Nothing was published: run the window again"
+                f"{self.target.table}: Spark staged {counted(staged, 'row')} and reported "
+                f"{'none in time' if written is None else written}, so none was published. Run the window again"
             )
-        if found != written:
-            raise PublishError(
-                f"{self.target.table}: Spark staged {counted(found, 'row')}, and reported that it wrote {written}, "
-                "so a task may have run twice. Nothing was published: run the window again"
-            )
-        return Stage(stage, df.columns, found)
+        return Stage(stage, df.columns, staged)
 
     # For a publication by the job
 
     def need_jvm(self) -> None:
-        """Refuse a session that has no JVM.
+        """Refuse a session without a JVM.
 
         Raises:
-            TargetError: there is none; with what to use instead.
+            TargetError: it has none.
         """
         if self.is_remote:
             raise TargetError(
-                "write_jdbc() requires a classic Spark session, because Spark Connect can't run a transaction. "
-                "For a table in the ledger's database: stage_jdbc() and KafkaGroup(output_tables=...)"
+                "write_jdbc() requires a classic Spark session: Spark Connect has no transactions. For a table in the "
+                "ledger's database, use stage_jdbc() and KafkaGroup(output_tables=...)"
             )
 
     def create(self, df: DataFrame) -> None:
-        """Create what the target lacks: the table, with the frame's types, or the window's column and an index."""
+        """Create the table with the frame's types, or the window's column and an index, if they are missing."""
         if not self._has(WINDOW_ID):
-            # Not from the frame itself: this would be its first action, which is the one that is counted.
+            # Not from the frame itself: this would be its first action, which is counted.
             self._write(empty_frame(self._spark, df.schema), self.target.quoted)
             self._execute(self.target.add_window_id(), self.target.index_window_id())
 
     def publish(self, stage: Stage, label: Label) -> None:
-        """Replace the window's rows by the staged ones, in one transaction. Then no older try of the window can publish.
+        """Replace the window's rows by the staged ones, in one transaction, after which no older try can publish.
 
         Raises:
             OtherWindowError: another window wrote the old rows; they are unchanged.
@@ -188,13 +179,13 @@ class JdbcTable:
         connection.setAutoCommit(True)
 
     def _clean(self, connection: Any, stage: Stage, window_id: str) -> None:
-        """Drop the staging tables of this try and of older ones; the window is published, even if that fails."""
-        left = [stage.name]
+        """Drop the staging tables of this try and of older ones. A failure does not matter: the window is published."""
+        stages = [stage.name]
         try:
-            left[:0] = older(self._stages(connection, window_id), stage.name)
+            stages[:0] = older(self._stages(connection, window_id), stage.name)
         except Exception as exc:
-            logger.warning("Could not look for staging tables of older tries of %s (%s)", window_id, _reason(exc))
-        for name in left:
+            logger.warning("No staging table of an older try of %s was dropped (%s)", window_id, _reason(exc))
+        for name in stages:
             self._drop(name, lambda statement: _update(connection, statement, timeout=_DROP_SECONDS))
 
     @contextmanager
@@ -205,58 +196,56 @@ class JdbcTable:
             raise
         except Exception as exc:
             raise PublishError(
-                f"{self.target.table}: window {window_id} could not be published ({_reason(exc)}). The old "
-                "rows stay, unless the connection broke during the commit: run the window again"
+                f"{self.target.table}: window {window_id} could not be published ({_reason(exc)}). Run the window again"
             ) from exc
 
     def _replace(self, connection: Any, stage: Stage, label: Label) -> None:
         window_id, table = label.window_id, self.target.table
         _update(connection, self.target.lock_published(), window_id)
         if _update(connection, self.target.delete(), window_id):
-            known = _rows(connection, self.target.find_digest(), window_id, self.target.name)
-            label.refuse_other(table, {"digest": known[0]} if known else None, delete_rows(table, window_id))
-        # By the name alone: the digests are in the target's schema, and `orders` and `public.orders` are one table.
+            digests = _rows(connection, self.target.find_digest(), window_id, self.target.name)
+            label.refuse_other(table, {"digest": digests[0]} if digests else None)
+        # By the name without its schema: `orders` and `public.orders` are one table, and the digests are in its schema.
         _update(connection, self.target.delete_digest(), window_id, self.target.name)
         _update(connection, self.target.insert_digest(), window_id, self.target.name, label.digest)
         inserted = _update(connection, self.target.insert(stage.name, stage.columns), window_id)
         if inserted != stage.rows:
             raise PublishError(
-                f"{self.target.table}: Spark staged {counted(stage.rows, 'row')}, and {inserted} would be published, "
-                f"so nothing was. Stop what else writes to {self.target.beside(stage.name)}, and run the window "
-                "again"
+                f"{table}: Spark staged {counted(stage.rows, 'row')} and {inserted} would be published, so none was. Stop "
+                f"other writers of {self.target.beside(stage.name)}, and run the window again"
             )
 
     def _make_lock(self, connection: Any, window_id: str) -> None:
-        """Make sure that there is a row to lock: two jobs that insert it at once would not see each other's."""
+        """Insert the row to lock, outside of the transaction: two jobs at once would not see each other's."""
         for statement in (self.target.create_published(), self.target.create_digests()):
             try:
                 _update(connection, statement)
             except Exception:
-                # For PostgreSQL, IF NOT EXISTS is no lock: who comes second may fail, in one of three ways. Now it is there.
+                # For PostgreSQL, IF NOT EXISTS is no lock: the second job may fail, in one of three ways. Now the table exists.
                 _update(connection, statement)
         try:
             _update(connection, self.target.insert_published(), window_id)
         except Exception as exc:
-            if not _sql_state(exc).startswith("23"):  # it is there already
+            if not _sql_state(exc).startswith("23"):  # the row exists
                 raise
 
     def _check_transactions(self, connection: Any) -> None:
         if not self.target.is_mysql:
             return
-        found = _rows(connection, self.target.has_transactions(), self.target.schema, self.target.name)
-        if found and found[0] != "YES":
+        answers = _rows(connection, self.target.has_transactions(), self.target.schema, self.target.name)
+        if answers and answers[0] != "YES":
             raise TargetError(
-                f"{self.target.table}: its engine has no transactions. Change it once:\n"
+                f"{self.target.table}: its engine has no transactions. Change it:\n"
                 f"    ALTER TABLE {self.target.quoted} ENGINE = InnoDB"
             )
 
     def _stages(self, connection: Any, window_id: str) -> list[str]:
         prefix = stage_prefix(window_id, self.target.table)
-        found = connection.getMetaData().getTables(*self._place(connection), f"{prefix}%", None)
-        return _values(found, "TABLE_NAME")
+        tables = connection.getMetaData().getTables(*self._catalog_and_schema(connection), f"{prefix}%", None)
+        return _values(tables, "TABLE_NAME")
 
-    def _place(self, connection: Any) -> tuple[str | None, str | None]:
-        """Return the target's catalog and schema in the sense of JDBC; MySQL has only catalogs."""
+    def _catalog_and_schema(self, connection: Any) -> tuple[str | None, str | None]:
+        """Return the target's catalog and schema for JDBC; MySQL has only catalogs."""
         schema = self.target.schema
         if self.target.is_mysql:
             return schema or connection.getCatalog(), None
@@ -267,18 +256,19 @@ class JdbcTable:
         try:
             execute(self.target.drop(stage))
         except Exception as exc:
-            logger.warning("%s could not be dropped; drop it by hand (%s)", self.target.beside(stage), _reason(exc))
+            logger.warning("Drop %s by hand (%s)", self.target.beside(stage), _reason(exc))
 
     def _has(self, column: str) -> bool:
         with self._connected() as connection:
             # For JDBC, names are patterns in which _ is any character.
-            found = connection.getMetaData().getColumns(*self._place(connection), self.target.name, column)
-            return self.target.name in _values(found, "TABLE_NAME")
+            place = self._catalog_and_schema(connection)
+            columns = connection.getMetaData().getColumns(*place, self.target.name, column)
+            return self.target.name in _values(columns, "TABLE_NAME")
 
     # For a publication by Airflow
 
     def check_ledger(self) -> None:
-        """Make sure that the target's database is that of a ledger: Spark would create a missing table.
+        """Make sure that the target's database has a ledger: Spark would create a missing table.
 
         Raises:
             TargetError: it is another database.
@@ -287,8 +277,8 @@ class JdbcTable:
             self._read(dbtable=self.target.quote(STAGED)).schema  # noqa: B018
         except Exception as exc:
             raise TargetError(
-                f"stage_jdbc() is for a table in the database of the ledger (ledger_conn_id), and that of {self.target.table} "
-                f"has no table {STAGED} ({_reason(exc)}). For another database, use write_jdbc()"
+                f"The database of {self.target.table} is not the ledger's: it has no table {STAGED} ({_reason(exc)}). For "
+                "another database, use write_jdbc()"
             ) from exc
 
     def register(self, stage: Stage, window_id: str) -> None:
@@ -315,7 +305,7 @@ class JdbcTable:
     def _execute(self, *statements: str) -> None:
         """Run statements, each on its own."""
         if self.is_remote:
-            # Over Spark Connect, the only way to run a statement is as one that Spark's reader runs before it reads.
+            # Over Spark Connect, a statement can only run before a read, by Spark's reader.
             for statement in statements:
                 self._read(query="SELECT 1 AS done", sessionInitStatement=statement).collect()
             return
@@ -335,7 +325,7 @@ class JdbcTable:
         try:
             yield connection
         finally:
-            with suppress(Exception):  # it broke, which was already reported
+            with suppress(Exception):  # it is broken, which was reported
                 connection.close()
 
 
@@ -359,10 +349,10 @@ def _prepared(connection: Any, statement: str, values: Sequence[str | None]) -> 
 
 
 def _values(rows: Any, column: Any) -> list[str]:
-    found = []
+    values = []
     while rows.next():
-        found.append(str(rows.getString(column)))
-    return found
+        values.append(str(rows.getString(column)))
+    return values
 
 
 def _sql_state(exc: BaseException) -> str:
@@ -375,5 +365,5 @@ def _reason(exc: BaseException) -> str:
     java = getattr(exc, "java_exception", None)
     text = str(java.getMessage()) if java is not None else str(exc)
     line = text.strip().splitlines()[0] if text.strip() else type(exc).__name__
-    said = _SAID.search(line)
-    return said[1] if said else line
+    message = _SQL_MESSAGE.search(line)
+    return message[1] if message else line

@@ -1,4 +1,4 @@
-"""The SQL of the JDBC sink: names in the database's quotes, and the statements around them."""
+"""The SQL of the JDBC sink: the target's statements, with quoted names."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ STAGED = "kafka_offsets_staged"
 """The ledger's table in which a job notes what Airflow publishes."""
 
 PUBLISHED = "kafka_offsets_published"
-"""A small table beside a target: whoever publishes a window locks its row."""
+"""A small table beside a target: a publication locks the row of its window."""
 
 DIGESTS = "kafka_offsets_digests"
-"""A small table beside a target: the digest of each published window, so that another window of its id is refused."""
+"""A small table beside a target with the digest of each published window, so that another window of its id is refused."""
 
-# The class that Spark loads: without its name, Spark does not find a driver of --jars or --packages.
+# The class that Spark loads: Spark finds a driver of --jars or --packages only by its class.
 _DRIVERS = {
     r"jdbc:postgresql:": "org.postgresql.Driver",
     r"jdbc:mysql:.*[?&]permitMysqlScheme": "org.mariadb.jdbc.Driver",
@@ -46,16 +46,15 @@ class Target:
 
     def __post_init__(self) -> None:
         if not re.match(r"jdbc:\w+:", self.url):
-            raise TargetError("The url must be one of JDBC, such as jdbc:postgresql://host/database")
+            raise TargetError("The url must be one of JDBC, e.g. jdbc:postgresql://host/database")
         if self._is_of("mariadb"):
             raise TargetError(
-                "For MariaDB, write jdbc:mysql://host/database?permitMysqlScheme, which its driver accepts: "
-                "with jdbc:mariadb:, Spark quotes names wrongly"
+                "With jdbc:mariadb:, Spark quotes names wrongly. Write:\n    jdbc:mysql://host/database?permitMysqlScheme"
             )
         if self._is_of("sqlserver"):
-            raise TargetError("SQL Server is not supported: it has no CREATE TABLE ... AS SELECT")
+            raise TargetError("SQL Server is not supported")
         if not all(self._parts):
-            raise TargetError(f"{self.table!r} is not the name of a table: orders, or sales.orders")
+            raise TargetError(f"table must be a name such as orders or sales.orders; got {self.table!r}")
 
     def _is_of(self, kind: str) -> bool:
         return self.url.lower().startswith(f"jdbc:{kind}:")
@@ -85,28 +84,28 @@ class Target:
         return next((name for pattern, name in _DRIVERS.items() if re.match(pattern, self.url, re.IGNORECASE)), None)
 
     def quote(self, name: str) -> str:
-        """Write a name so that the database uses it unchanged."""
+        """Quote a name."""
         mark = "`" if self.is_mysql else '"'
         return mark + name.replace(mark, mark * 2) + mark
 
     def beside(self, name: str) -> str:
-        """Write the name of a table in the target's schema."""
+        """Quote the name of a table in the target's schema."""
         return ".".join(map(self.quote, [*self._parts[:-1], name]))
 
     @property
     def quoted(self) -> str:
-        """The target's own name, quoted."""
+        """The target's quoted name."""
         return self.beside(self.name)
 
     def _all(self, columns: Sequence[str]) -> str:
         return ", ".join(map(self.quote, columns))
 
     def create_stage(self, stage: str, columns: Sequence[str]) -> str:
-        """Create an empty table with some of the target's columns; it fails if one does not exist.
+        """Create an empty table with columns of the target, which must have them all.
 
-        The types are the target's, so that values are converted as by a direct write to the target.
+        With the target's types, values are converted as by a direct write to it.
         """
-        # IF NOT EXISTS: over Spark Connect, a task runs it, and Spark may run a task again.
+        # IF NOT EXISTS: over Spark Connect, a task runs it, possibly twice.
         return (
             f"CREATE TABLE IF NOT EXISTS {self.beside(stage)} AS SELECT {self._all(columns)} FROM {self.quoted} "
             f"WHERE {self.quote(WINDOW_ID)} = '' AND 1 = 0"
@@ -141,7 +140,7 @@ class Target:
         return f"ALTER TABLE {self.quoted} ADD COLUMN {self.quote(WINDOW_ID)} {self._id_type}"
 
     def index_window_id(self) -> str:
-        """Index the window's column, so that a window's rows are found without a look at all others."""
+        """Index the window's column."""
         name = f"ix_{self.name}"[:40] + "_window_id"
         return f"CREATE INDEX {self.quote(name)} ON {self.quoted} ({self.quote(WINDOW_ID)})"
 
@@ -153,11 +152,11 @@ class Target:
         )
 
     def insert_published(self) -> str:
-        """Insert a window's row, so that there is one to lock."""
+        """Insert a window's row to lock."""
         return f"INSERT INTO {self.beside(PUBLISHED)} ({self.quote(WINDOW_ID)}) VALUES (?)"
 
     def lock_published(self) -> str:
-        """Lock a window's row: whoever publishes the same window waits here."""
+        """Lock a window's row: another publication of the window waits."""
         return f"UPDATE {self.beside(PUBLISHED)} SET published_at = CURRENT_TIMESTAMP WHERE {self.quote(WINDOW_ID)} = ?"
 
     def create_digests(self) -> str:
@@ -188,9 +187,9 @@ class Target:
         )
 
     def help(self) -> str:
-        """Say what the target must be."""
+        """Describe the table that the sink needs."""
         return (
-            f"The table must exist, with the frame's columns (in the same spelling) and {WINDOW_ID}:\n"
+            f"The table must exist, with the frame's columns and {WINDOW_ID}:\n"
             f"    {self.add_window_id()}\n    {self.index_window_id()}"
         )
 

@@ -205,7 +205,7 @@ class Rerun(Jobs):
             run(1, "value > 7", ledger=made_again)
             self.assert_rows(spark, target, *rows_of(1, 8, 9), *second)
             return
-        with pytest.raises(OtherWindowError, match=f"another window {window_id(1)}.*keep-the-ledger"):
+        with pytest.raises(OtherWindowError, match=f"another window {window_id(1)}.*otherwindowerror"):
             run(1, "value > 7", ledger=made_again)
         self.assert_rows(spark, target, *written)
         run(1, "value < 3")

@@ -174,7 +174,7 @@ def test_a_table_is_replaced_or_appended_to_not_both(make_window: MakeWindow, ra
     window = make_window(ranges)
     window.write_delta(values(window), f"{tmp_path}/t")
     again = make_window(ranges)
-    with pytest.raises(WriteOptionError, match=r"write it with mode='replace'"):
+    with pytest.raises(WriteOptionError, match=r"set mode='replace'"):
         again.write_delta(values(again), f"{tmp_path}/t", mode="append")
 
 
@@ -202,7 +202,7 @@ def test_rows_of_which_the_history_says_nothing_are_replaced_only_by_a_window_th
     path = f"{tmp_path}/t"
     spark.sql(f"CREATE TABLE delta.`{path}` USING delta AS SELECT 77 AS n, 'lake.orders-000012' AS window_id")
     window = make_window(ranges)
-    with pytest.raises(OtherWindowError, match=r"without the digest.*DELETE FROM delta\.`.*window_id = 'lake"):
+    with pytest.raises(OtherWindowError, match="its digest is none"):
         window.write_delta(values(window), path)
     assert len(rows_of_delta(path)) == 1
     rerun = make_window(ranges, is_rerun=True)
@@ -255,8 +255,8 @@ def test_a_session_that_lets_delta_skip_writes_is_refused(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"replaceWhere": "true"}, "replaceWhere: the window sets"),
-        ({"TXNVERSION": 7}, "TXNVERSION: the window sets"),
+        ({"replaceWhere": "true"}, "replaceWhere: leave it out, the window sets"),
+        ({"TXNVERSION": 7}, "TXNVERSION: leave it out, the window sets"),
         ({"mode": "overwrite"}, "must be 'replace' or 'append', got 'overwrite'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A frame that Spark keeps until the job lets go of it, and a Spark that does not answer then."""
+"""A frame that Spark keeps until the job releases it, and a Spark that does not answer then."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark import StorageLevel
 
-from airflow_kafka_offsets.spark.keeping import Kept
+from airflow_kafka_offsets.spark.sinks.tables import Kept
 from airflow_kafka_offsets.spark.sinks.tables import kept as kept_for_a_write
 
 

@@ -1,4 +1,4 @@
-"""``kafka-offsets jars`` and ``kafka-offsets archive``: what launches on this machine need, ahead of time."""
+"""What is made once, or ahead of time: the ledger's tables, the connector's jars, the start archive."""
 
 from __future__ import annotations
 
@@ -7,11 +7,44 @@ import shlex
 from argparse import Namespace
 from pathlib import Path
 
-from airflow_kafka_offsets.cli.running import Answer
-from airflow_kafka_offsets.core.errors import BadInputError, counted, short
+from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.cli.running import Answer, ExitCode
+from airflow_kafka_offsets.cli.sources import ledger_url
+from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError, counted, short
 from airflow_kafka_offsets.spark.connector import AVRO, KAFKA, avro_of
 from airflow_kafka_offsets.wiring.machine.cache import cache_folder
 from airflow_kafka_offsets.wiring.machine.connector import LocalSpark, jars_in, local_spark, spark_at
+
+
+def upgrade(args: Namespace) -> Answer:
+    """Make the ledger's tables."""
+    before, after = wiring.upgrade_ledger(ledger_url(args), beside_others=args.beside_others)
+    verb = "was there" if before == after else "is made"
+    return Answer(
+        {"before": before, "after": after},
+        lambda: f"The ledger {verb}: revision {before or 'none (no tables)'} before, {after} now.",
+    )
+
+
+def current(args: Namespace) -> Answer:
+    """Show the revision of the ledger's tables."""
+    url = ledger_url(args)
+    revision, needed = wiring.ledger_revisions(url)
+    is_current = revision == needed
+    return Answer(
+        {"revision": revision, "needed": needed, "current": is_current},
+        lambda: f"The ledger is at revision {revision or 'none (no tables)'}; this package needs {needed}.",
+        ExitCode.OK if is_current else ExitCode.UNAVAILABLE,
+        None if is_current else _what_helps(url),
+    )
+
+
+def _what_helps(url: str) -> str | None:
+    try:
+        wiring.open_ledger_at(url)
+    except LedgerSchemaError as exc:
+        return str(exc)
+    return None  # someone else has made it just now
 
 
 def jars(args: Namespace) -> Answer:
