@@ -128,7 +128,7 @@ def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Pr
         raise absent(group.name, gone, pruned)
     readable = reader.readable({record.holder.dag_id for record in records} | line.outline.dag_ids)
     # For this user, there is no window of a DAG that they may not read.
-    visible = {record.window.seq: record for record in records if record.holder.dag_id in readable}
+    visible = {record.seq: record for record in records if record.holder.dag_id in readable}
     refused, unknown = _refused(ledger, group, [record.window for record in visible.values()])
     dags = [Dag(dag_id, *reader.state_of(dag_id)) for dag_id in sorted(readable)]
     holders = [record.holder.dag_id for record in visible.values()]
@@ -175,7 +175,7 @@ def _row(group: str, seq: int, record: WindowRecord | None, refused: Mapping[str
     id_, number = name_window(group, seq), f"{seq:06d}"
     if record is None:
         return Row(id_, seq, number, 0, None, None, "There is no such window that you may see")
-    return Row(id_, seq, number, record.window.span, record.records, record.committed_at, refused.get(id_))
+    return Row(id_, seq, number, record.span, record.records, record.committed_at, refused.get(id_))
 
 
 def document(preview: Preview) -> Document:

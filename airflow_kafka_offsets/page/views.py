@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.history import KEPT_FROM, Act, Attempt, acted_on
 from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.offsets import Offsets
-from airflow_kafka_offsets.core.plan.overview import Outline, WindowLine, WindowSummary, summary_of
+from airflow_kafka_offsets.core.plan.overview import Outline
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.replay import has_replay
 from airflow_kafka_offsets.core.schemas import Subject
@@ -64,7 +64,7 @@ class ListRow:
     topics: str
     first_topics: str
     open: int
-    first_open: WindowLine | None
+    first_open: WindowRecord | None
     holder: Person | None
     age: str
     last_commit: str
@@ -291,7 +291,7 @@ def group_view(
     partitions = strips.ends(windows, but=starts) | dict(starts)
     figure, cells = _figure(windows, partitions, zoom.axis, _part(picture, zoom), lag)
     records = (*picture.rows, *picture.backfills)
-    hidden = frozenset(record.window.seq for record in records if record.holder.dag_id not in readable)
+    hidden = frozenset(record.seq for record in records if record.holder.dag_id not in readable)
     named = [window for window in windows if window.seq not in hidden]
     commit, newest = outline.last_committed, outline.last_committed or outline.first_open
     outlines = {outline.group: outline}
@@ -300,7 +300,7 @@ def group_view(
         zoom=zoom,
         spans=zoom.spans(newest.planned_until) if newest else {},
         pruned=name_window(picture.group.name, picture.pruned.before) if picture.pruned.before > 1 else "",
-        rows=[table_row(r, picture.attempts.get(r.window.seq, ()), readable, now) for r in picture.rows[:LISTED]],
+        rows=[table_row(r, picture.attempts.get(r.seq, ()), readable, now) for r in picture.rows[:LISTED]],
         acts=[
             act_row(act, is_named=may_name(first_and_last(act), picture.holders, outlines, readable))
             for act in reversed(picture.acts)
@@ -457,12 +457,12 @@ def group_document(full: FullGroup, readable: Readable, lag: GroupLag | None = N
 def picture_document(picture: GroupPicture, full: FullGroup, readable: Readable) -> Document:
     """Return a group for programs, together with the windows of the page as ``kafka-offsets windows`` lists them."""
     return group_document(full, readable) | {
-        "windows": [_in_short(summary_of(row), readable) for row in picture.rows],
+        "windows": [_in_short(row, readable) for row in picture.rows],
         "older_than": picture.older,
     }
 
 
-def _in_short(window: WindowSummary, readable: Readable) -> Document:
+def _in_short(window: WindowRecord, readable: Readable) -> Document:
     document = documents.window_document(window)
     return document if window.holder.dag_id in readable else document | {"id": None, "seq": None, "held_by": None}
 
@@ -478,7 +478,7 @@ def window_document(picture: WindowPicture, readable: Readable) -> Document:
     return {"group": picture.group.name, "windows": [document]}
 
 
-def run_document(line: WindowLine, window: WindowSummary, readable: Readable) -> Document:
+def run_document(line: WindowRecord, window: WindowRecord, readable: Readable) -> Document:
     """Return a window that a task instance has, or had, as ``kafka-offsets windows`` lists it, and in ``run`` that task instance."""
     held_by = window.holder if window.holder.dag_id in readable else None
     return documents.window_document(window) | {"held_by": held_by, "run": line.holder}

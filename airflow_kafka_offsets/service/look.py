@@ -74,7 +74,7 @@ class Look:
         """Ask Airflow which holders are over."""
         windows = holders_to_ask(asking, records)
         over = {holder: is_over(holder) for holder in {record.holder for record in windows}}
-        return {(record.window.seq, record.holds): over[record.holder] for record in windows}
+        return {(record.seq, record.holds): over[record.holder] for record in windows}
 
     def at_kafka(
         self, request: Request | Refused | Given | None, records: Records, choice: Choice, facts: Facts

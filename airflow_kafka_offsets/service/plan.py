@@ -180,7 +180,7 @@ class Planner(UseCases):
         """Load the group, and finish commits of any run that stopped half-way."""
         group, request = asking.group.name, asking.request
         state = self.ledger.load(group, asking.claim)
-        half_way = {h.window.seq for h in (*state.open, *state.claimed) if h.window.state is State.COMMITTING}
+        half_way = {h.seq for h in (*state.open, *state.claimed) if h.state is State.COMMITTING}
         if isinstance(request, Given):
             window = self.ledger.window(name_window(group, request.seq)).window
             half_way |= {window.seq} if window.state is State.COMMITTING else set()
@@ -264,7 +264,7 @@ class Planner(UseCases):
         refuse(asking, state)
         facts = look.at_span(group, state, request) if isinstance(request, TimeSpan) else Facts(state.version)
         records = load(self.ledger, asking, facts, state=state)
-        over = {(held.window.seq, held.holds): True for held in records.owned.windows}
+        over = {(held.seq, held.holds): True for held in records.owned.windows}
         facts = replace(facts, over=over)
         facts = look.at_kafka(asking.request, records, choose(asking, records, facts), facts)
         decision = decide(asking, records, facts)
@@ -305,8 +305,8 @@ def load(
     owned, replayed = Owned(), replay_of(asking, state)
     if isinstance(asking.request, Given):
         held = ledger.window(name_window(name, asking.request.seq))
-        if not held.window.state.owns:
-            raise IllegalStepError(f"Window {held.window.id} was {held.window.state} and owns nothing. Plan again")
+        if not held.state.owns:
+            raise IllegalStepError(f"Window {held.id} was {held.state} and owns nothing. Plan again")
         owned = Owned([held])
     elif before is not None and before.state.version == state.version and before.state.claimed == state.claimed:
         owned = before.owned
@@ -314,7 +314,7 @@ def load(
         own = ownership.own_windows(state)
         owned = replay.find(ledger, group, replayed, state, facts.between, own)
     there = (*state.open, *state.claimed, *owned.windows)
-    numbers = {held.window.schemas for held in there} if group.schema_registry is not None else set()
+    numbers = {held.schemas for held in there} if group.schema_registry is not None else set()
     owner = Owner.of(asking.claim) if isinstance(asking.request, Live) and state.position is None else None
     return Records(
         group,
@@ -342,7 +342,7 @@ def write(ledger: Ledger, asking: Asking, records: Records, decision: Decision) 
             ledger.freeze(to_freeze.there)
         # Whoever commits these windows later may know only the group's name, and uses the definition in the ledger.
         ledger.define(records.group, asking.claim)
-    planned = [_planned(held, choice.how, records.done.get(held.window.seq)) for held in choice.windows]
+    planned = [_planned(held, choice.how, records.done.get(held.seq)) for held in choice.windows]
     if choice.how is How.AGAIN and asking.this_try.number == 1:
         own = ownership.own_windows(records.state)
         planned[0] = replace(planned[0], warnings=(ownership.made_again(asking.claim, own),))
@@ -354,5 +354,5 @@ def write(ledger: Ledger, asking: Asking, records: Records, decision: Decision) 
 def _planned(held: WindowRecord, how: How, done: Attempt | None) -> Planned:
     # A task that committed and then failed still counts as a first run: it has not returned its result yet.
     is_own_commit = done is not None and held.committed_at is not None and held.committed_at >= done.started_at
-    is_rerun = held.window.state is State.COMMITTED and not is_own_commit
+    is_rerun = held.state is State.COMMITTED and not is_own_commit
     return Planned(held.window, is_rerun, how, done)
