@@ -137,7 +137,7 @@ def moves(old: Offsets, new: Offsets) -> Moves:
 
 def left_open(windows: Sequence[WindowRecord], topics: Collection[str]) -> tuple[WindowRecord, ...]:
     """Return the windows with records of these topics. A group that continues before them reads these again."""
-    return tuple(w for w in windows if any(tp.topic in topics for tp in w.ranges.without_empty()))
+    return tuple(w for w in windows if any(tp.topic in topics for tp in w.window.ranges.without_empty()))
 
 
 def left_open_notes(windows: Sequence[WindowRecord]) -> list[str]:
