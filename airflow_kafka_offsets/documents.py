@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.lag.document import lag_document, partition_document
 from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.overview import Overview, WindowSummary, summary_of
+from airflow_kafka_offsets.core.plan.overview import Overview
 from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
@@ -77,7 +77,7 @@ def group_document(group: KafkaGroup, overview: Overview, lag: GroupLag | None) 
     }
 
 
-def window_document(window: WindowSummary) -> Document:
+def window_document(window: WindowRecord) -> Document:
     """Return a window in short."""
     return {
         "id": window.id,
@@ -117,7 +117,7 @@ def replay_document(group: str, windows: Sequence[Window], drafts: Sequence[Plan
 def window_detail(row: WindowRecord, attempts: Sequence[Attempt]) -> Document:
     """Return a window with everything that the ledger knows about it."""
     window = row.window
-    return window_document(summary_of(row)) | {
+    return window_document(row) | {
         "topic_ids": dict(window.topic_ids),
         "ranges": ranges_document(window.ranges),
         "lost": ranges_document(window.lost),

@@ -14,7 +14,6 @@ from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
-from airflow_kafka_offsets.core.plan.overview import summary_of
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.request import parse_seq
 from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads
@@ -87,7 +86,7 @@ def _open_window(args: Namespace) -> tuple[WindowService, Document]:
         "window": window_detail(row, ledger.attempts(args.window_id)),
         "holder_is_over": airflow_runs.is_over(row.holder),
     }
-    return open_service(args, ledger, ledger.group(row.window.group)), document
+    return open_service(args, ledger, ledger.group(row.group)), document
 
 
 def _abandon_text(document: Document) -> Iterator[str]:
@@ -216,7 +215,7 @@ def _superseded(windows: Sequence[Window], ledger: Ledger) -> list[Document]:
         return []
     first, last = windows[0], windows[-1]
     rows = ledger.windows(first.group, before=last.seq + 1, limit=last.seq - first.seq + 1)
-    holders = {row.window.seq: row.holder for row in rows}
+    holders = {row.seq: row.holder for row in rows}
     return [{"id": w.id, "planned_until": w.planned_until, "span": w.span, "held_by": holders[w.seq]} for w in windows]
 
 
@@ -277,7 +276,7 @@ def take_over(args: Namespace) -> Answer:
         "from": state.owner,
         "to": owner,
         "topics": list(group.topics),
-        "open_windows": [window_document(summary_of(ledger.window(held.window.id))) for held in state.open],
+        "open_windows": [window_document(ledger.window(held.id)) for held in state.open],
     }
     if is_needed and args.yes:
         open_service(args, ledger, group).take_over(group.name, owner, who, args.why)

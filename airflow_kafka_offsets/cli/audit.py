@@ -44,7 +44,7 @@ def audit(args: Namespace) -> Answer:
         "at_join": [_range(piece) for piece in found.at_join],
         "outside": [_range(piece) for piece in found.outside],
         "left_out": list(found.other_topics),
-        "open": [held.window.id for held in state.open],
+        "open": [held.id for held in state.open],
         "pruned_before": before if before > 1 and not seqs else None,
     }
     code = ExitCode.OK if found.is_right else ExitCode.REFUSED

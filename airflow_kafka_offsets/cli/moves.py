@@ -80,8 +80,7 @@ def _import_document(planned: Import, ledger: Ledger) -> Document:
         "kafka_conn_id": planned.group.kafka_conn_id,
         "notes": list(planned.notes),
         "left_open": [
-            {"id": record.window.id, "state": record.window.state.value, "held_by": record.holder}
-            for record in planned.left_open
+            {"id": record.id, "state": record.state.value, "held_by": record.holder} for record in planned.left_open
         ],
         "partitions": [
             {

@@ -12,7 +12,6 @@ from airflow_kafka_offsets.cli.tables import open_text, partitions_table, ranges
 from airflow_kafka_offsets.core.errors import BadInputError, LogError, UnknownGroupError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan import ownership
-from airflow_kafka_offsets.core.plan.overview import summary_of
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import REPLAY_KEYS, Replay, parse_replay
@@ -47,7 +46,7 @@ def _next_window(args: Namespace, ledger: Ledger, group: KafkaGroup, definition:
     group = as_last_planned(ledger, group, has_planned=state.version > 0)
     if definition:
         _check_owner(definition, state.owner)
-    first = window_document(summary_of(ledger.window(state.open[0].window.id))) if state.open else None
+    first = window_document(ledger.window(state.open[0].id)) if state.open else None
     document: Document = {
         "group": group.name,
         "dag_id": definition.planners[0].dag_id if definition else None,

@@ -19,9 +19,8 @@ from airflow_kafka_offsets.cli.tables import open_text, partitions_table, table,
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, counted, may_pass
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import KEPT_FROM, acted_on
-from airflow_kafka_offsets.core.lag.advice import advice
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, why_unread_unknown
-from airflow_kafka_offsets.core.lag.words import length, place
+from airflow_kafka_offsets.core.lag.words import advice, length, place
 from airflow_kafka_offsets.core.plan.overview import Overview
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.plan.request import name_windows

@@ -66,7 +66,7 @@ def _is_window(ledger: Ledger, name: str) -> bool:
 
 
 def _details(ledger: Ledger, group: str, seqs: Sequence[int]) -> Answer:
-    found = {row.window.seq: row for row in ledger.windows(group, seqs=seqs, limit=len(seqs))}
+    found = {row.seq: row for row in ledger.windows(group, seqs=seqs, limit=len(seqs))}
     if missing := sorted(set(seqs) - found.keys()):
         raise absent(group, missing, ledger.pruned(group))
     details = [_detail(ledger, found[seq]) for seq in sorted(found)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from operator import attrgetter
 
 from airflow_kafka_offsets.core.errors import IllegalStepError, NoEvidenceError, WindowBusyError
 from airflow_kafka_offsets.core.log import IsolationLevel
@@ -93,6 +94,11 @@ class Draft:
     def span(self) -> int:
         """An upper bound on its records."""
         return self.ranges.span
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions have something to read."""
+        return sum(1 for offsets in self.ranges.values() if offsets.span)
 
     def named(self, group: str, seq: int) -> Window:
         """Return the planned window that this becomes; it notes the epochs of its own partitions only."""
@@ -185,14 +191,18 @@ class Claim:
         return self == other if self.scope is Scope.TASK else self.is_same_run(other)
 
 
-@dataclass(frozen=True, slots=True)
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class WindowRecord:
     """A window as the ledger has it: with its holder, and with as much of its history as was asked for.
 
     Two records are equal if the window and its hold are.
 
     Attributes:
-        window: the window.
+        group, seq, lane, state, span, planned_until, isolation_level, is_capped, unread, schemas: those of the window.
+        partitions: how many partitions have something to read.
         holder: the claim that works on it, or worked on it last.
         holds: how often the window was given to a claim. It distinguishes two holds by the same claim.
         committed_at: when it was committed, in UTC; None if it is not.
@@ -200,47 +210,7 @@ class WindowRecord:
         attempts: how many there were, if this was asked for.
         records: how many records the last successful attempt read; None if it reported none, or if this was not asked for.
         last_attempt: when the last attempt began, in UTC; None without one, or if this was not asked for.
-    """
-
-    window: Window
-    holder: Claim
-    holds: int = 0
-    committed_at: datetime | None = None
-    planned_at: datetime = field(default=datetime.min.replace(tzinfo=UTC), compare=False)
-    attempts: int = field(default=0, compare=False)
-    records: int | None = field(default=None, compare=False)
-    last_attempt: datetime | None = field(default=None, compare=False)
-
-    @property
-    def last_used(self) -> datetime:
-        """The last moment at which something is known to have happened to it. Its `planned_until` counts, too."""
-        times = (self.window.planned_until, self.planned_at, self.committed_at, self.last_attempt)
-        return max(time for time in times if time is not None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Excerpt:
-    """A window with the ranges of some partitions only: with 20,000 partitions all of them take longest to load.
-
-    Attributes:
-        seq, topic_ids: those of the window.
-        ranges: the ranges of the partitions that were asked for and that the window names.
-        partition_count: how many partitions the window names.
-    """
-
-    seq: int
-    ranges: OffsetRanges
-    topic_ids: Mapping[str, str]
-    partition_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What the commit of a window depends on. The ranges are left out: with 20,000 partitions these take longest to load.
-
-    Attributes:
-        group, seq, lane, state, span: those of the window.
-        holder, holds: as in `WindowRecord`.
+        decode: returns the window, and does its work once; None if the record was read without its ranges.
     """
 
     group: str
@@ -248,13 +218,85 @@ class Standing:
     lane: Lane
     state: State
     span: int
+    planned_until: datetime
+    isolation_level: IsolationLevel
+    is_capped: bool
+    unread: int | None
+    schemas: int | None
+    partitions: int
     holder: Claim
-    holds: int = 0
+    holds: int
+    committed_at: datetime | None
+    planned_at: datetime
+    decode: Callable[[], Window] | None = None
+    attempts: int = 0
+    records: int | None = None
+    last_attempt: datetime | None = None
+
+    @classmethod
+    def of(
+        cls,
+        window: Window,
+        holder: Claim,
+        *,
+        holds: int = 0,
+        planned_at: datetime = _NEVER,
+    ) -> WindowRecord:
+        """Return the record of a window that is not committed."""
+        return cls(
+            group=window.group,
+            seq=window.seq,
+            lane=window.lane,
+            state=window.state,
+            span=window.span,
+            planned_until=window.planned_until,
+            isolation_level=window.isolation_level,
+            is_capped=window.is_capped,
+            unread=window.unread,
+            schemas=window.schemas,
+            partitions=window.partitions,
+            holder=holder,
+            holds=holds,
+            committed_at=None,
+            planned_at=planned_at,
+            decode=lambda: window,
+        )
+
+    @property
+    def window(self) -> Window:
+        """The window. With 20,000 partitions its ranges take longest to read, so they are decoded on first use.
+
+        Raises:
+            LookupError: the record was read without its ranges.
+        """
+        if self.decode is None:
+            raise LookupError(f"{self.id} was read without its ranges")
+        return self.decode()
 
     @property
     def id(self) -> str:
         """The window's name."""
         return name_window(self.group, self.seq)
+
+    @property
+    def last_used(self) -> datetime:
+        """The last moment at which something is known to have happened to it. Its `planned_until` counts, too."""
+        times = (self.planned_until, self.planned_at, self.committed_at, self.last_attempt)
+        return max(time for time in times if time is not None)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, WindowRecord):
+            return NotImplemented
+        have_ranges = self.decode is not None and other.decode is not None
+        return _identity(self) == _identity(other) and (not have_ranges or self.window == other.window)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_identity = attrgetter(
+    *("group", "seq", "lane", "state", "span", "planned_until", "isolation_level", "is_capped", "unread", "schemas"),
+    *("partitions", "holder", "holds", "committed_at"),
+)
 
 
 class Outcome(StrEnum):
@@ -271,11 +313,11 @@ class Outcome(StrEnum):
     LOST = "lost"
 
 
-def check_commit(window: Standing, claim: Claim, outcome: Outcome | None) -> bool:
+def check_commit(window: WindowRecord, claim: Claim, outcome: Outcome | None) -> bool:
     """Decide whether a commit may happen.
 
     Args:
-        window: where it stands in the ledger.
+        window: its record, which needs no ranges.
         claim: who commits.
         outcome: how the attempt ended that is the evidence; None: another launcher ran the job, and the green task is the
             only evidence, or there was nothing to run.
@@ -300,7 +342,7 @@ def check_commit(window: Standing, claim: Claim, outcome: Outcome | None) -> boo
     return True
 
 
-def _no_evidence(window: Standing, outcome: Outcome | None) -> str:
+def _no_evidence(window: WindowRecord, outcome: Outcome | None) -> str:
     if outcome is Outcome.LOST:
         return (
             f"Window {window.id}: a later attempt has started, because Airflow counted this task as dead. The later one "

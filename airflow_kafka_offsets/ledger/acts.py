@@ -68,12 +68,12 @@ class Acts(Connections):
             # Together with the version: any change from here on makes the compare-and-set below fail.
             row = find_window(connection, select_windows().add_columns(groups.c.version), window_id)
             held = record_of(row)
-            group = connection.execute(select_standing_group(), {"of_group": held.window.group}).one()
+            group = connection.execute(select_standing_group(), {"of_group": held.group}).one()
             done = abandonment(held.window, positions_of(connection, [group])[group.id], newest_owner(group))
             origin = {"origin_seq": groups.c.next_seq, "origin": dump_position(done.position)} if done.position else {}
             runs.advance(connection, group.name, row.version, **origin)
             check_gap(done, leave_gap)  # after the compare-and-set: no one is asked to confirm outdated values
-            runs.change_window(connection, group.id, held.window, held.holds, state=State.ABANDONED)
+            runs.change_window(connection, group.id, held, state=State.ABANDONED)
             _record(connection, group.id, replace(act, details={**act.details, **done.facts}))
         return done
 
@@ -88,7 +88,7 @@ class Acts(Connections):
             UnknownWindowError: there is no such window.
         """
         with writing(self._publishing(output)) as connection:
-            window, group_id, _ = runs.find_standing(connection, window_id)
+            window, group_id, _ = runs.find_record(connection, window_id)
             check_steps(window_id, window.state, State.COMMITTING, State.COMMITTED)
             runs.commit_window(connection, group_id, window, act.at, in_two_steps=in_two_steps)
             _record(connection, group_id, act)
@@ -152,7 +152,7 @@ class Acts(Connections):
         mine = and_(windows.c.group_id == id_of(group), windows.c.seq >= since)
         with self._reading() as connection:
             rows = connection.execute(_old_windows().where(mine).order_by(windows.c.seq).limit(limit))
-            return [replace(record_of(row), attempts=row.attempts, last_attempt=row.last_attempt) for row in rows]
+            return [record_of(row) for row in rows]
 
     def prune(self, old: Sequence[WindowRecord], act: Act, number: int | None = None) -> int:
         """Delete old windows that follow one another, the first ones of their group, all or none.
@@ -168,7 +168,7 @@ class Acts(Connections):
         Raises:
             ConcurrentChangeError: another process changed or pruned one of them, or a reset has made one of them the last commit.
         """
-        group = old[0].window.group
+        group = old[0].group
         with self._writing() as connection:
             (group_id,) = find_group(connection, group, groups.c.id)
             pruning.take_out(connection, group, group_id, old)

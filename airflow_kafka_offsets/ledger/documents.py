@@ -22,7 +22,6 @@ from airflow_kafka_offsets.core.leader_epochs import LeaderEpochs
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.ledger import packing
 from airflow_kafka_offsets.ledger.packing import unpack
 
 
@@ -69,33 +68,15 @@ def dump_ranges(
 
 
 def load_ranges(
-    text: str, packed: bytes | None = None
+    text: str, packed: bytes | None = None, partitions: Collection[TopicPartition] | None = None
 ) -> tuple[OffsetRanges, dict[str, str], dict[TopicPartition, int]]:
-    """Read what `dump_ranges` wrote, and `packing.pack` may have packed."""
-    loaded = _load(json.loads(text) if packed is None else unpack(packed))
-    return loaded.ranges(), loaded.topic_ids, loaded.leader_epochs
-
-
-def load_some_ranges(
-    text: str, packed: bytes | None, wanted: Collection[TopicPartition]
-) -> tuple[OffsetRanges, dict[str, str], int]:
-    """Read the ranges of some partitions, the ids of all topics, and how many partitions the document has."""
-    topics, some = json.loads(text), frozenset(wanted)
-    if packed is None:
-        many = sum(len(columns["partitions"]) for columns in topics.values())
-        columns_of = {topic: _some(topic, columns, some) for topic, columns in topics.items()}
-    else:
-        many = sum(columns["packed"] for columns in topics.values())
-        columns_of = unpack(packed, some)
+    """Read what `dump_ranges` wrote, and `packing.pack` may have packed; with `partitions` of these only."""
+    wanted = None if partitions is None else frozenset(partitions)
+    columns_of = json.loads(text) if packed is None else unpack(packed, wanted)
+    if packed is None and wanted is not None:
+        columns_of = {topic: _some(topic, columns, wanted) for topic, columns in columns_of.items()}
     loaded = _load(columns_of)
-    return loaded.ranges(), loaded.topic_ids, many
-
-
-def count_filled(text: str, packed: bytes | None) -> int:
-    """Return how many partitions of a document have something to read."""
-    if packed is not None:
-        return packing.count_filled(packed)
-    return sum(1 for columns in json.loads(text).values() for span in _whole(columns["span"]) if span)
+    return loaded.ranges(), loaded.topic_ids, loaded.leader_epochs
 
 
 def dump_position(position: Position) -> str:
@@ -151,7 +132,7 @@ def _partitions(topic: str, numbers: tuple[int, ...]) -> tuple[TopicPartition, .
 
 def _some(topic: str, columns: dict[str, Any], wanted: Set[TopicPartition]) -> dict[str, Any]:
     places = [at for at, partition in enumerate(columns["partitions"]) if (topic, partition) in wanted]
-    each = {name: [columns[name][at] for at in places] for name in ("partitions", "start", "span")}
+    each = {name: [columns[name][at] for at in places] for name in columns.keys() - {"id"}}
     return {"id": columns["id"], **each}
 
 

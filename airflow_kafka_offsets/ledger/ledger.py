@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -29,42 +28,36 @@ from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.overview import (
     MAX_OF_RUN,
-    WindowLine,
-    WindowSummary,
 )
 from airflow_kafka_offsets.core.plan.ownership import (
     Owner,
     Position,
 )
 from airflow_kafka_offsets.core.window import (
-    Excerpt,
     Lane,
     State,
     WindowRecord,
 )
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.ledger.acts import Acts
-from airflow_kafka_offsets.ledger.documents import (
-    intact,
-    load_some_ranges,
-)
 from airflow_kafka_offsets.ledger.many_groups import ManyGroups
 from airflow_kafka_offsets.ledger.rows import (
+    HOLDER,
     ID_OF_GROUP,
     attempt_of,
     chunks,
     definition_of,
     find_window,
     id_of,
-    line_of,
     positions_of,
     record_of,
     select_attempts,
     select_group,
     select_history,
-    select_lines,
     select_standing_group,
-    summary_of,
+    select_summaries,
+    select_windows,
+    without_ranges,
 )
 from airflow_kafka_offsets.ledger.runs import Runs
 from airflow_kafka_offsets.ledger.tables import attempts, claim_windows, claims, groups, windows
@@ -111,7 +104,7 @@ class Ledger(Runs, Acts, ManyGroups):
             UnknownWindowError: there is no such window.
         """
         with self._reading() as connection:
-            return _window_row(find_window(connection, select_history(), window_id))
+            return record_of(find_window(connection, select_history(), window_id))
 
     def position(self, group: str) -> Position | None:
         """Return where the next live window of a group starts; None: the ledger does not have the group."""
@@ -143,12 +136,12 @@ class Ledger(Runs, Acts, ManyGroups):
             since: only windows with this number or a larger one.
             limit: how many at most.
         """
-        rows = self._history_of(group, states, lane, seqs, cut_in, before, since, limit)
-        return [_window_row(row) for row in rows]
+        rows = self._history_of(group, states, lane, seqs, cut_in, before, since, limit, _history_among)
+        return [record_of(row) for row in rows]
 
     def summaries(
         self, group: str, *, states: Sequence[State] = (), seqs: Sequence[int] = (), limit: int = 50
-    ) -> Sequence[WindowSummary]:
+    ) -> Sequence[WindowRecord]:
         """Return windows of a group in short, newest first. Their ranges are not read: with many partitions, this takes most of the time.
 
         Args:
@@ -157,7 +150,8 @@ class Ledger(Runs, Acts, ManyGroups):
             seqs: only these; none: all.
             limit: how many at most.
         """
-        return [summary_of(row) for row in self._history_of(group, states, None, seqs, None, None, None, limit)]
+        rows = self._history_of(group, states, None, seqs, None, None, None, limit, _summaries_among)
+        return [record_of(row) for row in rows]
 
     def _history_of(
         self,
@@ -169,6 +163,7 @@ class Ledger(Runs, Acts, ManyGroups):
         before: int | None,
         since: int | None,
         limit: int,
+        among: Callable[[str], Select[Any]],
     ) -> list[Row[Any]]:
         """Find windows with their history, as `windows` is asked for them."""
         cut_after, cut_until = cut_in or (None, None)
@@ -181,7 +176,7 @@ class Ledger(Runs, Acts, ManyGroups):
             # In one statement, PostgreSQL would read all windows of the group for a join with 200 of them, and SQLite would take so many
             # branches to find much.
             found = connection.execute(page, {"of_group": group, "at_most": limit, **asked}).scalars().all()
-            query = _history_among(connection.dialect.name)
+            query = among(connection.dialect.name)
             each = [{"of_group": group, **_as_numbers(some)} for some in chunks(found)]
             rows = [row for numbers in each for row in connection.execute(query, numbers)]
         # Some may have changed since their numbers were found.
@@ -195,7 +190,7 @@ class Ledger(Runs, Acts, ManyGroups):
         *,
         before: int | None = None,
         since: int | None = None,
-    ) -> Excerpt | None:
+    ) -> WindowRecord | None:
         """Return the newest committed live window, with the ranges of some partitions only; None: there is none.
 
         Args:
@@ -204,7 +199,7 @@ class Ledger(Runs, Acts, ManyGroups):
             before: only windows with smaller numbers.
             since: only windows with this number or a larger one.
         """
-        query = select(windows.c.seq, windows.c.ranges, windows.c.packed).where(
+        query = select_windows().where(
             windows.c.group_id == id_of(group),
             windows.c.lane == Lane.LIVE,
             windows.c.state == State.COMMITTED,
@@ -212,11 +207,7 @@ class Ledger(Runs, Acts, ManyGroups):
         )
         with self._reading() as connection:
             row = connection.execute(query.order_by(windows.c.seq.desc()).limit(1)).first()
-        if row is None:
-            return None
-        with intact(f"window {row.seq} of group {group}"):
-            ranges, topic_ids, many = load_some_ranges(row.ranges, row.packed, partitions)
-            return Excerpt(seq=row.seq, ranges=ranges, topic_ids=topic_ids, partition_count=many)
+            return None if row is None else record_of(row, partitions)
 
     def attempts(self, window_id: str) -> Sequence[Attempt]:
         """Return the attempts at a window, oldest first."""
@@ -236,7 +227,7 @@ class Ledger(Runs, Acts, ManyGroups):
 
     def windows_of_run(
         self, dag_id: str, run_id: str, task_id: str | None = None, map_index: int | None = None
-    ) -> Sequence[WindowLine]:
+    ) -> Sequence[WindowRecord]:
         """Return the windows that a run has, or had, by group and number: at most `core.plan.overview.MAX_OF_RUN`.
 
         The `holder` of each is the task instance of this run that had it, and not who had it last.
@@ -247,7 +238,8 @@ class Ledger(Runs, Acts, ManyGroups):
             task_id: only those of this task; None: of all.
             map_index: only those of this mapped task instance; None: of all.
         """
-        query = select_lines().add_columns(groups.c.name.label("group_name")).join(groups)
+        columns = (*without_ranges(), groups.c.name.label("group_name"), *HOLDER)
+        query: Select[Any] = select(*columns).select_from(windows).join(groups)
         query = query.where(claims.c.dag_id == dag_id, claims.c.run_id == run_id)
         if task_id is not None:
             query = query.where(claims.c.task_id == task_id)
@@ -257,7 +249,7 @@ class Ledger(Runs, Acts, ManyGroups):
         query = query.join(claim_windows, same).join(claims, claims.c.id == claim_windows.c.claim_id)
         with self._reading() as connection:
             rows = connection.execute(query.order_by(groups.c.name, windows.c.seq).limit(MAX_OF_RUN))
-            return [line_of(row.group_name, row) for row in rows]
+            return [record_of(row) for row in rows]
 
 
 @cache
@@ -265,8 +257,9 @@ def _history_among(dialect: str) -> Select[Any]:
     return select_history().where(windows.c.group_id == ID_OF_GROUP, _among(dialect, windows.c.seq))
 
 
-def _window_row(row: Row[Any]) -> WindowRecord:
-    return replace(record_of(row), attempts=row.attempts, records=row.records)
+@cache
+def _summaries_among(dialect: str) -> Select[Any]:
+    return select_summaries().where(windows.c.group_id == ID_OF_GROUP, _among(dialect, windows.c.seq))
 
 
 @cache

@@ -37,7 +37,6 @@ from airflow_kafka_offsets.core.plan.overview import (
     MAX_RECENT,
     Outline,
     Overview,
-    WindowSummary,
     first_open,
 )
 from airflow_kafka_offsets.core.plan.ownership import (
@@ -47,7 +46,6 @@ from airflow_kafka_offsets.core.window import (
     OPEN,
     Lane,
     Outcome,
-    Standing,
     State,
     WindowRecord,
 )
@@ -62,19 +60,15 @@ from airflow_kafka_offsets.ledger.rows import (
     act_of,
     chunks,
     is_of_group,
-    line_of,
     newest_live,
     owner_of,
     record_of,
     rows_at,
-    select_history,
-    select_lines,
+    select_records,
     select_standing_groups,
-    select_standings,
+    select_summaries,
     select_windows,
-    standing_of,
     states_of,
-    summary_of,
 )
 from airflow_kafka_offsets.ledger.tables import acts, attempts, claims, groups, pruned, windows
 
@@ -96,13 +90,13 @@ class ManyGroups(Connections):
                 found |= states_of(connection, rows, oldest_open)
             return found
 
-    def standings(self, window_ids: Sequence[str]) -> Mapping[str, Standing]:
-        """Return where windows stand; one that does not exist is not in the answer."""
+    def records(self, window_ids: Sequence[str]) -> Mapping[str, WindowRecord]:
+        """Return windows without their ranges; one that does not exist is not in the answer."""
         asked = [parse_window_id(window_id) for window_id in window_ids]
         with self._reading() as connection:
             ids = _ids(connection, {group for group, _ in asked})
             pairs = [(ids[group], seq) for group, seq in asked if group in ids]
-            found = map(standing_of, rows_at(connection, select_standings, pairs))
+            found = map(record_of, rows_at(connection, select_records, pairs))
             return {window.id: window for window in found}
 
     def overviews(self, names: Sequence[str], *, newest_acts: int | None = None) -> Mapping[str, Overview]:
@@ -164,7 +158,7 @@ def _overviews(connection: Connection, which: ColumnElement[bool], newest_acts: 
     found = connection.execute(select_standing_groups().where(which)).all()
     states, ids = states_of(connection, found, oldest_open), [row.id for row in found]
     committed = {row.id: seq for row in found if (seq := row._mapping[State.COMMITTED.value]) is not None}
-    last = {row.group_id: summary_of(row) for row in _rows_of(connection, committed.items())}
+    last = {row.group_id: record_of(row) for row in _rows_of(connection, committed.items())}
     is_open = _newest_open(connection, ids)
     before = pruning.before(connection, ids)
     done = _acts_of(connection, {row.id: row.name for row in found}, newest_acts)
@@ -223,7 +217,7 @@ def _outlines(connection: Connection, names: Sequence[str]) -> dict[str, Outline
     recent = _recent(connection, rows)
     is_open = {row.id: _open_windows(row) for row in rows}
     shown = [(row.id, seq) for row in rows for seq in (*is_open[row.id][0].values(), row.last) if seq is not None]
-    lines = {(row.group_id, row.seq): row for row in _lines(connection, shown)}
+    lines = {(row.group_id, row.seq): row for row in rows_at(connection, select_records, shown)}
     return {row.name: _outline(row, is_open[row.id], lines, recent.get(row.id, ([], set()))) for row in rows}
 
 
@@ -330,19 +324,10 @@ def _recent_by_row(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int
     return {group_id: _gathered(lags[group_id], dag_ids[group_id]) for group_id in lags}
 
 
-def _lines(connection: Connection, pairs: Sequence[tuple[int, int]]) -> list[Row[Any]]:
-    """Find windows by group id and number, without their ranges."""
-    return rows_at(connection, _held_lines, pairs)
-
-
-def _held_lines() -> Select[Any]:
-    return select_lines().join(claims)
-
-
 def _outline(row: Row[Any], is_open: _Open, lines: Mapping[tuple[int, int], Row[Any]], recent: _Recent) -> Outline:
     (firsts, counts), (lags, dag_ids) = is_open, recent
-    oldest = {lane: line_of(row.name, lines[row.id, seq]) for lane, seq in firsts.items()}
-    last = None if row.last is None else line_of(row.name, lines[row.id, row.last])
+    oldest = {lane: record_of(lines[row.id, seq]) for lane, seq in firsts.items()}
+    last = None if row.last is None else record_of(lines[row.id, row.last])
     shown = [found.holder.dag_id for found in (first_open(oldest), last) if found is not None]
     return Outline(
         group=row.name,
@@ -370,10 +355,10 @@ def is_one_of(connection: Connection, column: ColumnElement[Any], values: Sequen
 
 def _rows_of(connection: Connection, pairs: Iterable[tuple[int, int]]) -> list[Row[Any]]:
     """Find windows by group id and number, with their history."""
-    return rows_at(connection, select_history, list(pairs))
+    return rows_at(connection, select_summaries, list(pairs))
 
 
-def _newest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[WindowSummary]]:
+def _newest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[WindowRecord]]:
     """Find the newest open windows of groups, in both lanes: at most `MAX_OPEN` of each group."""
     each = [
         select(windows.c.group_id, windows.c.seq).where(
@@ -386,10 +371,10 @@ def _newest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, 
     place = func.row_number().over(partition_by=is_open.c.group_id, order_by=is_open.c.seq.desc()).label("place")
     ranked = select(is_open, place).subquery()
     pairs = connection.execute(select(ranked.c.group_id, ranked.c.seq).where(ranked.c.place <= MAX_OPEN)).all()
-    found: dict[int, list[WindowSummary]] = {}
+    found: dict[int, list[WindowRecord]] = {}
     rows = _rows_of(connection, ((row.group_id, row.seq) for row in pairs))
     for row in sorted(rows, key=lambda row: -row.seq):
-        found.setdefault(row.group_id, []).append(summary_of(row))
+        found.setdefault(row.group_id, []).append(record_of(row))
     return found
 
 

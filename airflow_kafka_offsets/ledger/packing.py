@@ -78,22 +78,6 @@ def unpack(packed: bytes, wanted: Set[tuple[str, int]] | None = None) -> dict[st
     return topics
 
 
-def count_filled(packed: bytes) -> int:
-    """Return how many partitions have a span above 0, without reading the numbers.
-
-    Raises:
-        ValueError, LookupError, TypeError: `pack` did not write this.
-    """
-    found = 0
-    for _, _, many, (_, spans, *_) in _topics(packed):
-        # All bytes of a number together are 0 only if the number is.
-        together = 0
-        for at in range(0, len(spans), max(1, many)):
-            together |= int.from_bytes(spans[at : at + many], "little")
-        found += many - together.to_bytes(many, "little").count(0)
-    return found
-
-
 def _topics(packed: bytes) -> Iterator[tuple[str, dict[str, Any], int, list[bytes]]]:
     """Return for each topic its name, its part of the first line, how many partitions it has, and the bytes of each column."""
     try:

@@ -104,7 +104,7 @@ def take_out(connection: Connection, group: str, group_id: int, old: Sequence[Wi
         ConcurrentChangeError: they are no longer as they were when someone decided that they may leave, or a reset has made one of them
             the last commit.
     """
-    first, last = old[0].window.seq, old[-1].window.seq
+    first, last = old[0].seq, old[-1].seq
 
     def are_old(group_column: Column[Any], seq: Column[Any]) -> ColumnElement[bool]:
         return and_(group_column == group_id, seq.between(first, last))
@@ -121,14 +121,14 @@ def take_out(connection: Connection, group: str, group_id: int, old: Sequence[Wi
     connection.execute(delete(claim_windows).where(of_claims))
     connection.execute(delete(windows).where(are_old(windows.c.group_id, windows.c.seq)))
     _delete_free(connection, claim_ids)
-    _delete_staged(connection, [one.window.id for one in old])
+    _delete_staged(connection, [one.id for one in old])
 
 
 def _check_same(connection: Connection, which: ColumnElement[bool], old: Sequence[WindowRecord]) -> None:
     # With a lock on the rows: whoever begins an attempt at one of them waits, and then finds that it is gone.
     query = select(windows.c.seq, windows.c.state, windows.c.holds).where(which).order_by(windows.c.seq)
     there = [tuple(row) for row in connection.execute(query.with_for_update())]
-    if there != [(one.window.seq, one.window.state.value, one.holds) for one in old]:
+    if there != [(one.seq, one.state.value, one.holds) for one in old]:
         raise ConcurrentChangeError("Another process changed or pruned the same windows just now; nothing was written")
 
 

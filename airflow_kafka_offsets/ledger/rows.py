@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cache, lru_cache, partial
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -33,10 +33,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act, Attempt
 from airflow_kafka_offsets.core.log import IsolationLevel
-from airflow_kafka_offsets.core.plan.overview import (
-    WindowLine,
-    WindowSummary,
-)
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import (
     GroupState,
     Owner,
@@ -51,7 +48,6 @@ from airflow_kafka_offsets.core.window import (
     Lane,
     Outcome,
     Scope,
-    Standing,
     State,
     Window,
     WindowRecord,
@@ -59,7 +55,6 @@ from airflow_kafka_offsets.core.window import (
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.ledger import pruning
 from airflow_kafka_offsets.ledger.documents import (
-    count_filled,
     intact,
     load_position,
     load_ranges,
@@ -114,31 +109,6 @@ def states_of(connection: Connection, found: Sequence[Row[Any]], find_open: Find
             began_at=row.created_at if row.origin_seq == 1 else None,
         )
         for row in found
-    }
-
-
-@cache
-def select_lines() -> Select[Any]:
-    columns = ("group_id", "seq", "lane", "state", "span", "planned_until", "planned_at", "committed_at")
-    return select(*(windows.c[column] for column in columns), *HOLDER).select_from(windows)
-
-
-def line_of(group: str, row: Row[Any]) -> WindowLine:
-    with intact(f"window {row.seq} of group {group}"):
-        return WindowLine(**_in_a_line(group, row))
-
-
-def _in_a_line(group: str, row: Row[Any]) -> dict[str, Any]:
-    return {
-        "group": group,
-        "seq": row.seq,
-        "lane": Lane(row.lane),
-        "state": State(row.state),
-        "span": row.span,
-        "planned_until": row.planned_until,
-        "planned_at": row.planned_at,
-        "committed_at": row.committed_at,
-        "holder": claim_of(row),
     }
 
 
@@ -227,11 +197,35 @@ def newest_owner(group: Row[Any]) -> int | None:
 
 @cache
 def select_windows() -> Select[Any]:
-    return select(windows, groups.c.name.label("group_name"), *HOLDER).join(groups).join(claims)
+    return _with_holder(*windows.c)
+
+
+@cache
+def select_records() -> Select[Any]:
+    """Select windows without their ranges."""
+    return _with_holder(*without_ranges())
+
+
+def without_ranges() -> list[Column[Any]]:
+    return [column for column in windows.c if column.name not in ("ranges", "packed", "lost")]
+
+
+def _with_holder(*columns: Column[Any]) -> Select[Any]:
+    return select(*columns, groups.c.name.label("group_name"), *HOLDER).select_from(windows).join(groups).join(claims)
 
 
 @cache
 def select_history() -> Select[Any]:
+    return with_history(select_windows())
+
+
+@cache
+def select_summaries() -> Select[Any]:
+    """Select windows without their ranges, with their history."""
+    return with_history(select_records())
+
+
+def with_history(query: Select[Any]) -> Select[Any]:
     mine = and_(attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq)
     count = select(func.count()).select_from(attempts).where(mine).scalar_subquery()
     records = (
@@ -241,7 +235,7 @@ def select_history() -> Select[Any]:
         .limit(1)
         .scalar_subquery()
     )
-    return select_windows().add_columns(count.label("attempts"), records.label("records"))
+    return query.add_columns(count.label("attempts"), records.label("records"))
 
 
 def select_attempts(group: str) -> Select[Any]:
@@ -269,22 +263,40 @@ def attempt_of(row: Row[Any]) -> Attempt:
         )
 
 
-def summary_of(row: Row[Any]) -> WindowSummary:
+def record_of(row: Row[Any], partitions: Collection[TopicPartition] | None = None) -> WindowRecord:
+    """Read a window's row. Its ranges, if they are in it, are decoded on first use.
+
+    Args:
+        row: of `select_windows`, `select_records`, or one of these with more columns.
+        partitions: decode the ranges of these only; None: of all.
+    """
+    decode = cache(partial(_window_of, row, partitions)) if "ranges" in row._fields else None
+    more = {name: row._mapping[name] for name in ("attempts", "records", "last_attempt") if name in row._fields}
     with intact(f"window {row.seq} of group {row.group_name}"):
-        return WindowSummary(
-            **_in_a_line(row.group_name, row),
+        return WindowRecord(
+            group=row.group_name,
+            seq=row.seq,
+            lane=Lane(row.lane),
+            state=State(row.state),
+            span=row.span,
+            planned_until=row.planned_until,
             isolation_level=IsolationLevel(row.isolation_level),
             is_capped=row.is_capped,
             unread=row.unread,
-            partitions=count_filled(row.ranges, row.packed),
-            attempts=row.attempts,
-            records=row.records,
+            schemas=row.schemas,
+            partitions=row.partitions,
+            holder=claim_of(row),
+            holds=row.holds,
+            committed_at=row.committed_at,
+            planned_at=row.planned_at,
+            decode=decode,
+            **more,
         )
 
 
-def record_of(row: Row[Any]) -> WindowRecord:
+def _window_of(row: Row[Any], partitions: Collection[TopicPartition] | None) -> Window:
     with intact(f"window {row.seq} of group {row.group_name}"):
-        ranges, topic_ids, leader_epochs = load_ranges(row.ranges, row.packed)
+        ranges, topic_ids, leader_epochs = load_ranges(row.ranges, row.packed, partitions)
         window = Window(
             group=row.group_name,
             seq=row.seq,
@@ -300,9 +312,9 @@ def record_of(row: Row[Any]) -> WindowRecord:
             schemas=row.schemas,
             unread=row.unread,
         )
-        if window.span != row.span:
+        if partitions is None and window.span != row.span:
             raise ValueError(f"it has {counted(row.span, 'offset')}, and its ranges have {window.span}")
-        return WindowRecord(window, claim_of(row), row.holds, row.committed_at, row.planned_at)
+        return window
 
 
 def claim_of(row: Row[Any]) -> Claim:
@@ -352,14 +364,3 @@ def find_at(connection: Connection, query: Select[Any], window_id: str, **asked:
     if row is None:
         raise absent(group, [seq], pruning.load(connection, group))
     return row
-
-
-@cache
-def select_standings() -> Select[Any]:
-    own = [windows.c[column] for column in ("group_id", "seq", "lane", "state", "span", "holds")]
-    return select(*own, groups.c.name.label("group_name"), *HOLDER).select_from(windows).join(groups).join(claims)
-
-
-def standing_of(row: Row[Any]) -> Standing:
-    with intact(f"window {row.seq} of group {row.group_name}"):
-        return Standing(row.group_name, row.seq, Lane(row.lane), State(row.state), row.span, claim_of(row), row.holds)

@@ -43,7 +43,6 @@ from airflow_kafka_offsets.core.window import (
     Draft,
     Lane,
     Outcome,
-    Standing,
     State,
     Window,
     WindowRecord,
@@ -73,10 +72,9 @@ from airflow_kafka_offsets.ledger.rows import (
     owner_of,
     record_of,
     select_attempts,
+    select_records,
     select_standing_group,
-    select_standings,
     select_windows,
-    standing_of,
     states_of,
 )
 from airflow_kafka_offsets.ledger.tables import attempts, claim_windows, claims, groups, windows
@@ -137,7 +135,7 @@ class Runs(Connections):
             _note_claims(connection, holder, row.id, [window.seq for window in added])
             if take:
                 _hold(connection, row.id, take, holder, claim, now)
-        return [WindowRecord(window, claim, holds=1, planned_at=now) for window in added]
+        return [WindowRecord.of(window, claim, holds=1, planned_at=now) for window in added]
 
     def schemas(self, number: int) -> Frozen:
         """Return the schemas that are kept under a number."""
@@ -190,7 +188,7 @@ class Runs(Connections):
             ConcurrentChangeError: someone else took one first, or it was changed; or see `freeze`.
         """
         with self._writing() as connection:
-            (group_id,) = find_group(connection, held_windows[0].window.group, groups.c.id)
+            (group_id,) = find_group(connection, held_windows[0].group, groups.c.id)
             _hold(connection, group_id, held_windows, _claim_id(connection, claim), claim, now)
             _freeze(connection, there)
         return [replace(held, holder=claim, holds=held.holds + 1) for held in held_windows]
@@ -267,12 +265,12 @@ class Runs(Connections):
             UnknownWindowError: there is no such window.
         """
         with writing(self._publishing(output)) as connection:
-            window, group_id, outcome = find_standing(connection, window_id, attempt)
+            window, group_id, outcome = find_record(connection, window_id, attempt)
             is_first = check_commit(window, claim, outcome)
             if is_first:
                 commit_window(connection, group_id, window, now, in_two_steps=in_two_steps)
             elif output:  # another commit of the same rerun must wait for this one
-                change_window(connection, group_id, window, window.holds, state=window.state)
+                change_window(connection, group_id, window, state=window.state)
             if output and window.span:
                 is_planned = window.state is State.PLANNED
                 staging.publish(connection, window_id, output, attempt, now, is_planned=is_planned)
@@ -359,6 +357,7 @@ def _window_values(window: Window) -> dict[str, Any]:
         "planned_until": window.planned_until,
         "isolation_level": window.isolation_level,
         "span": window.span,
+        "partitions": window.partitions,
         "ranges": ranges,
         "packed": packed,
         "lost": dump_ranges(window.lost, {}) if window.lost else None,
@@ -424,11 +423,11 @@ def _hold(
     now: datetime,
 ) -> None:
     for held in held_windows:
-        change_window(connection, group_id, held.window, held.holds, holder=claim_id, holds=held.holds + 1)
-    _lose(connection, _running(connection, group_id, [h.window.seq for h in held_windows if h.holder != claim]), now)
+        change_window(connection, group_id, held, holder=claim_id, holds=held.holds + 1)
+    _lose(connection, _running(connection, group_id, [h.seq for h in held_windows if h.holder != claim]), now)
     mine = select(claim_windows.c.seq).filter_by(claim_id=claim_id, group_id=group_id)
     known = set(connection.execute(mine).scalars())
-    _note_claims(connection, claim_id, group_id, [h.window.seq for h in held_windows if h.window.seq not in known])
+    _note_claims(connection, claim_id, group_id, [h.seq for h in held_windows if h.seq not in known])
 
 
 def _note_claims(connection: Connection, claim_id: int, group_id: int, new: Sequence[int]) -> None:
@@ -496,31 +495,29 @@ def advance(connection: Connection, group: str, version: int, **values: Any) -> 
         raise ConcurrentChangeError(f"Another process changed group {group} just now; nothing was written")
 
 
-def find_standing(
+def find_record(
     connection: Connection, window_id: str, attempt: int | None = None
-) -> tuple[Standing, int, Outcome | None]:
+) -> tuple[WindowRecord, int, Outcome | None]:
     """Find a window without its ranges, its group's id, and how an attempt at it ended: all that a commit checks, in one query."""
-    row = find_at(connection, _standing_with_evidence(), window_id, of_attempt=attempt)
-    window = standing_of(row)
+    row = find_at(connection, _record_with_evidence(), window_id, of_attempt=attempt)
+    window = record_of(row)
     with intact(f"attempt {attempt}"):
         return window, row.group_id, None if row.outcome is None else Outcome(row.outcome)
 
 
 @cache
-def _standing_with_evidence() -> Select[Any]:
+def _record_with_evidence() -> Select[Any]:
     here = (attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq)
     evidence = and_(attempts.c.id == bindparam("of_attempt"), *here)
-    return select_standings().add_columns(attempts.c.outcome).outerjoin(attempts, evidence).where(*IS_WINDOW)
+    return select_records().add_columns(attempts.c.outcome).outerjoin(attempts, evidence).where(*IS_WINDOW)
 
 
-def change_window(
-    connection: Connection, group_id: int, window: Window | Standing, holds: int, /, **values: Any
-) -> None:
+def change_window(connection: Connection, group_id: int, window: WindowRecord, /, **values: Any) -> None:
     """Compare-and-set: change a window whose state and hold are still those that were read."""
     done = connection.execute(
         update(windows)
         .where(windows.c.group_id == group_id, windows.c.seq == window.seq)
-        .where(windows.c.state == window.state, windows.c.holds == holds)
+        .where(windows.c.state == window.state, windows.c.holds == window.holds)
         .values(values)
     )
     if done.rowcount != 1:
@@ -528,12 +525,12 @@ def change_window(
 
 
 def commit_window(
-    connection: Connection, group_id: int, window: Standing, now: datetime, *, in_two_steps: bool
+    connection: Connection, group_id: int, window: WindowRecord, now: datetime, *, in_two_steps: bool
 ) -> None:
     """Change a window to committed, or in two steps a live one to committing."""
     done = State.COMMITTING if in_two_steps and window.lane is Lane.LIVE else State.COMMITTED
     at = now if done is State.COMMITTED else None
-    change_window(connection, group_id, window, window.holds, state=done, committed_at=at)
+    change_window(connection, group_id, window, state=done, committed_at=at)
 
 
 def step_windows(connection: Connection, group_id: int, seqs: Sequence[int], before: State, **values: Any) -> None:

@@ -128,6 +128,8 @@ windows = Table(
     Column("planned_until", UtcDateTime, nullable=False),
     Column("isolation_level", String(20), nullable=False),
     Column("span", BigInteger, nullable=False),
+    # How many partitions have something to read: lists show it without reading the ranges.
+    Column("partitions", Integer, nullable=False),
     Column("ranges", document(), nullable=False),
     # Of a window with many partitions: the ranges, compressed (`packing.pack`).
     Column("packed", LargeBinary().with_variant(LONGBLOB(), "mysql", "mariadb")),

@@ -1,4 +1,4 @@
-"""What a user may see: a group is visible to whoever may read the runs of a DAG that has, or had, its windows."""
+"""What a user may see: the groups of a DAG whose runs they may read. A DAG has a group if it has, or had, one of its windows."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from sqlalchemy import select
 from airflow_kafka_offsets.core.plan.overview import Outline
 
 NO_DAG = "~"
-"""In the place of a DAG while Airflow has none. No DAG can have this name, so only someone who may read whatever comes may read it."""
+"""Stands in for a DAG while Airflow has none. No DAG can have this name, so only someone who may read all DAGs may read it."""
 
 
 class Reader:
-    """What one user may read. Airflow's auth manager is asked once about each DAG, and always about a DAG: what an answer without one means
-    differs from auth manager to auth manager. FAB's says yes to whoever may read any one DAG.
+    """What one user may read. It asks Airflow's auth manager once about each DAG.
+
+    It never asks without a DAG: then FAB's auth manager says yes to whoever may read any DAG.
     """
 
     def __init__(self, user: BaseUser) -> None:
         self._user = user
-        self._known: dict[str, bool] = {}
+        self._readable: dict[str, bool] = {}
 
     def readable(self, dag_ids: Iterable[str]) -> frozenset[str]:
         """Return the DAGs whose runs the user may read."""
-        asked = frozenset(dag_ids)
-        if new := asked - self._known.keys():
+        wanted = frozenset(dag_ids)
+        if new := wanted - self._readable.keys():
             teams = _teams(new)
             for dag_id in new:
-                self._known[dag_id] = self._may("GET", DagDetails(id=dag_id, team_name=teams.get(dag_id)))
-        return frozenset(dag_id for dag_id in asked if self._known[dag_id])
+                self._readable[dag_id] = self._may("GET", DagDetails(id=dag_id, team_name=teams.get(dag_id)))
+        return frozenset(dag_id for dag_id in wanted if self._readable[dag_id])
 
     def may_read(self, dag_id: str) -> bool:
         """Whether the user may read the runs of a DAG."""
@@ -49,31 +50,31 @@ class Reader:
         return self._may("POST", DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)))
 
     def state_of(self, dag_id: str) -> tuple[bool, str | None]:
-        """Return whether the user can start a run of a DAG, and why it would not start, or would wait; None: it starts at once."""
+        """Return whether the user can start a run of a DAG, and why it would not start, or wait; None if it starts at once."""
         if not self.may_run(dag_id):
             return False, "you may look at this DAG, and not run it"
-        found = DagModel.get_dagmodel(dag_id)
-        if found is None or found.is_stale:
+        dag = DagModel.get_dagmodel(dag_id)
+        if dag is None or dag.is_stale:
             return False, "Airflow has no such DAG at the moment"
-        if found.has_import_errors:
+        if dag.has_import_errors:
             return False, "its file has an import error"
-        return True, "it is paused: the run waits until the DAG is unpaused" if found.is_paused else None
+        return True, "it is paused: the run waits until the DAG is unpaused" if dag.is_paused else None
 
     def may_see(self, group: Outline) -> bool:
-        """Whether the user may see a group. One that no DAG has is for those who may read the runs of all DAGs."""
+        """Whether the user may see a group. A group without a DAG is for those who may read the runs of all DAGs."""
         return bool(self.readable(group.dag_ids)) if group.dag_ids else self.may_read_all
 
     def visible(self, outlines: Iterable[Outline]) -> list[Outline]:
         """Return the groups that the user may see."""
-        found = list(outlines)
-        self.readable(dag_id for one in found for dag_id in one.dag_ids)  # all of them in one question
-        return [one for one in found if self.may_see(one)]
+        groups = list(outlines)
+        self.readable(dag_id for group in groups for dag_id in group.dag_ids)  # all of them in one question
+        return [group for group in groups if self.may_see(group)]
 
     @cached_property
     def may_read_all(self) -> bool:
-        """Whether the user may read the runs of all DAGs that Airflow has. It is found out once, and only if someone asks."""
+        """Whether the user may read the runs of all DAGs that Airflow has."""
         manager, teams = get_auth_manager(), _teams()
-        # The cheaper question first: it is about DAGs, and not yet about their runs.
+        # First the cheaper question, about DAGs without their runs.
         if not teams.keys() <= manager.get_authorized_dag_ids(user=self._user):
             return False
         runs: list[IsAuthorizedDagRequest] = [
@@ -93,7 +94,7 @@ class Reader:
 
 
 def _teams(dag_ids: Iterable[str] | None = None) -> Mapping[str, str | None]:
-    """Return DAGs that Airflow has, with their teams: of these, or with None all of them."""
+    """Return the teams of DAGs that Airflow has: of some, or of all."""
     query = (
         select(DagModel.dag_id, Team.name)
         .join(DagBundleModel, DagModel.bundle_name == DagBundleModel.name)

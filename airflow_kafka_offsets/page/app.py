@@ -50,20 +50,20 @@ _T = TypeVar("_T")
 TITLE = "Kafka windows"
 
 PATIENCE = 1.8
-"""Seconds until a page says that the ledger does not answer: with what the page itself takes, these are two."""
+"""Seconds until a page says that the ledger does not answer. With the page itself these are two."""
 
 LONGEST = 30
-"""Seconds until a page gives up a ledger, or a Kafka, that began to answer and does not end."""
+"""Seconds until a page gives up an answer of the ledger or of Kafka."""
 
 _OPENING, _THREADS, _THREADS_OF_KAFKA = (anyio.CapacityLimiter(12) for _ in range(3))
-"""Where pages wait until the ledger's database lets them in, where they wait for its answer, and where they wait for Kafka, too. A Kafka
-that does not answer stops no page that asks only the ledger. With Airflow's own threads, it would stop Airflow's API."""
+"""Threads that connect to the ledger, threads that ask it, and threads that also ask Kafka: a slow Kafka holds up no page that asks only
+the ledger. With Airflow's own threads, it would hold up Airflow's API."""
 
 MOST_SEQ = 10**18 - 1
 """The largest number that a window's id can have."""
 
 CONNECT_TIMEOUT = 2
-"""Seconds until a database driver gives up: whole seconds, and libpq knows nothing shorter."""
+"""Seconds until a database driver gives up: the shortest that libpq has."""
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -89,7 +89,7 @@ app = FastAPI(
     docs_url=None,
     redoc_url=None,
     openapi_url=None,
-    # Of the app, so that no route can be without it.
+    # On the app, so every route is guarded.
     dependencies=[Depends(requires_access_view(AccessView.PLUGINS))],
 )
 
@@ -118,12 +118,9 @@ async def _misread(request: Request, exc: RequestValidationError) -> Response:
 async def _failed(request: Request, exc: KafkaOffsetsError) -> Response:
     match exc:
         case NoLedgerError():
-            nothing: dict[str, Any] = {"rows": [], "no_ledger": exc.where, "title": TITLE, "dag_id": None}
-            return (
-                _json({"offline": True, "groups": []})
-                if wants_json(request)
-                else _page(request, "groups.html", nothing)
-            )
+            if wants_json(request):
+                return _json({"offline": True, "groups": []})
+            return _page(request, "groups.html", {"rows": [], "no_ledger": exc.where, "title": TITLE, "dag_id": None})
         case PrunedWindowError():
             return _error(request, str(exc), 410, "Pruned")
         case UnknownGroupError() | UnknownWindowError():
@@ -146,7 +143,7 @@ def _error(request: Request, text: str, status: int, title: str) -> Response:
 
 
 def _json(document: Document, status: int = 200) -> Response:
-    # In one line: an indent makes Python write it, which takes three times as long for 20,000 partitions.
+    # With an indent, Python's slow encoder writes it: three times as long for 20,000 partitions.
     return Response(as_json(document, indent=None), status, media_type="application/json")
 
 
@@ -174,7 +171,7 @@ async def _ask(question: Callable[[Ledger], _T]) -> _T:
     ledger = await _open()
     with anyio.move_on_after(LONGEST):
         return await anyio.to_thread.run_sync(question, ledger, abandon_on_cancel=True, limiter=_THREADS)
-    raise LedgerUnavailableError(f"There was no answer within {LONGEST} seconds. Reload the page to try again.")
+    raise LedgerUnavailableError(f"The ledger did not answer within {LONGEST} seconds. Reload the page.")
 
 
 async def _ask_kafka(question: Callable[[Ledger], _T]) -> _T:
@@ -182,9 +179,7 @@ async def _ask_kafka(question: Callable[[Ledger], _T]) -> _T:
     ledger = await _open()
     with anyio.move_on_after(LONGEST):
         return await anyio.to_thread.run_sync(question, ledger, abandon_on_cancel=True, limiter=_THREADS_OF_KAFKA)
-    raise KafkaUnavailableError(
-        f"The ledger and Kafka were asked, and there was no answer within {LONGEST} seconds. Reload the page to try again."
-    )
+    raise KafkaUnavailableError(f"The ledger and Kafka did not answer within {LONGEST} seconds. Reload the page.")
 
 
 def _open_configured() -> Ledger:
@@ -193,10 +188,10 @@ def _open_configured() -> Ledger:
 
 async def _open() -> Ledger:
     with anyio.move_on_after(PATIENCE):
-        # The thread that still waits is left alone: its driver gives up soon.
+        # The thread goes on until its driver gives up.
         return await anyio.to_thread.run_sync(_open_configured, abandon_on_cancel=True, limiter=_OPENING)
     raise LedgerUnavailableError(
-        f"The ledger's database did not answer within {ceil(PATIENCE)} seconds. Reload the page to try again."
+        f"The ledger's database did not answer within {ceil(PATIENCE)} seconds. Reload the page."
     )
 
 
@@ -223,8 +218,8 @@ def _documents(
     ledger: Ledger, lines: Sequence[GroupLine], reader: Reader, lags: Mapping[str, GroupLag] = MappingProxyType({})
 ) -> list[Document]:
     full = pictures.in_full(ledger, lines, reader.visible)
-    readable = reader.readable(dag_id for one in full for dag_id in one.dag_ids)
-    return [views.group_document(one, readable, lags.get(one.line.group.name)) for one in full]
+    readable = reader.readable(dag_id for group in full for dag_id in group.dag_ids)
+    return [views.group_document(group, readable, lags.get(group.line.group.name)) for group in full]
 
 
 @app.get("/groups/{name}")
@@ -273,14 +268,14 @@ async def window(request: Request, window_id: str, user: GetUserDep) -> Response
 
 @app.get("/dag")
 async def dag(request: Request, dag_id: str, user: GetUserDep) -> Response:
-    """Show the groups of a DAG: those that belong to it, and those of which it has a window."""
+    """Show the groups of a DAG: those that belong to it, and those that it has a window of."""
     reader = Reader(user)
     await anyio.to_thread.run_sync(_require, reader, dag_id, limiter=_THREADS)
     return await _list(request, reader, dag_id)
 
 
 def _require(reader: Reader, dag_id: str) -> None:
-    """Refuse a DAG that the user may not read, in the words for one that is not there."""
+    """Refuse a DAG that the user may not read, with the words for one that does not exist."""
     if not reader.may_read(dag_id):
         raise UnknownGroupError(f"There is no DAG {dag_id} that you may see")
 
@@ -309,73 +304,72 @@ async def _windows_of(
 
     def shown(ledger: Ledger) -> Response:
         _require(reader, dag_id)
-        found = ledger.windows_of_run(dag_id, run_id, task_id, map_index)
+        lines = ledger.windows_of_run(dag_id, run_id, task_id, map_index)
         if wants_json(request):
-            windows = pictures.windows_of_run(ledger, found)
+            windows = pictures.windows_of_run(ledger, lines)
             readable = reader.readable(window.holder.dag_id for _, window in windows)
             return _json({"windows": [views.run_document(line, window, readable) for line, window in windows]})
-        return _page(request, "run.html", {"rows": found, "dag_id": dag_id, "run_id": run_id, "task_id": task_id})
+        return _page(request, "run.html", {"rows": lines, "dag_id": dag_id, "run_id": run_id, "task_id": task_id})
 
     return await _ask(shown)
 
 
 @app.get("/now")
 async def now_of_all(request: Request, user: GetUserDep, dag_id: str | None = None) -> Response:
-    """Say what Kafka says of all groups that the user may see, or of those of a DAG."""
+    """Answer with verdict, lag and headroom of all groups that the user may see, or of those of a DAG."""
     reader = Reader(user)
 
-    def asked(ledger: Ledger) -> Response:
+    def shown(ledger: Ledger) -> Response:
         if dag_id is not None:
             _require(reader, dag_id)
         lines = pictures.groups(ledger, reader.visible, dag_id)
-        # Kept under one name for everyone: so all groups are looked at, whoever asks.
-        found = now.look(ledger, ledger.groups(), now.ALL)
-        told = {
-            line.group.name: now.beside_others(found[line.group.name]) for line in lines if line.group.name in found
-        }
+        # The answer is kept for all users, so it has all groups.
+        lags = now.look(ledger, ledger.groups(), now.ALL)
+        names = [line.group.name for line in lines if line.group.name in lags]
+        visible = {name: now.without_details(lags[name]) for name in names}
         if request.query_params.get("format") == "json":
-            return _json({"offline": False, "groups": _documents(ledger, lines, reader, told)})
-        return JSONResponse(render.now_of_all({name: now.now_view(lag) for name, lag in told.items()}))
+            return _json({"offline": False, "groups": _documents(ledger, lines, reader, visible)})
+        return JSONResponse(render.now_of_all({name: now.now_view(lag) for name, lag in visible.items()}))
 
-    return await _ask_kafka(asked)
+    return await _ask_kafka(shown)
 
 
 @app.get("/groups/{name}/now")
 async def now_of_one(request: Request, name: str, user: GetUserDep, show: str = "") -> Response:
-    """Say what Kafka says of a group: verdict, lag, headroom, and of the partitions that the page shows."""
+    """Answer with verdict, lag and headroom of a group, and of the partitions that the page shows."""
     reader = Reader(user)
 
-    def asked(ledger: Ledger) -> Response:
+    def shown(ledger: Ledger) -> Response:
         line = pictures.group_line(ledger, name, reader.visible)
-        found = now.look(ledger, [line.group], name)[name]
+        lag = now.look(ledger, [line.group], name)[name]
         if request.query_params.get("format") == "json":
-            return _json({"offline": False, "groups": _documents(ledger, [line], reader, {name: found})})
+            return _json({"offline": False, "groups": _documents(ledger, [line], reader, {name: lag})})
         facts = {
-            "partitions": now.partition_facts(found.partitions, show),
-            "heat": now.heat_facts(found),
-            "folded": now.folded_facts(found, show),
+            "partitions": now.partition_facts(lag.partitions, show),
+            "heat": now.heat_facts(lag),
+            "folded": now.folded_facts(lag, show),
         }
-        return JSONResponse(render.now_of_one(now.now_view(found)) | facts)
+        return JSONResponse(render.now_of_one(now.now_view(lag)) | facts)
 
-    return await _ask_kafka(asked)
+    return await _ask_kafka(shown)
 
 
 @app.get("/groups/{name}/replay")
 async def preview(request: Request, name: str, user: GetUserDep, windows: str) -> Response:
-    """Show what a replay would run, what is refused and why. It writes nothing: the user's browser asks Airflow to run a DAG."""
+    """Show the windows that a replay would run and refuse. The user's browser asks Airflow for the run."""
     reader = Reader(user)
 
-    def asked(ledger: Ledger) -> Response:
+    def shown(ledger: Ledger) -> Response:
         line = pictures.group_line(ledger, name, reader.visible)
-        found = replays.preview(ledger, line, windows, reader)
-        return _json(replays.document(found)) if wants_json(request) else _page(request, "replay.html", {"view": found})
+        view = replays.preview(ledger, line, windows, reader)
+        return _json(replays.document(view)) if wants_json(request) else _page(request, "replay.html", {"view": view})
 
-    return await _ask_kafka(asked)
+    return await _ask_kafka(shown)
 
 
 @app.get("/static/{name}")
 def static(name: str) -> Response:
-    """Give one of the page's own files. A route, because a mounted folder would be open to everyone."""
+    """Serve one of the page's own files. A mounted folder would be open to everyone."""
     if name not in _FILES:
         raise HTTPException(404, "There is no such file")
     return Response((_STATIC / name).read_bytes(), media_type=_FILES[name])

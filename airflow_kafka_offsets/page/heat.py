@@ -16,17 +16,17 @@ from airflow_kafka_offsets.page.strips import GAP, LOST, SUPERSEDED, Kind, Layer
 from airflow_kafka_offsets.service.pictures import MOST_STRIPS
 
 FOLDED_FROM = MOST_STRIPS + 1
-"""From so many partitions on, only the worst have a strip of their own."""
+"""With so many partitions, only the worst have a strip of their own."""
 
 WORST = 20
 """How many partitions have a strip of their own then."""
 
 CELLS = 200
-"""How many cells a topic has at most. With more partitions, several share one."""
+"""The most cells of a topic. With more partitions, neighbors share one."""
 
 
 class Shade(StrEnum):
-    """What a cell says of its partitions, from best to worst."""
+    """The state of partitions, from best to worst."""
 
     QUIET = "quiet"
     READ = "read"
@@ -40,16 +40,16 @@ _OF_URGENCY = (Shade.QUIET, Shade.RISK, Shade.LOST)
 """By the first number of `core.lag.verdict.urgency`."""
 
 
-class Seen(NamedTuple):
-    """What is known of a partition. A tuple, because a page makes one of each.
+class PartitionState(NamedTuple):
+    """A partition as a cell shows it. A tuple, because a page makes one for each partition.
 
     Attributes:
         shade: its worst block.
-        lag: how many offsets it is behind; None: not known.
+        lag: how many offsets it is behind; None if Kafka did not answer.
         recent: how many offsets the shown windows read.
         lost: how many offsets retention has taken that no window has noted.
-        urgency: how much it needs a look by what Kafka says, as `core.lag.verdict.urgency` has it.
-        danger: what Kafka says of it: lost, at risk, or else quiet.
+        urgency: how much it needs a look, see `core.lag.verdict.urgency`.
+        danger: lost, at risk or quiet, by Kafka's answer.
     """
 
     shade: Shade
@@ -68,9 +68,9 @@ class Cell:
         x, width: in hundredths of the row.
         first, last: the partitions, both included.
         shade: the worst of their blocks.
-        danger: the worst of what Kafka says of them.
-        level: 0 to 4: how much of its color it gets, by lag, or by what was read if no lag is known.
-        lag: the sum; None: not known.
+        danger: the worst of their dangers.
+        level: 0 to 4, how strong its color is: by lag, or by the offsets that were read if there is no lag.
+        lag: the sum; None if no partition has a lag.
         recent: the sum.
         lost: the sum.
     """
@@ -88,7 +88,7 @@ class Cell:
 
     @property
     def worst(self) -> Shade:
-        """By which it is colored."""
+        """The color."""
         return max(self.shade, self.danger, key=_ORDER.__getitem__)
 
 
@@ -107,32 +107,32 @@ _QUIET, _READ, _GAP, _LOST = Shade.QUIET, Shade.READ, Shade.GAP, Shade.LOST
 _NO_PACE = Pace()
 
 
-def seen_of(
+def state_of(
     tp: TopicPartition,
     layers: Sequence[Layer] = (),
     floor: int = 0,
-    found: PartitionLag | None = None,
+    lag: PartitionLag | None = None,
     pace: Pace = _NO_PACE,
-) -> Seen:
-    """Return what is known of a partition.
+) -> PartitionState:
+    """Return a partition as a cell shows it.
 
     Args:
         tp: the partition.
         layers: of the windows that are shown.
         floor: below it, windows were pruned.
-        found: what Kafka says of it; None: nothing is known.
+        lag: Kafka's answer; None if there is none.
         pace: how fast its group commits.
     """
     read = read_in_a_row(tp, layers)
     shade, recent = in_all(pieces_of(tp, layers, floor)) if read is None else (_READ if read else _QUIET, read)
-    if found is None:
-        return Seen(shade, None, recent)
-    urgent = urgency(found, pace)
-    return Seen(shade, found.lag, recent, found.lost, urgent, _OF_URGENCY[urgent[0]])
+    if lag is None:
+        return PartitionState(shade, None, recent)
+    urgent = urgency(lag, pace)
+    return PartitionState(shade, lag.lag, recent, lag.lost, urgent, _OF_URGENCY[urgent[0]])
 
 
 def in_all(pieces: Sequence[Piece]) -> tuple[Shade, int]:
-    """Return the worst of what windows own and lost of a partition, and how many offsets they read."""
+    """Return the worst of a partition's pieces, and how many offsets windows read."""
     shade, recent = _READ if pieces else _QUIET, 0
     for kind, start, end, _ in pieces:
         if kind is LOST:
@@ -144,12 +144,12 @@ def in_all(pieces: Sequence[Piece]) -> tuple[Shade, int]:
     return shade, recent
 
 
-def rows(seen: Mapping[TopicPartition, Seen]) -> list[Row]:
+def rows(states: Mapping[TopicPartition, PartitionState]) -> list[Row]:
     """Return a row of cells for each topic."""
     of_topic: dict[str, list[TopicPartition]] = {}
-    for tp in sorted(seen):
+    for tp in sorted(states):
         of_topic.setdefault(tp.topic, []).append(tp)
-    shares = {topic: _shared(some, seen) for topic, some in of_topic.items()}
+    shares = {topic: _shares(tps, states) for topic, tps in of_topic.items()}
     most_lag = max((lag for cells in shares.values() for _, _, _, lag, *_ in cells if lag is not None), default=0)
     most_read = max((recent for cells in shares.values() for *_, recent, _, _ in cells), default=0)
     return [Row(topic, len(of_topic[topic]), _cells(cells, most_lag, most_read)) for topic, cells in shares.items()]
@@ -158,20 +158,19 @@ def rows(seen: Mapping[TopicPartition, Seen]) -> list[Row]:
 _Share = tuple[int, int, Shade, int | None, int, Shade, int]
 
 
-def _shared(some: Sequence[TopicPartition], seen: Mapping[TopicPartition, Seen]) -> list[_Share]:
-    each = -(-len(some) // CELLS)
-    found: list[_Share] = []
-    for start in range(0, len(some), each):
-        here = some[start : start + each]
-        part = [seen[tp] for tp in here]
-        known = [one.lag for one in part if one.lag is not None]
-        shade = _worst_of([one.shade for one in part])
-        recent, lost = sum(one.recent for one in part), sum(one.lost for one in part)
-        worst_danger = _worst_of([one.danger for one in part])
-        found.append(
-            (here[0].partition, here[-1].partition, shade, sum(known) if known else None, recent, worst_danger, lost)
-        )
-    return found
+def _shares(tps: Sequence[TopicPartition], states: Mapping[TopicPartition, PartitionState]) -> list[_Share]:
+    """Return first and last partition, shade, lag, recent, danger and lost of each cell."""
+    size = -(-len(tps) // CELLS)
+    shares: list[_Share] = []
+    for start in range(0, len(tps), size):
+        neighbors = tps[start : start + size]
+        cell = [states[tp] for tp in neighbors]
+        lags = [state.lag for state in cell if state.lag is not None]
+        shade, danger = _worst_of([state.shade for state in cell]), _worst_of([state.danger for state in cell])
+        recent, lost = sum(state.recent for state in cell), sum(state.lost for state in cell)
+        lag = sum(lags) if lags else None
+        shares.append((neighbors[0].partition, neighbors[-1].partition, shade, lag, recent, danger, lost))
+    return shares
 
 
 def _worst_of(shades: Sequence[Shade]) -> Shade:
@@ -203,17 +202,17 @@ def _level(value: int, most: int) -> int:
     return min(4, 1 + 3 * value // most) if value and most else 0
 
 
-def worst(seen: Mapping[TopicPartition, Seen], most: int = WORST) -> list[TopicPartition]:
+def worst(states: Mapping[TopicPartition, PartitionState], most: int = WORST) -> list[TopicPartition]:
     """Return the partitions that need a look most, in their order.
 
-    First what lost records, and what is at risk by its headroom. Then what the ledger knows as lost or without an owner, the largest lag, and
-    what was read most.
+    Partitions that lost records or are at risk come first. Then those with a loss or a gap in the ledger, the largest lag, the most
+    offsets read.
     """
 
     def weight(tp: TopicPartition) -> tuple[int, float, int, int, int]:
-        one = seen[tp]
-        trouble = 2 if one.shade is _LOST else 1 if one.shade is _GAP else 0
-        how_bad, how_much, _ = one.urgency
-        return how_bad, how_much, trouble, one.lag or 0, one.recent
+        state = states[tp]
+        trouble = 2 if state.shade is _LOST else 1 if state.shade is _GAP else 0
+        how_bad, how_much, _ = state.urgency
+        return how_bad, how_much, trouble, state.lag or 0, state.recent
 
-    return sorted(heapq.nlargest(most, sorted(seen), key=weight))
+    return sorted(heapq.nlargest(most, sorted(states), key=weight))

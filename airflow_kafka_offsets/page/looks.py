@@ -1,4 +1,4 @@
-"""Answers of Kafka, kept for some seconds: many people look at one page, and Kafka is asked once."""
+"""Answers of Kafka, kept for some seconds: many people look at one page, and each answer is for all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 @dataclass(eq=False)
 class Kept(Generic[_T]):
-    """Answers by name. Whoever asks while an answer is on its way waits for that one.
+    """Answers by name. Threads that need the same answer wait for one that is under way.
 
     Attributes:
         seconds: how long an answer is kept.
@@ -30,25 +30,22 @@ class Kept(Generic[_T]):
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, name: str, ask: Callable[[], _T]) -> _T:
-        """Return the answer that is kept or on its way, or ask for one. An error is not kept.
+        """Return the answer that is kept or under way, or ask for one. An error is not kept.
 
         Raises:
             Exception: what `ask` raises.
         """
         with self._lock:
             at, answer = self._kept.get(name, (0.0, None))
-            is_mine = answer is None or (answer.done() and self.clock() - at >= self.seconds)
-            if is_mine or answer is None:
+            has_to_ask = answer is None or (answer.done() and self.clock() - at >= self.seconds)
+            if has_to_ask or answer is None:
                 answer = self._begin(name)
-        if is_mine:
+        if has_to_ask:
             self._ask(name, answer, ask)
         return answer.result()
 
     def last(self, name: str) -> _T | None:
-        """Return the newest answer, however old it is, without asking; None: there is none.
-
-        It stays while a newer one is on its way, and if that becomes an error.
-        """
+        """Return the newest answer, however old it is; None if there was none. It stays while a newer one is under way or fails."""
         with self._lock:
             return self._last.get(name)
 

@@ -1,4 +1,4 @@
-"""Turns values into HTML. Everything from outside is escaped: Jinja2 does it, and rectangles are made of numbers only."""
+"""HTML of values. Jinja2 escapes all texts, and rectangles are made of numbers only."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from airflow_kafka_offsets.page.strips import Strip
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("airflow_kafka_offsets.page"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
+    environment.filters.update(
         number=words.number,
         short_number=words.short_number,
         sentence=words.sentence,
@@ -38,7 +38,7 @@ def _environment() -> Environment:
         task_path=task_path,
         run_path=run_path,
     )
-    return made
+    return environment
 
 
 def html(template: str, context: Mapping[str, Any]) -> str:
@@ -50,7 +50,7 @@ def stamp(value: datetime | None) -> Markup:
     """Return a moment. The page's script shows it in the zone of Airflow's UI."""
     if value is None:
         return Markup(words.NOTHING)
-    # Of numbers and the names of months: to escape them took a quarter of the time of a list of 1,000 groups.
+    # It has only numbers and the names of months: to escape them takes a quarter of the time of a list of 1,000 groups.
     return Markup(
         f'<time datetime="{value.isoformat()}" title="{value:%Y-%m-%d %H:%M:%S} UTC">{words.stamp(value)}</time>'
     )
@@ -66,22 +66,22 @@ def rectangles(strip: Strip, hidden: Collection[int] = ()) -> Markup:
             f'<rect class="{block.kind.value}{shade}" x="{block.x:g}%" width="{block.width:g}%" '
             f'data-r="{block.start}-{block.end}"{named}/>'
         )
-    return Markup("".join(parts))  # of numbers and the names of kinds
+    return Markup("".join(parts))  # only numbers and the names of kinds
 
 
 def run_path(claim: Claim) -> str:
-    """Return where Airflow's UI shows a run."""
+    """Return the path of a run in Airflow's UI."""
     return f"dags/{quote(claim.dag_id, safe='')}/runs/{quote(claim.run_id, safe='')}"
 
 
 def task_path(claim: Claim) -> str:
-    """Return where Airflow's UI shows a task instance."""
+    """Return the path of a task instance in Airflow's UI."""
     mapped = f"/mapped/{claim.map_index}" if claim.map_index >= 0 else ""
     return f"{run_path(claim)}/tasks/{quote(claim.task_id, safe='')}{mapped}"
 
 
-def now_of_all(shown: Mapping[str, NowView]) -> dict[str, Any]:
-    """Return what Kafka says of groups, as HTML for their cells in the list."""
+def now_of_all(views: Mapping[str, NowView]) -> dict[str, Any]:
+    """Return the cells of groups in the list, as HTML."""
     cells = {
         name: {
             "verdict": _part("verdict", view),
@@ -89,9 +89,9 @@ def now_of_all(shown: Mapping[str, NowView]) -> dict[str, Any]:
             "headroom": _part("headroom", view),
             "look": view.needs_a_look,
         }
-        for name, view in shown.items()
+        for name, view in views.items()
     }
-    counts = Counter(view.verdict for view in shown.values() if view.needs_a_look)
+    counts = Counter(view.verdict for view in views.values() if view.needs_a_look)
     worst_first = sorted(counts, key=lambda word: place(None if word == NOT_KNOWN else GroupVerdict(word)))
     return {
         "parts": {"summary": "".join(f" · {counts[verdict]:,} {verdict.lower()}" for verdict in worst_first)},
@@ -100,7 +100,7 @@ def now_of_all(shown: Mapping[str, NowView]) -> dict[str, Any]:
 
 
 def now_of_one(view: NowView) -> dict[str, Any]:
-    """Return what Kafka says of a group, as HTML for its page."""
+    """Return the parts of a group's page that Kafka answers for, as HTML."""
     return {
         "parts": {
             "verdict": _part("verdict", view),

@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError, KafkaAnswerError, NotYetError, counted
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.pruning import absent
-from airflow_kafka_offsets.core.plan.replay import check_replayable
+from airflow_kafka_offsets.core.plan.replay import check_replayable, has_replay
 from airflow_kafka_offsets.core.plan.request import GROUP, SCOPED, WINDOWS, name_windows, parse_windows
 from airflow_kafka_offsets.core.window import Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
@@ -30,7 +31,7 @@ class Row:
     """A window that was chosen.
 
     Attributes:
-        refused: why a replay can't run it; None: it can.
+        refused: why a replay can't run it; None if it can.
     """
 
     id: str
@@ -47,7 +48,7 @@ class Dag:
     """A DAG that may run a replay.
 
     Attributes:
-        note: what to know before; None: nothing.
+        note: what to know before a run; None if it starts at once.
     """
 
     dag_id: str
@@ -61,8 +62,8 @@ class Preview:
 
     Attributes:
         dags: those that have, or had, windows of the group.
-        chosen: the DAG that is offered first; None: the user may run none of them.
-        unknown: what no one could find out; None: nothing.
+        chosen: the DAG that is offered first; None if the user may run none of them.
+        unknown: why no one knows whether Kafka still holds the records; None if Kafka answered.
         again: the windows that can run, as the ledger has them.
     """
 
@@ -115,85 +116,73 @@ def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Pr
         reader: who asks.
 
     Raises:
-        BadInputError: it names no windows, or too many.
+        BadInputError: `windows` names none, or too many.
         PrunedWindowError: some of them were pruned.
     """
-    name = line.group.name
-    seqs = parse_windows(name, windows)
-    position = ledger.position(name)
-    most = max(1, RANGES_AT_ONCE // max(1, len(position.offsets) if position else 1))
-    if len(seqs) > most:
-        raise BadInputError(
-            f"A preview reads at most {counted(most, 'window')} of group {name} at once, as each has a range for each partition. "
-            "Select fewer, or run the DAG with the conf that names the windows"
-        )
-    found = {row.window.seq: row for row in ledger.windows(name, seqs=seqs, limit=len(seqs))}
-    pruned = ledger.pruned(name)
+    group = line.group
+    seqs = parse_windows(group.name, windows)
+    _check_number(ledger, group.name, len(seqs))
+    records = ledger.windows(group.name, seqs=seqs, limit=len(seqs))
+    pruned = ledger.pruned(group.name)
     if gone := [seq for seq in seqs if seq < pruned.before]:
-        raise absent(name, gone, pruned)
-    readable = reader.readable({row.holder.dag_id for row in found.values()} | line.outline.dag_ids)
-    rows = [row for row in found.values() if row.holder.dag_id in readable]
-    refused = {row.window.id: why for row in rows if (why := _refused(row)) is not None}
-    unknown = None
-    try:
-        left = [row.window for row in rows if row.window.id not in refused]
-        service = WindowService(ledger, late(lambda: now.open_log(line.group)))
-        refused |= {window_id: str(exc) for window_id, exc in service.unreadable(left).items()}
-    except (KafkaAnswerError, NotYetError) as exc:  # also: there is no such connection
-        unknown = f"Whether Kafka still holds these records is not known: {exc}"
-    dags = [_dag(dag_id, reader) for dag_id in sorted(readable)]
-    # A window of a DAG that may not be read is no window for this user.
-    seen = {row.window.seq for row in rows}
-    shown = [*_rows(rows, refused), *(_unseen(name, seq) for seq in seqs if seq not in seen)]
-    again = [row.window for row in rows if row.window.id not in refused]
-    again.sort(key=lambda window: window.seq)
-    return Preview(name, sorted(shown, key=lambda row: row.seq), dags, _chosen(dags, rows), unknown, again)
+        raise absent(group.name, gone, pruned)
+    readable = reader.readable({record.holder.dag_id for record in records} | line.outline.dag_ids)
+    # For this user, there is no window of a DAG that they may not read.
+    visible = {record.seq: record for record in records if record.holder.dag_id in readable}
+    refused, unknown = _refused(ledger, group, [record.window for record in visible.values()])
+    dags = [Dag(dag_id, *reader.state_of(dag_id)) for dag_id in sorted(readable)]
+    holders = [record.holder.dag_id for record in visible.values()]
+    return Preview(
+        group=group.name,
+        rows=[_row(group.name, seq, visible.get(seq), refused) for seq in sorted(seqs)],
+        dags=dags,
+        # The DAG that ran most of the windows.
+        chosen=max((dag.dag_id for dag in dags if dag.may_run), key=holders.count, default=None),
+        unknown=unknown,
+        again=[visible[seq].window for seq in sorted(visible) if visible[seq].window.id not in refused],
+    )
 
 
-def _refused(row: WindowRecord) -> str | None:
-    try:
-        check_replayable(row.window)
-    except IllegalStepError as exc:
-        return str(exc)
-    return None if row.window.span else f"Window {row.window.id} has no offsets"
-
-
-def _rows(rows: Sequence[WindowRecord], refused: Mapping[str, str]) -> list[Row]:
-    return [
-        Row(
-            id=row.window.id,
-            seq=row.window.seq,
-            number=f"{row.window.seq:06d}",
-            span=row.window.span,
-            records=row.records,
-            committed_at=row.committed_at,
-            refused=refused.get(row.window.id),
+def _check_number(ledger: Ledger, group: str, number: int) -> None:
+    position = ledger.position(group)
+    most = max(1, RANGES_AT_ONCE // max(1, len(position.offsets) if position else 1))
+    if number > most:
+        raise BadInputError(
+            f"A preview reads at most {counted(most, 'window')} of group {group} at once. Select fewer, or name them in the conf of a run"
         )
-        for row in rows
-    ]
 
 
-def _unseen(group: str, seq: int) -> Row:
-    return Row(name_window(group, seq), seq, f"{seq:06d}", 0, None, None, "There is no such window that you may see")
+def _refused(ledger: Ledger, group: KafkaGroup, windows: Sequence[Window]) -> tuple[dict[str, str], str | None]:
+    """Return why windows can't run again, by id; and why no one knows it of the rest, None if Kafka answered."""
+    refused: dict[str, str] = {}
+    for window in windows:
+        try:
+            check_replayable(window)
+        except IllegalStepError as exc:
+            refused[window.id] = str(exc)
+        else:
+            if not has_replay(window):
+                refused[window.id] = f"Window {window.id} has no offsets"
+    service = WindowService(ledger, late(lambda: now.open_log(group)))
+    try:
+        unreadable = service.unreadable([window for window in windows if window.id not in refused])
+    except (KafkaAnswerError, NotYetError) as exc:  # also: there is no such connection
+        return refused, f"Whether Kafka still holds these records is not known: {exc}"
+    return refused | {window_id: str(error) for window_id, error in unreadable.items()}, None
 
 
-def _dag(dag_id: str, reader: Reader) -> Dag:
-    may_run, note = reader.state_of(dag_id)
-    return Dag(dag_id, may_run, note)
+def _row(group: str, seq: int, record: WindowRecord | None, refused: Mapping[str, str]) -> Row:
+    id_, number = name_window(group, seq), f"{seq:06d}"
+    if record is None:
+        return Row(id_, seq, number, 0, None, None, "There is no such window that you may see")
+    return Row(id_, seq, number, record.span, record.records, record.committed_at, refused.get(id_))
 
 
-def _chosen(dags: Sequence[Dag], rows: Sequence[WindowRecord]) -> str | None:
-    """Choose the DAG that ran most of the windows, of those that the user may run."""
-    held = [row.holder.dag_id for row in rows]
-    may_run = [dag.dag_id for dag in dags if dag.may_run]
-    return max(may_run, key=held.count, default=None)
-
-
-def document(found: Preview) -> Document:
+def document(preview: Preview) -> Document:
     """Return a preview for programs: what ``kafka-offsets plan`` gives of a replay, and what only the page knows."""
-    return replay_document(found.group, found.again, []) | {
-        "refused": [{"id": row.id, "why": row.refused} for row in found.rows if row.refused is not None],
-        "not_known": found.unknown,
-        "dags": [{"dag_id": dag.dag_id, "may_run": dag.may_run, "note": dag.note} for dag in found.dags],
-        "conf": found.conf,
+    return replay_document(preview.group, preview.again, []) | {
+        "refused": [{"id": row.id, "why": row.refused} for row in preview.rows if row.refused is not None],
+        "not_known": preview.unknown,
+        "dags": [{"dag_id": dag.dag_id, "may_run": dag.may_run, "note": dag.note} for dag in preview.dags],
+        "conf": preview.conf,
     }

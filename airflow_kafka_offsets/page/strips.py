@@ -1,11 +1,11 @@
-"""Lays out who read what: a strip for each topic-partition, and a block in it for each window. Pure: rectangles are values.
+"""The layout of who read what: a strip for each topic-partition, and a block in it for each window. Pure: rectangles are values.
 
-A strip is 100 wide. The first `READ` of it are offsets that windows were cut for. The rest shows what no window has yet: as long as the
-partition is behind, beside the one that is furthest behind. So nothing moves when Kafka's answer arrives.
+A strip is 100 wide. The first `READ` of it are offsets that windows own. The rest shows the lag, in proportion to the partition that is
+furthest behind. So nothing moves when Kafka's answer arrives.
 
-There are two scales for the first part. By offset, a strip is what the partition's shown windows own, from the first to the last offset.
-By time, all strips have one axis: a live window lies between the planned-until time of the window before it and its own, and what else there is lies
-where its offsets are between those of live windows.
+The first part has two scales. By offset, it reaches from the first to the last offset of the shown windows. By time, all strips have one
+axis: a live window lies between the planned-until time of the window before it and its own. All else is placed by its offsets,
+between those of live windows.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from airflow_kafka_offsets.core.ranges import OffsetRange
 from airflow_kafka_offsets.core.window import Lane, State, Window
 
 READ = 90.0
-"""How much of a strip is for offsets that windows were cut for."""
+"""How much of a strip is for offsets that windows own."""
 
 LEAST = 0.35
 """The least width of a block that needs a look: open, lost, or without an owner."""
 
 
 class Kind(StrEnum):
-    """What a block is; the name of its color."""
+    """What a block is, and the name of its color."""
 
     COMMITTED = "committed"
     OPEN = "open"
@@ -50,7 +50,7 @@ _NEEDS_A_LOOK = frozenset({Kind.OPEN, Kind.OPEN_BACKFILL, Kind.LOST, Kind.GAP})
 
 
 class Axis(StrEnum):
-    """What the width of a strip means."""
+    """The meaning of a strip's width."""
 
     OFFSET = "offset"
     TIME = "time"
@@ -64,8 +64,8 @@ class Block:
         kind: what it is.
         x, width: in hundredths of the strip.
         start, end: ``start <= offset < end``.
-        seq: the number of its window; None: it has none.
-        is_odd: whether it gets the second one of two shades, so that borders show.
+        seq: the number of its window; None if no window owns it.
+        is_odd: whether it gets the second of two shades, so that borders show.
     """
 
     kind: Kind
@@ -79,13 +79,12 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """What is shown of a topic-partition.
+    """A topic-partition as it is drawn.
 
     Attributes:
-        tp: which one.
+        tp: the partition.
         blocks: from back to front.
-        first, last: the offsets at the edges of its first part, ``first <= offset < last``. Both are where the next window starts, if no
-            window that is shown has anything of the partition.
+        first, last: the edges of its first part, ``first <= offset < last``. Without a block, both are `next`.
         next: where the next live window starts: after a reset backwards, this is below `last`.
     """
 
@@ -98,14 +97,14 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A time below the strips: where, and when."""
+    """A time below the strips."""
 
     x: float
     at: datetime
 
 
 class Piece(NamedTuple):
-    """Offsets of one partition, with what became of them. A tuple, because a page makes 40,000 of them."""
+    """Offsets of one partition. A tuple, because a page makes 40,000 of them."""
 
     kind: Kind
     start: int
@@ -117,7 +116,7 @@ _BY_OFFSET = attrgetter("start", "end")
 
 
 def kind_of(window: Window) -> Kind | None:
-    """Return how a window is drawn; None: it owns nothing and never did."""
+    """Return how a window is drawn; None if it is not."""
     match window.state, window.lane:
         case State.ABANDONED, _:
             return None
@@ -134,11 +133,11 @@ def kind_of(window: Window) -> Kind | None:
 
 
 Floors = Mapping[TopicPartition, int]
-"""Below these offsets, the ledger no longer knows who owned what: windows were pruned."""
+"""Below these offsets, windows were pruned: the ledger has lost the owners."""
 
 
 class Layer(NamedTuple):
-    """What a window owns, or what it lost. The ranges are a dictionary, because a page looks up 20,000 partitions in it."""
+    """The offsets that a window owns, or that it lost. A dictionary, because a page looks up 20,000 partitions in it."""
 
     kind: Kind
     seq: int
@@ -146,40 +145,40 @@ class Layer(NamedTuple):
 
 
 def layers_of(windows: Iterable[Window]) -> list[Layer]:
-    """Return what is drawn of some windows, oldest first, as their offsets are in order then."""
-    found: list[Layer] = []
+    """Return the layers of windows, oldest first: so their offsets are in order."""
+    layers: list[Layer] = []
     for window in sorted(windows, key=attrgetter("seq")):
         kind = kind_of(window)
         if kind is None:
             continue
         if window.lost and kind is not SUPERSEDED:
-            found.append(Layer(LOST, window.seq, dict(window.lost.items())))
-        found.append(Layer(kind, window.seq, dict(window.ranges.items())))
-    return found
+            layers.append(Layer(LOST, window.seq, dict(window.lost.items())))
+        layers.append(Layer(kind, window.seq, dict(window.ranges.items())))
+    return layers
 
 
 def pieces_of(tp: TopicPartition, layers: Iterable[Layer], floor: int = 0) -> list[Piece]:
-    """Return what windows own and lost of a partition, in the order of offsets. What lies between them and is no one's is a gap.
+    """Return the pieces of a partition in the order of offsets, with the gaps between them.
 
     One partition at a time: to keep the pieces of 20,000 would take Python's garbage collector longer than all the rest.
 
     Args:
         tp: the partition.
-        layers: of some windows of a group: live windows that follow one another, and backfill windows.
+        layers: of live windows that follow one another, and of backfill windows.
         floor: below it, windows were pruned.
     """
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     for kind, seq, ranges in layers:
         r = ranges.get(tp)
         if r is not None and r.end > r.start:
-            found.append(Piece(kind, r.start, r.end, seq))
-    return _with_gaps(found, floor) if len(found) > 1 else found
+            pieces.append(Piece(kind, r.start, r.end, seq))
+    return _with_gaps(pieces, floor) if len(pieces) > 1 else pieces
 
 
 def read_in_a_row(tp: TopicPartition, layers: Iterable[Layer]) -> int | None:
-    """Return how many offsets windows read of a partition, if each begins where the one before it ends; None: look at its pieces.
+    """Return how many offsets windows read of a partition; None if one does not begin where the one before it ends.
 
-    So it is with nearly all partitions, and their pieces would only be counted: to make them takes four times as long.
+    Nearly all partitions have such a row, and to make their pieces only to count them takes four times as long.
     """
     read, reached = 0, None
     for kind, _, ranges in layers:
@@ -195,51 +194,51 @@ def read_in_a_row(tp: TopicPartition, layers: Iterable[Layer]) -> int | None:
     return read
 
 
-def _with_gaps(some: list[Piece], floor: int) -> list[Piece]:
-    some.sort(key=_BY_OFFSET)
+def _with_gaps(pieces: list[Piece], floor: int) -> list[Piece]:
+    pieces.sort(key=_BY_OFFSET)
     gaps: list[Piece] = []
     reached: int | None = None
-    for kind, start, end, _ in some:
+    for kind, start, end, _ in pieces:
         if kind is SUPERSEDED:
             continue  # other windows own these offsets now, or no one does
         if reached is not None and start > reached:
             gaps += _gap(reached, start, floor)
         if reached is None or end > reached:
             reached = end
-    return sorted(some + gaps, key=_BY_OFFSET) if gaps else some
+    return sorted(pieces + gaps, key=_BY_OFFSET) if gaps else pieces
 
 
 def _gap(start: int, end: int, floor: int) -> list[Piece]:
-    """Return what lies between two windows: below the floor, windows may have owned it that are gone."""
+    """Return what lies between two windows. Below the floor, pruned windows may have owned it."""
     middle = min(max(start, floor), end)
     both = (Piece(Kind.PRUNED, start, middle), Piece(GAP, middle, end))
     return [piece for piece in both if piece.end > piece.start]
 
 
 def ends(windows: Iterable[Window], but: Offsets = MappingProxyType({})) -> dict[TopicPartition, int]:
-    """Return the partitions that windows name, but for some, and the last offset that they reach in each."""
-    found: dict[TopicPartition, int] = {}
+    """Return the last offset that windows reach in each partition, except for those in `but`."""
+    reached: dict[TopicPartition, int] = {}
     for window in windows:
         for tp, r in window.ranges.items():
             if tp not in but:
-                found[tp] = max(r.end, found.get(tp, 0))
-    return found
+                reached[tp] = max(r.end, reached.get(tp, 0))
+    return reached
 
 
 _Scale = Callable[[int], float]
 
 
 def by_offset(first: int, last: int) -> _Scale:
-    """Return where an offset lies, if the strip is the share of the log."""
+    """Return the scale of a strip whose width is offsets."""
     width = READ / max(1, last - first)
     return lambda offset: (offset - first) * width
 
 
 def by_time(knots: Sequence[tuple[int, float]]) -> _Scale:
-    """Return where an offset lies, if some offsets lie at known places: in between, in proportion.
+    """Return the scale through some points: between two of them, in proportion.
 
     Args:
-        knots: offsets and places; both grow.
+        knots: offsets and their x; both grow.
     """
     offsets = [offset for offset, _ in knots]
 
@@ -254,24 +253,24 @@ def by_time(knots: Sequence[tuple[int, float]]) -> _Scale:
 def knots_of(
     windows: Sequence[Window], tp: TopicPartition, place: Callable[[datetime], float], begins: datetime | None = None
 ) -> list[tuple[int, float]]:
-    """Return where the ends of a partition's live windows lie on the axis of time.
+    """Return where the edges of a partition's live windows lie on the axis of time.
 
     Args:
         windows: live windows that own their offsets, oldest first.
         tp: the partition.
-        place: where a time lies.
-        begins: where the first window begins; None: that is not known, and it has no width.
+        place: returns the x of a time.
+        begins: where the first window begins; None if unknown, and it has no width.
     """
-    found: list[tuple[int, float]] = []
+    knots: list[tuple[int, float]] = []
     cuts = [(before.planned_until, window) for before, window in pairwise(windows)]
     for before, window in cuts if begins is None else [(begins, windows[0]), *cuts]:
         r = window.ranges.get(tp)
         if r is None or r.end == r.start:
             continue
-        if not found or r.start > found[-1][0]:
-            found.append((r.start, max(place(before), found[-1][1] if found else 0.0)))
-        found.append((r.end, max(place(window.planned_until), found[-1][1])))
-    return found
+        if not knots or r.start > knots[-1][0]:
+            knots.append((r.start, max(place(before), knots[-1][1] if knots else 0.0)))
+        knots.append((r.end, max(place(window.planned_until), knots[-1][1])))
+    return knots
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,9 +278,9 @@ class Figure:
     """All strips of a group.
 
     Attributes:
-        strips: of the partitions that are unfolded, in their order.
+        strips: of the unfolded partitions, in their order.
         ticks: the times below them; none if the axis is of offsets.
-        axis: what their width means.
+        axis: the meaning of their width.
     """
 
     strips: tuple[Strip, ...]
@@ -291,13 +290,13 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Which part of a group's history some windows are.
+    """The part of a group's history that is drawn.
 
     Attributes:
-        has_oldest, has_newest: whether the oldest and the newest live window of the group are among them. If not, what lies below the
-            oldest one, or above the newest one, is cut off: its neighbors are not there.
-        start, end: the edges of the axis of time; None: the planned-until time of the oldest or newest live window among them.
-        floors: what was pruned.
+        has_oldest, has_newest: whether it has the oldest and the newest live window of the group. If not, pieces beyond its own live windows
+            are cut off: their neighbors are not there.
+        start, end: the edges of the axis of time; None for the planned-until time of the oldest or newest live window.
+        floors: below these offsets, windows were pruned.
     """
 
     has_oldest: bool = True
@@ -314,27 +313,27 @@ def figure(
     windows: Collection[Window],
     axis: Axis = Axis.OFFSET,
     part: Part = ALL,
-    known: Offsets | None = None,
+    starts: Offsets | None = None,
 ) -> Figure:
     """Lay out strips.
 
     Args:
         windows: the windows to show, in any order.
-        axis: what the width means. Without live windows of different planned-until times, it is of offsets.
-        part: which part of the history the windows are.
-        known: the partitions to show, and where the next window of each starts; None: those that the windows name.
+        axis: the meaning of the width. Without live windows of different planned-until times, it is of offsets.
+        part: the part of the history that the windows are.
+        starts: the partitions to show, and where the next window of each starts; None for those that the windows name.
     """
     live = sorted((w for w in windows if w.lane is Lane.LIVE and w.state.owns), key=lambda w: w.seq)
-    wanted = ends(windows) if known is None else known
+    wanted = ends(windows) if starts is None else starts
     time = _times(live, part) if axis is Axis.TIME else None
     layers = layers_of(windows)
     shown = {tp: _uncut(tp, pieces_of(tp, layers, part.floors.get(tp, 0)), live, part) for tp in sorted(wanted)}
-    if known is not None and live and part.has_newest:
-        shown = {tp: _with_left_out(some, known[tp]) for tp, some in shown.items()}
+    if starts is not None and live and part.has_newest:
+        shown = {tp: _with_left_out(pieces, starts[tp]) for tp, pieces in shown.items()}
     # A partition without a block may be the one that is furthest behind.
     strips = [
-        _strip(tp, some, live, time, part, wanted[tp]) if some else Strip(tp, (), *[wanted[tp]] * 3)
-        for tp, some in shown.items()
+        _strip(tp, pieces, live, time, part, wanted[tp]) if pieces else Strip(tp, (), *[wanted[tp]] * 3)
+        for tp, pieces in shown.items()
     ]
     if time is None:
         return Figure(tuple(strips), (), Axis.OFFSET)
@@ -342,29 +341,29 @@ def figure(
 
 
 def _times(live: Sequence[Window], part: Part) -> tuple[datetime, datetime] | None:
-    """Return the edges of the axis of time; None: there is no such axis."""
+    """Return the edges of the axis of time; None if it has no width."""
     if not live:
         return None
     first, last = part.start or live[0].planned_until, part.end or live[-1].planned_until
     return (first, last) if first < last else None
 
 
-def _uncut(tp: TopicPartition, some: Sequence[Piece], live: Sequence[Window], part: Part) -> Sequence[Piece]:
+def _uncut(tp: TopicPartition, pieces: Sequence[Piece], live: Sequence[Window], part: Part) -> Sequence[Piece]:
     """Return the pieces between the oldest and the newest live window, if these are not the ends of the history."""
     of_live = [window.ranges[tp] for window in live if tp in window.ranges]
     if not part.has_oldest:
         lowest = min((r.start for r in of_live), default=0)
-        some = [piece for piece in some if piece.end > lowest]
+        pieces = [piece for piece in pieces if piece.end > lowest]
     if not part.has_newest and of_live:
         highest = max(r.end for r in of_live)
-        some = [piece for piece in some if piece.start < highest]
-    return some
+        pieces = [piece for piece in pieces if piece.start < highest]
+    return pieces
 
 
-def _with_left_out(some: Sequence[Piece], next_offset: int) -> Sequence[Piece]:
-    """Return pieces with what a reset forwards left out after the newest window."""
-    reached = max((piece.end for piece in some if piece.kind is not Kind.SUPERSEDED), default=next_offset)
-    return [*some, Piece(GAP, reached, next_offset)] if reached < next_offset else some
+def _with_left_out(pieces: Sequence[Piece], next_offset: int) -> Sequence[Piece]:
+    """Return pieces with the gap that a reset forwards left after the newest window."""
+    reached = max((piece.end for piece in pieces if piece.kind is not Kind.SUPERSEDED), default=next_offset)
+    return [*pieces, Piece(GAP, reached, next_offset)] if reached < next_offset else pieces
 
 
 def _place(first: datetime, last: datetime) -> Callable[[datetime], float]:
@@ -374,22 +373,22 @@ def _place(first: datetime, last: datetime) -> Callable[[datetime], float]:
 
 def _strip(
     tp: TopicPartition,
-    some: Sequence[Piece],
+    pieces: Sequence[Piece],
     live: Sequence[Window],
     time: tuple[datetime, datetime] | None,
     part: Part,
     next_offset: int,
 ) -> Strip:
-    first, last = min(piece.start for piece in some), max(piece.end for piece in some)
+    first, last = min(piece.start for piece in pieces), max(piece.end for piece in pieces)
     scale = by_offset(first, last)
     if time is not None:
         knots = knots_of(live, tp, _place(*time), part.start)
         if len(knots) < 2:
             return Strip(tp, (), first, last, next_offset)
         scale = by_time(knots)
-    blocks = [_block(piece, scale) for piece in some]
+    blocks = [_block(piece, scale) for piece in pieces]
     shown = [block for block in blocks if block.width > 0]
-    # What needs a look is drawn last: it may be thin.
+    # A block that needs a look may be thin, so it is drawn last.
     shown.sort(key=lambda block: (block.kind in _NEEDS_A_LOOK, block.kind is Kind.SUPERSEDED))
     return Strip(tp, tuple(shown), first, last, next_offset)
 
@@ -411,37 +410,19 @@ def _block(piece: Piece, scale: _Scale) -> Block:
     )
 
 
-_STEPS = tuple(
-    timedelta(seconds=s)
-    for s in (
-        60,
-        300,
-        600,
-        1800,
-        3600,
-        7200,
-        10800,
-        21600,
-        43200,
-        86400,
-        172800,
-        604800,
-        1209600,
-        2592000,
-        7776000,
-        31536000,
-    )
-)
+_MINUTES = (1, 5, 10, 30, 60, 120, 180, 360, 720)
+_DAYS = (1, 2, 7, 14, 30, 90, 365)
+_STEPS = (*(timedelta(minutes=m) for m in _MINUTES), *(timedelta(days=d) for d in _DAYS))
 
 
 def ticks(first: datetime, last: datetime, most: int = 6) -> tuple[Tick, ...]:
-    """Return round times between two others, at most so many."""
+    """Return round times from `first` to `last`."""
     step = next((s for s in _STEPS if (last - first) / s <= most), _STEPS[-1])
     place, zero = _place(first, last), datetime(1970, 1, 5, tzinfo=first.tzinfo)  # a Monday
     at = zero + -((zero - first) // step) * step
-    found: list[Tick] = []
-    while at <= last and len(found) <= 2 * most:
+    times: list[Tick] = []
+    while at <= last and len(times) <= 2 * most:
         if at >= first:
-            found.append(Tick(round(place(at), 2), at))
+            times.append(Tick(round(place(at), 2), at))
         at += step
-    return tuple(found)
+    return tuple(times)

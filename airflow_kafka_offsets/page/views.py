@@ -1,4 +1,4 @@
-"""What the templates show of groups and windows, as values. Names of DAGs that a user may not read are left out here."""
+"""Groups and windows as the templates show them. Here the names of DAGs go that a user may not read."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from airflow_kafka_offsets.core.history import KEPT_FROM, Act, Attempt, acted_on
 from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.offsets import Offsets
-from airflow_kafka_offsets.core.plan.overview import Outline, WindowLine, WindowSummary, summary_of
-from airflow_kafka_offsets.core.plan.replay import may_replay
+from airflow_kafka_offsets.core.plan.overview import Outline
+from airflow_kafka_offsets.core.plan.ownership import Owner
+from airflow_kafka_offsets.core.plan.replay import has_replay
 from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import group_of, name_window
@@ -38,14 +39,14 @@ class Person:
     """The run that has, or had, a window, as it is shown.
 
     Attributes:
-        claim: the task instance; None: it is of a DAG that the user may not read.
+        claim: the task instance; None if the user may not read its DAG.
     """
 
     claim: Claim | None
 
 
 def person(claim: Claim, readable: Readable) -> Person:
-    """Return who has a window, without a name that may not be read."""
+    """Return who has a window, without a name that the user may not read."""
     return Person(claim if claim.dag_id in readable else None)
 
 
@@ -54,7 +55,7 @@ class ListRow:
     """A group in the list.
 
     Attributes:
-        words: what its row is found by.
+        words: the search box looks in these.
         topics, first_topics: all of its topics, and the first of them in short.
     """
 
@@ -63,7 +64,7 @@ class ListRow:
     topics: str
     first_topics: str
     open: int
-    first_open: WindowLine | None
+    first_open: WindowRecord | None
     holder: Person | None
     age: str
     last_commit: str
@@ -73,20 +74,20 @@ class ListRow:
 
 def list_row(line: GroupLine, readable: Readable, now: datetime) -> ListRow:
     """Return a group as the list shows it."""
-    one, group = line.outline, line.group
-    first, last = one.first_open, one.last_committed
+    outline, group = line.outline, line.group
+    first, last = outline.first_open, outline.last_committed
     return ListRow(
-        name=one.group,
-        words=f"{one.group} {' '.join(group.topics)} {group.topics_pattern or ''}",
+        name=outline.group,
+        words=f"{outline.group} {' '.join(group.topics)} {group.topics_pattern or ''}",
         topics=", ".join(group.topics),
         first_topics=_first_topics(group),
-        open=sum(one.open.values()),
+        open=sum(outline.open.values()),
         first_open=first,
         holder=person(first.holder, readable) if first else None,
         age=took(first.planned_at, now) if first else "",
         last_commit=ago(last.committed_at if last else None, now),
         committed_at=last.committed_at if last else None,
-        curve=curve(one.unread),
+        curve=curve(outline.unread),
     )
 
 
@@ -104,9 +105,9 @@ CURVE_WIDTH, CURVE_HEIGHT = 110, 24
 
 
 def curve(values: Sequence[int]) -> str:
-    """Return a line through values as the points of an SVG polyline; empty: there are fewer than two.
+    """Return a line through values as the points of an SVG polyline; empty if there are fewer than two.
 
-    Zero is at the bottom. The least value is in the middle at most, so that values that hardly differ do not look like the most there can be.
+    Zero is at the bottom. The least value is in the middle at most, so values that hardly differ do not look high.
 
     >>> curve([0, 5, 10])
     '0,22 55,12 110,2'
@@ -129,7 +130,7 @@ class TableRow:
 
     Attributes:
         tries: how many there were.
-        last_try: how the last one ended if it did not succeed, such as "failed"; empty: it succeeded, runs, or there was none.
+        last_try: the outcome of the last one, such as "failed"; empty if it succeeded, runs, or there was none.
     """
 
     id: str
@@ -176,7 +177,7 @@ def table_row(row: WindowRecord, attempts: Sequence[Attempt], readable: Readable
         last_try=last_try,
         took=time,
         holder=who,
-        may_replay=may_replay(window) and window.span > 0 and who.claim is not None,
+        may_replay=has_replay(window) and who.claim is not None,
         is_named=who.claim is not None,
     )
 
@@ -215,7 +216,7 @@ def may_name(
 ) -> bool:
     """Whether someone may know which windows these are: they may read the runs of all DAGs that have, or had, them.
 
-    Whose a pruned window was, the ledger does not know. It counts as one of all DAGs of its group; without that group it is named to no one.
+    A pruned window counts as one of all DAGs of its group, as the ledger has lost its holder. Without that group no one may know it.
 
     Args:
         window_ids: the windows.
@@ -238,16 +239,16 @@ class GroupView:
     """A group's page.
 
     Attributes:
-        figure: the strips; None: the group has no window.
+        figure: the strips; None if the group has no window.
         heat: a row of cells for each topic, if there are many partitions.
         hidden: the numbers of windows that are drawn without a name.
-        facts: of the drawn windows that a replay may run, by number: span and planned-until time.
-        zoom: which windows these are.
-        spans: others that are offered, by name.
-        pruned: the windows before this one were pruned; empty: none was.
-        last_number: the number of the window that was committed last; empty: it has no name here, or there is none.
-        drawn: the first and the last number that is drawn; empty: none is.
-        has_lags: whether it was known what Kafka says of the partitions when the worst of them were chosen.
+        facts: span and planned-until time of the drawn windows that a replay may run, by number.
+        zoom: the windows of this page.
+        spans: other pages, by the name of the link.
+        pruned: the windows before this one were pruned; empty if none was.
+        last_number: the number of the newest committed window; empty if there is none, or the user may not read it.
+        drawn: the first and the last number that is drawn; empty if none is.
+        has_lags: whether Kafka's answer helped to choose the worst partitions.
     """
 
     picture: GroupPicture
@@ -273,7 +274,7 @@ def group_view(
     readable: Readable,
     now: datetime,
     zoom: Zoom,
-    found: GroupLag | None = None,
+    lag: GroupLag | None = None,
 ) -> GroupView:
     """Return a group's page.
 
@@ -281,49 +282,51 @@ def group_view(
         picture: the group and its windows.
         readable: the DAGs that the user may read.
         now: the time.
-        zoom: what is asked for.
-        found: what Kafka said of the group last, by which the worst of many partitions are unfolded; None: it has not answered yet.
+        zoom: which windows the address names.
+        lag: the last answer of Kafka, by which the worst of many partitions are unfolded; None if there was none.
     """
-    rows = [table_row(r, picture.attempts.get(r.window.seq, ()), readable, now) for r in picture.rows[:LISTED]]
-    hidden = frozenset(r.window.seq for r in (*picture.rows, *picture.backfills) if r.holder.dag_id not in readable)
-    windows, position, outline = picture.windows, picture.position, picture.outline
-    starts = position.offsets if position else {}
-    # What windows name and the group no longer has comes on top: of 20,000 partitions that is hardly ever any.
-    known = strips.ends(windows, but=starts) | dict(starts)
-    figure, cells = _figure(windows, known, zoom.axis, _part(picture, zoom), found)
-    seqs = [window.seq for window in windows if window.seq not in hidden]
-    owner, last = outline.owner, outline.last_committed
-    newest = last or outline.first_open
-    pruned_before = picture.pruned.before
+    windows, outline = picture.windows, picture.outline
+    starts = picture.position.offsets if picture.position else {}
+    # A partition that a window names and the group no longer has comes on top: of 20,000 partitions that is hardly ever any.
+    partitions = strips.ends(windows, but=starts) | dict(starts)
+    figure, cells = _figure(windows, partitions, zoom.axis, _part(picture, zoom), lag)
+    records = (*picture.rows, *picture.backfills)
+    hidden = frozenset(record.seq for record in records if record.holder.dag_id not in readable)
+    named = [window for window in windows if window.seq not in hidden]
+    commit, newest = outline.last_committed, outline.last_committed or outline.first_open
+    outlines = {outline.group: outline}
     return GroupView(
         picture=picture,
         zoom=zoom,
         spans=zoom.spans(newest.planned_until) if newest else {},
-        pruned=name_window(picture.group.name, pruned_before) if pruned_before > 1 else "",
-        rows=rows,
+        pruned=name_window(picture.group.name, picture.pruned.before) if picture.pruned.before > 1 else "",
+        rows=[table_row(r, picture.attempts.get(r.seq, ()), readable, now) for r in picture.rows[:LISTED]],
         acts=[
-            act_row(act, is_named=may_name(first_and_last(act), picture.holders, {outline.group: outline}, readable))
+            act_row(act, is_named=may_name(first_and_last(act), picture.holders, outlines, readable))
             for act in reversed(picture.acts)
         ],
         figure=figure,
         heat=cells,
-        partitions=len(known),
+        partitions=len(partitions),
         hidden=hidden,
-        facts={
-            w.seq: (w.span, w.planned_until.isoformat())
-            for w in windows
-            if may_replay(w) and w.span and w.seq not in hidden
-        },
-        owner=person(Claim(owner.dag_id, "", owner.task_id), readable) if owner else None,
-        last_commit=ago(last.committed_at if last else None, now),
-        last_number=f"{last.seq:06d}" if last and last.holder.dag_id in readable else "",
-        drawn=(f"{min(seqs):06d}", f"{max(seqs):06d}") if seqs else ("", ""),
-        has_lags=bool(found and found.partitions),
+        facts={w.seq: (w.span, w.planned_until.isoformat()) for w in named if has_replay(w)},
+        owner=_owner(outline.owner, readable),
+        last_commit=ago(commit.committed_at if commit else None, now),
+        last_number=f"{commit.seq:06d}" if commit and commit.holder.dag_id in readable else "",
+        drawn=_first_and_last([window.seq for window in named]),
+        has_lags=bool(lag and lag.partitions),
     )
 
 
+def _owner(owner: Owner | None, readable: Readable) -> Person | None:
+    return person(Claim(owner.dag_id, "", owner.task_id), readable) if owner else None
+
+
+def _first_and_last(seqs: Sequence[int]) -> tuple[str, str]:
+    return (f"{min(seqs):06d}", f"{max(seqs):06d}") if seqs else ("", "")
+
+
 def _part(picture: GroupPicture, zoom: Zoom) -> Part:
-    """Return which part of the history is drawn."""
     is_cut, position = picture.older is not None, picture.position
     return Part(
         has_oldest=not is_cut and zoom.start is None,
@@ -335,17 +338,18 @@ def _part(picture: GroupPicture, zoom: Zoom) -> Part:
 
 
 def _figure(
-    windows: Sequence[Window], known: Offsets, axis: Axis, part: Part, found: GroupLag | None
+    windows: Sequence[Window], starts: Offsets, axis: Axis, part: Part, lag: GroupLag | None
 ) -> tuple[Figure | None, Sequence[heat.Row]]:
+    """Return the strips, and with many partitions the cells of all and the strips of the worst."""
     if not windows:
         return None, ()
-    if len(known) < heat.FOLDED_FROM:
-        return strips.figure(windows, axis, part, known), ()
+    if len(starts) < heat.FOLDED_FROM:
+        return strips.figure(windows, axis, part, starts), ()
     layers = strips.layers_of(windows)
-    lags, pace = (found.partitions, found.pace) if found else ({}, Pace())
-    seen = {tp: heat.seen_of(tp, layers, part.floors.get(tp, 0), lags.get(tp), pace) for tp in known}
-    unfolded = {tp: known[tp] for tp in heat.worst(seen)}
-    return strips.figure(windows, axis, part, unfolded), heat.rows(seen)
+    lags, pace = (lag.partitions, lag.pace) if lag else ({}, Pace())
+    states = {tp: heat.state_of(tp, layers, part.floors.get(tp, 0), lags.get(tp), pace) for tp in starts}
+    unfolded = {tp: starts[tp] for tp in heat.worst(states)}
+    return strips.figure(windows, axis, part, unfolded), heat.rows(states)
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +392,7 @@ class WindowView:
 
     Attributes:
         may_replay: whether the button is there to be pressed.
-        sees_group: whether the user may see the window's group. If not, its page and what a replay would do are not there for them.
+        sees_group: whether the user may see the window's group. If not, there is no link to it, and no replay.
     """
 
     picture: WindowPicture
@@ -427,7 +431,6 @@ def window_view(picture: WindowPicture, readable: Readable, now: datetime, *, se
 
 
 def _in_words(subject: Subject | None) -> str:
-    """Say what of a subject is frozen with a window."""
     if subject is None:
         return "not there"
     return f"{subject.kind}, latest {subject.latest}, ids {name_some(sorted(subject.schemas), ', ')}"
@@ -454,12 +457,12 @@ def group_document(full: FullGroup, readable: Readable, lag: GroupLag | None = N
 def picture_document(picture: GroupPicture, full: FullGroup, readable: Readable) -> Document:
     """Return a group for programs, together with the windows of the page as ``kafka-offsets windows`` lists them."""
     return group_document(full, readable) | {
-        "windows": [_in_short(summary_of(row), readable) for row in picture.rows],
+        "windows": [_in_short(row, readable) for row in picture.rows],
         "older_than": picture.older,
     }
 
 
-def _in_short(window: WindowSummary, readable: Readable) -> Document:
+def _in_short(window: WindowRecord, readable: Readable) -> Document:
     document = documents.window_document(window)
     return document if window.holder.dag_id in readable else document | {"id": None, "seq": None, "held_by": None}
 
@@ -475,7 +478,7 @@ def window_document(picture: WindowPicture, readable: Readable) -> Document:
     return {"group": picture.group.name, "windows": [document]}
 
 
-def run_document(line: WindowLine, window: WindowSummary, readable: Readable) -> Document:
+def run_document(line: WindowRecord, window: WindowRecord, readable: Readable) -> Document:
     """Return a window that a task instance has, or had, as ``kafka-offsets windows`` lists it, and in ``run`` that task instance."""
     held_by = window.holder if window.holder.dag_id in readable else None
     return documents.window_document(window) | {"held_by": held_by, "run": line.holder}

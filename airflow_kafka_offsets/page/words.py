@@ -1,4 +1,4 @@
-"""Numbers and times as a person says them."""
+"""Numbers and times as a person writes them."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _OFFSETS = re.compile(r"(?<![\w.,-])\d{4,}(?= offset)|(?<=offset )\d{4,}")
 
 
 def sentence(text: str) -> str:
-    """Return what is the same text everywhere, as the page says it: with a period, and the thousands of its offsets apart.
+    """Return a sentence with a period, and the thousands of its offsets apart.
 
     >>> sentence("1204512 offsets expired: orders-2026 [1013, 1205525)")
     '1,204,512 offsets expired: orders-2026 [1013, 1205525).'
     """
-    apart = _OFFSETS.sub(lambda found: number(int(found[0])), text)
+    apart = _OFFSETS.sub(lambda match: number(int(match[0])), text)
     return apart if apart.endswith((".", "!", "?")) else f"{apart}."
 
 
 def ago(then: datetime | None, now: datetime) -> str:
-    """Return how long ago a moment was, in its largest unit; a clock that is ahead counts as now.
+    """Return how long ago a moment was, in the largest unit; the future counts as now.
 
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     >>> [ago(None, noon), ago(noon.replace(hour=9), noon), ago(noon.replace(year=2021), noon)]

@@ -1,4 +1,4 @@
-"""Which windows a group's page shows. All of it is in the address, so a link to what someone sees can be shared."""
+"""The windows that a group's page shows. All of it is in the address, so people can share a link."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.fields import read_time
 from airflow_kafka_offsets.page.strips import Axis
 
 FIRST, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
-"""No planned-until time lies outside of these, and every database can hold them."""
+"""The bounds of planned-until times. Every database can hold them."""
 
 SPANS = {"1 d": timedelta(days=1), "7 d": timedelta(days=7), "30 d": timedelta(days=30)}
 """The spans that a page offers, up to the newest window."""
@@ -20,12 +20,12 @@ SPANS = {"1 d": timedelta(days=1), "7 d": timedelta(days=7), "30 d": timedelta(d
 
 @dataclass(frozen=True, slots=True)
 class Zoom:
-    """Which windows a page shows, and how.
+    """The windows that a page shows, and how.
 
     Attributes:
-        axis: what the width of a strip means.
-        start, end: only windows with ``start < planned_until <= end``; None: from the oldest on, or up to the newest.
-        before: only windows with smaller numbers, for the next page; None: the newest.
+        axis: the meaning of a strip's width.
+        start, end: only windows with ``start < planned_until <= end``; None for no limit.
+        before: only windows with smaller numbers, for the next page; None for the newest.
     """
 
     axis: Axis = Axis.OFFSET
@@ -35,16 +35,16 @@ class Zoom:
 
     @property
     def cut_in(self) -> tuple[datetime, datetime] | None:
-        """The span of planned-until times; None: all."""
+        """The span of planned-until times; None for all."""
         if self.start is None and self.end is None:
             return None
         return self.start or FIRST, self.end or LAST
 
     @property
     def values(self) -> dict[str, str]:
-        """What its address says, by parameter; empty: nothing."""
+        """The parameters of its address; empty for a default."""
         before = "" if self.before is None else str(self.before)
-        return {"axis": str(self.axis), "from": _said(self.start), "to": _said(self.end), "before": before}
+        return {"axis": str(self.axis), "from": _field(self.start), "to": _field(self.end), "before": before}
 
     def query(self, **changes: Any) -> str:
         """Return the query of an address that differs in some attributes.
@@ -52,18 +52,18 @@ class Zoom:
         >>> Zoom(Axis.TIME, datetime(2026, 11, 1, 6, tzinfo=UTC)).query(before=12)
         '?axis=time&from=2026-11-01T06%3A00&before=12'
         """
-        said = replace(self, **changes).values
-        return "?" + urlencode({name: value for name, value in said.items() if value})
+        values = replace(self, **changes).values
+        return "?" + urlencode({name: value for name, value in values.items() if value})
 
     def spans(self, newest: datetime) -> dict[str, Zoom]:
-        """Return the spans that a page offers, by their names."""
-        all_of_it = replace(self, start=None, end=None, before=None)
+        """Return the pages of `SPANS`, by name."""
+        whole = replace(self, start=None, end=None, before=None)
         starts = {name: (newest - span).replace(second=0, microsecond=0) for name, span in SPANS.items()}
-        return {name: replace(all_of_it, start=start) for name, start in starts.items()} | {"all": all_of_it}
+        return {name: replace(whole, start=start) for name, start in starts.items()} | {"all": whole}
 
 
-def _said(at: datetime | None) -> str:
-    """Return a time in UTC as a browser's field for a time holds it; empty: there is none."""
+def _field(at: datetime | None) -> str:
+    """Return a time in UTC for a browser's time field; empty for None."""
     return "" if at is None else at.replace(tzinfo=None).isoformat(timespec="seconds" if at.second else "minutes")
 
 
@@ -75,7 +75,7 @@ def read_zoom(axis: Axis, start: str, end: str, before: int | None) -> Zoom:
     """
     zoom = Zoom(axis, _time(start), _time(end), before)
     if zoom.start is not None and zoom.end is not None and zoom.end <= zoom.start:
-        raise BadInputError(f"The time span is empty: it starts at {_said(zoom.start)} and ends at {_said(zoom.end)}")
+        raise BadInputError(f"The time span is empty: it starts at {_field(zoom.start)} and ends at {_field(zoom.end)}")
     return zoom
 
 

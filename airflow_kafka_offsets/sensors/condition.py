@@ -69,13 +69,13 @@ class ConditionSensor(BaseSensorOperator):
 
     def _look(self) -> Decision:
         from airflow_kafka_offsets import wiring
-        from airflow_kafka_offsets.service import asking
+        from airflow_kafka_offsets.service import freshness
         from airflow_kafka_offsets.wiring import absent
 
         condition = self.condition()
         open_ledger = partial(absent.open_ledger_to_look, ledger_conn_id(condition))
         open_log = None if isinstance(condition, LedgerCondition) else partial(wiring.open_log, condition.group)
-        (answer,) = asking.ask([condition], open_ledger, open_log)
+        (answer,) = freshness.ask([condition], open_ledger, open_log)
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -45,7 +45,7 @@ def audit_table(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequenc
 
 
 def _check_committed(ledger: Ledger, group: str, seqs: Sequence[int]) -> None:
-    states = {row.window.seq: row.window.state for row in rows(ledger, group, seqs=seqs)}
+    states = {row.seq: row.state for row in rows(ledger, group, seqs=seqs)}
     if unknown := [seq for seq in seqs if seq not in states]:
         raise absent(group, unknown, ledger.pruned(group))
     others = sorted((seq, state) for seq, state in states.items() if state is not State.COMMITTED)

@@ -31,8 +31,8 @@ def utc_now() -> datetime:
 def until_won(step: Callable[[], _T]) -> _T:
     """Take a step, and take it again if another process was first: it then sees what that one wrote.
 
-    Who plans, or acts for a person, waits for the group's turn in its step, so it can lose only to a group's first plan, or as the victim
-    of a deadlock. A commit takes no turn: only commits of the same window compete with it.
+    Whoever plans, or acts for a person, writes in the group's turn. So it loses only if others have planned since it looked, or as the
+    victim of a deadlock. A commit takes no turn: only commits of the same window compete with it.
 
     Raises:
         ConcurrentChangeError: it lost again and again.

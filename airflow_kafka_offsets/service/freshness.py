@@ -1,15 +1,12 @@
 """Looks how far behind groups are: lag in offsets and in time, headroom and a verdict. Writes nothing, and reads no record.
 
-How to call it, for many groups at once::
-
     ledger = open_ledger()
-    found = look(ledger.groups(), ledger, lambda group: open_log(group.kafka_conn_id, group.kafka_timeout))
-    found["lake.orders"].verdict, found["lake.orders"].reason
+    lags = look(ledger.groups(), ledger, lambda group: open_log(group.kafka_conn_id, group.kafka_timeout))
+    lags["lake.orders"].verdict, lags["lake.orders"].reason
 
-Each Kafka is asked once for all groups that read it: one snapshot for each isolation level, one look for open transactions, one at the
-configuration of the topics that have lag, and at most `core.lag.search.MAX_ROUNDS` lookups in the timestamp index, less those for
-transactions. If some topics have no answer to these questions, the other groups are asked about once more. The ledger gets a few statements for a hundred groups. A group that seems to have lost records is looked at again if its
-watermark has moved meanwhile. A Kafka that does not answer, or only in part, makes `GroupLag.error` of its groups: nothing is raised for it.
+The ledger gets a few statements for a hundred groups. Each Kafka is asked once for all groups that read it: one snapshot for each isolation
+level, one look for open transactions, one at the configuration of topics with lag, and at most `core.lag.search.MAX_ROUNDS` lookups in the
+timestamp index, less those for transactions. A silent Kafka makes `GroupLag.error` of its groups: nothing is raised for it.
 """
 
 from __future__ import annotations
@@ -24,14 +21,17 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, TypeVar
 
+from airflow_kafka_offsets.core.conditions import Condition, VerdictIn
 from airflow_kafka_offsets.core.errors import (
     KafkaAnswerError,
     KafkaOffsetsError,
     KafkaUnavailableError,
     LedgerError,
     name_some,
+    rebuilt,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.lag.document import event_document
 from airflow_kafka_offsets.core.lag.lag import GroupLag, PartitionLag
 from airflow_kafka_offsets.core.lag.measure import (
     Times,
@@ -56,11 +56,12 @@ from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState, watermark
 from airflow_kafka_offsets.core.plan.planning import Verdict
-from airflow_kafka_offsets.core.plan.waiting import Seen
+from airflow_kafka_offsets.core.plan.waiting import Decision, Seen
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.base import utc_now
+from airflow_kafka_offsets.service.plan import IsOver
 from airflow_kafka_offsets.service.times import find
 
 if TYPE_CHECKING:
@@ -69,7 +70,64 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 16
-"""How many Kafkas those ask at one moment who look at all groups: one that is silent must not make the others wait."""
+"""How many Kafkas are asked at one moment by whoever looks at all groups: a silent one must not make the others wait."""
+
+_Question = TypeVar("_Question")
+_Answer = TypeVar("_Answer")
+
+
+def ask(
+    conditions: Sequence[Condition],
+    open_ledger: Callable[[], Ledger],
+    open_log: Callable[[], LogOffsets] | None = None,
+    *,
+    is_over: IsOver | None = None,
+    now: datetime | None = None,
+) -> list[Decision | Exception]:
+    """Answer conditions of every kind, those on verdicts included; `watch.ask` has the arguments."""
+    others = [c for c in conditions if not isinstance(c, VerdictIn)]
+    answers = iter(watch.ask(others, open_ledger, open_log, is_over=is_over, now=now) if others else ())
+    verdicts: dict[VerdictIn, Decision | Exception] = {}
+    for same in _together([c for c in conditions if isinstance(c, VerdictIn)]):
+        assert open_log, "conditions on Kafka need it"
+        verdicts |= _on_verdicts(same, open_ledger, open_log, now)
+    return [verdicts[c] if isinstance(c, VerdictIn) else next(answers) for c in conditions]
+
+
+def _together(conditions: Sequence[VerdictIn]) -> list[list[VerdictIn]]:
+    """Divide conditions into looks, each with one horizon and one definition of each group."""
+    looks: list[list[VerdictIn]] = []
+    for c in conditions:
+        for look in looks:
+            has_other = any(
+                o.horizon != c.horizon or (o.group.name == c.group.name and o.group != c.group) for o in look
+            )
+            if not has_other:
+                look.append(c)
+                break
+        else:
+            looks.append([c])
+    return looks
+
+
+def _on_verdicts(
+    conditions: Sequence[VerdictIn],
+    open_ledger: Callable[[], Ledger],
+    open_log: Callable[[], LogOffsets],
+    now: datetime | None,
+) -> dict[VerdictIn, Decision | Exception]:
+    groups = list({c.group.name: c.group for c in conditions}.values())
+    try:
+        lags = look(groups, open_ledger(), lambda _: open_log(), now, is_one_kafka=True, horizon=conditions[0].horizon)
+    except Exception as exc:
+        return dict.fromkeys(conditions, exc)
+    return {c: _on_verdict(c, lags[c.group.name]) for c in conditions}
+
+
+def _on_verdict(condition: VerdictIn, lag: GroupLag) -> Decision | Exception:
+    if lag.error is not None:
+        return rebuilt(lag.error_kind or "KafkaOffsetsError", lag.error)
+    return Decision(lag.verdict in condition.verdicts, event_document(lag))
 
 
 def look(
@@ -89,11 +147,11 @@ def look(
         groups: the groups, as the ledger or a DAG defines them.
         ledger: their ledger. It is asked before Kafka.
         open_log: opens the Kafka of a group. It is called once for all groups with the same ``kafka_conn_id`` and ``kafka_timeout``.
-        now: the time; None: that of the clock.
-        states: the states of the groups by name, from before this call; None: the ledger is asked for them, too.
+        now: the time; by default that of the clock.
+        states: the states of the groups by name, if they were loaded before this call.
         is_one_kafka: whether `open_log` opens the same Kafka for every group, whatever its ``kafka_conn_id`` is.
-        horizon: a group with less headroom than this is at risk; None: see `core.lag.verdict.needed_seconds`.
-        at_once: how many Kafkas are asked at one moment, each in a thread of its own; 1: one after the other, in this thread.
+        horizon: a group with less headroom than this is at risk; by default as in `core.lag.verdict.needed_seconds`.
+        at_once: how many Kafkas are asked at one moment, each in a thread of its own; with 1, one after the other in this thread.
 
     Raises:
         LedgerError: the ledger did not answer, or the rows of all these groups are damaged.
@@ -101,8 +159,8 @@ def look(
     answers = each(
         groups, ledger, open_log, now, states=states, is_one_kafka=is_one_kafka, horizon=horizon, at_once=at_once
     )
-    found = {name: lag for answer in answers for name, lag in answer.items()}
-    return {group.name: found[group.name] for group in groups}
+    lags = {name: lag for answer in answers for name, lag in answer.items()}
+    return {group.name: lags[group.name] for group in groups}
 
 
 def each(
@@ -123,12 +181,12 @@ def each(
     """
     now = now or utc_now()
     # The ledger first: a commit in between must not look like a log that ends before the watermark.
-    known, commits, damaged = _read(groups, ledger, states)
+    states, commits, damaged = _read(groups, ledger, states)
     if groups and len(damaged) == len(groups):
         raise damaged[groups[0].name]
     if damaged:
         yield {
-            group.name: unknown(group.name, now, damaged[group.name], _pace(group, known, commits))
+            group.name: unknown(group.name, now, damaged[group.name], _pace(group, states, commits))
             for group in groups
             if group.name in damaged
         }
@@ -138,21 +196,21 @@ def each(
         of_kafka.setdefault((where, group.kafka_timeout), []).append(group)
 
     def ask(same: Sequence[KafkaGroup]) -> dict[str, GroupLag]:
-        return _Look(same, known, commits, now, horizon, ledger).answer(lambda: open_log(same[0]))
+        return _Look(same, states, commits, now, horizon, ledger).answer(lambda: open_log(same[0]))
 
     yield from _as_they_come(ask, list(of_kafka.values()), at_once)
 
 
 def before_kafka(groups: Sequence[KafkaGroup], ledger: Ledger, now: datetime) -> dict[str, GroupLag]:
-    """Return what the ledger alone says of groups, until Kafka has answered.
+    """Return the lag of groups from the ledger alone, until Kafka has answered.
 
     Raises:
         LedgerError: the ledger did not answer.
     """
-    known, commits, damaged = _read(groups, ledger, None)
+    states, commits, damaged = _read(groups, ledger, None)
     why = KafkaUnavailableError("Kafka has not answered yet")
     return {
-        group.name: unknown(group.name, now, damaged.get(group.name, why), _pace(group, known, commits))
+        group.name: unknown(group.name, now, damaged.get(group.name, why), _pace(group, states, commits))
         for group in groups
     }
 
@@ -164,7 +222,7 @@ def _pace(group: KafkaGroup, states: Mapping[str, GroupState], commits: Mapping[
 def _read(
     groups: Sequence[KafkaGroup], ledger: Ledger, states: Mapping[str, GroupState] | None
 ) -> tuple[dict[str, GroupState], dict[str, Sequence[Commit]], dict[str, Exception]]:
-    """Return the states and the newest commits of groups, and why they can't be read: the row of a group harms no other.
+    """Return the states and the newest commits of groups, and the errors of damaged rows: they harm no other group.
 
     Raises:
         LedgerError: the ledger did not answer.
@@ -172,30 +230,26 @@ def _read(
     names = [group.name for group in groups]
     wanted = {group.name: commits_wanted(group) for group in groups}
     with ledger.one_connection():
-        known = watch.together(names, ledger.load_all, lambda _: GroupState()) if states is None else states
+        loaded = watch.together(names, ledger.load_all, lambda _: GroupState()) if states is None else states
         commits = watch.together(
             names, lambda some: ledger.recent_commits({name: wanted[name] for name in some}), lambda _: ()
         )
-    found = [(name, one) for read in (known, commits) for name, one in read.items()]
-    damaged = {name: one for name, one in found if isinstance(one, Exception)}
     return (
-        {name: one for name, one in known.items() if not isinstance(one, Exception)},
-        {name: one for name, one in commits.items() if not isinstance(one, Exception)},
-        damaged,
+        {name: state for name, state in loaded.items() if not isinstance(state, Exception)},
+        {name: newest for name, newest in commits.items() if not isinstance(newest, Exception)},
+        {name: value for values in (loaded, commits) for name, value in values.items() if isinstance(value, Exception)},
     )
 
 
-_Asked = TypeVar("_Asked")
-_Said = TypeVar("_Said")
-
-
-def _as_they_come(ask: Callable[[_Asked], _Said], questions: Sequence[_Asked], at_once: int) -> Iterator[_Said]:
-    """Yield the answers to questions, of which so many are asked at one moment; in order only if that is one."""
+def _as_they_come(
+    ask: Callable[[_Question], _Answer], questions: Sequence[_Question], at_once: int
+) -> Iterator[_Answer]:
+    """Yield the answers to questions, with so many asked at one moment."""
     if at_once == 1 or len(questions) == 1:
         yield from map(ask, questions)
         return
-    left: SimpleQueue[_Asked] = SimpleQueue()
-    answers: SimpleQueue[Future[_Said]] = SimpleQueue()
+    left: SimpleQueue[_Question] = SimpleQueue()
+    answers: SimpleQueue[Future[_Answer]] = SimpleQueue()
     for question in questions:
         left.put(question)
 
@@ -205,7 +259,7 @@ def _as_they_come(ask: Callable[[_Asked], _Said], questions: Sequence[_Asked], a
                 question = left.get_nowait()
             except Empty:
                 return
-            answer: Future[_Said] = Future()
+            answer: Future[_Answer] = Future()
             try:
                 answer.set_result(ask(question))
             except BaseException as exc:
@@ -258,24 +312,24 @@ class _Look:
             for name, partitions in lags.items()
         }
         last_of = self._last_windows(timed_of)
-        found: dict[str, GroupLag] = {}
-        for name, one in seen.items():
-            if isinstance(one, KafkaOffsetsError):
-                found[name] = unknown(name, self.now, one, self._paces[name])
-            elif isinstance(one, Exception):
-                raise one
+        answers: dict[str, GroupLag] = {}
+        for name, log in seen.items():
+            if isinstance(log, KafkaOffsetsError):
+                answers[name] = unknown(name, self.now, log, self._paces[name])
+            elif isinstance(log, Exception):
+                raise log
             else:
                 partitions = self._since_it_arrived(name, timed_of[name], last_of.get(name, ()))
-                judged_one = self._judged(name, partitions, times_of[name])
-                why = never_was(self._by_name[name], one)
-                found[name] = beside_missing(judged_one, why) if why else judged_one
-        return found
+                lag = self._judged(name, partitions, times_of[name])
+                why = never_was(self._by_name[name], log)
+                answers[name] = beside_missing(lag, why) if why else lag
+        return answers
 
     def _lags(self, seen: Mapping[str, Seen | Exception]) -> dict[str, dict[TopicPartition, PartitionLag]]:
-        return {name: lag_of(self._by_name[name], one) for name, one in seen.items() if isinstance(one, Seen)}
+        return {name: lag_of(self._by_name[name], log) for name, log in seen.items() if isinstance(log, Seen)}
 
     def _moved(self, names: Sequence[str]) -> dict[str, GroupState]:
-        """Return the states of groups that have moved since the ledger was read: what seems to have expired unread was committed, perhaps."""
+        """Return the states of groups that have moved since the ledger was read: perhaps they committed what seems to have expired."""
         if not names:
             return {}
         try:
@@ -289,7 +343,7 @@ class _Look:
         return moved
 
     def _with_assumed(self, name: str, partitions: Mapping[TopicPartition, PartitionLag], times: Times) -> Times:
-        """Return what is known of times, with what the group's definition says where this user may not read it."""
+        """Add the retention of the group's definition for topics whose configuration this user may not read."""
         assumed = self._by_name[name].retention
         if assumed is None:
             return times
@@ -297,15 +351,15 @@ class _Look:
         return replace(times, retentions={**times.retentions, **hidden})
 
     def _judged(self, name: str, partitions: Mapping[TopicPartition, PartitionLag], times: Times) -> GroupLag:
-        said, hidden = self.notes.get(name, ()), _hidden(partitions, times)
-        notes = (*said, *((hidden_note(hidden),) if hidden and not said else ()), *notes_on(partitions, times))
-        found = judged(name, self.now, partitions, self._paces[name], horizon=self.horizon, notes=notes)
-        return in_part(found, self.failed[name]) if name in self.failed else found
+        notes, hidden = self.notes.get(name, []), _hidden(partitions, times)
+        notes = [*notes, *([hidden_note(hidden)] if hidden and not notes else ()), *notes_on(partitions, times)]
+        lag = judged(name, self.now, partitions, self._paces[name], horizon=self.horizon, notes=tuple(notes))
+        return in_part(lag, self.failed[name]) if name in self.failed else lag
 
     def _last_windows(
         self, timed_of: Mapping[str, Mapping[TopicPartition, PartitionLag]]
     ) -> Mapping[str, Sequence[Window]]:
-        """Read the last windows of groups with a record that is dated before these were planned, and that they did not see. Hardly ever is there one."""
+        """Read the last windows of groups with an unread record that is dated before they were planned. Such a record is rare."""
         wanted = {
             name: pace.caught_up_by
             for name, partitions in timed_of.items()
@@ -320,16 +374,16 @@ class _Look:
 
         try:
             with self.ledger.one_connection():
-                found = watch.together(list(wanted), read, lambda _: ())
+                last_of = watch.together(list(wanted), read, lambda _: ())
         except LedgerError as exc:
-            found = dict.fromkeys(wanted, exc)
+            last_of = dict.fromkeys(wanted, exc)
         # Without it, the time of a record counts: it never waits for longer than that says.
-        for name, why in found.items():
+        for name, why in last_of.items():
             if isinstance(why, Exception):
                 self.notes.setdefault(name, []).append(
                     f"whether records with an old time came late is not known: {why}"
                 )
-        return {name: windows for name, windows in found.items() if not isinstance(windows, Exception)}
+        return {name: windows for name, windows in last_of.items() if not isinstance(windows, Exception)}
 
     def _caught_up_for(self, name: str) -> float:
         """Return for how many seconds all that had arrived before may have been read."""
@@ -340,7 +394,7 @@ class _Look:
     def _since_it_arrived(
         self, name: str, partitions: dict[TopicPartition, PartitionLag], last: Sequence[Window]
     ) -> dict[TopicPartition, PartitionLag]:
-        """Return the lag of partitions, in which records that are dated long before they arrived wait only since they may have arrived."""
+        """Shorten the wait of records that are dated long before they arrived: they wait only since then."""
         if not last:
             return partitions
         since, position = self._caught_up_for(name), watermark(self._states[name])
@@ -351,10 +405,10 @@ class _Look:
     def _hidden_to(
         self, open_log: Callable[[], LogOffsets], lags: Mapping[str, Mapping[TopicPartition, PartitionLag]]
     ) -> Mapping[TopicPartition, int]:
-        """Return the high watermarks of the partitions in which an open transaction hides records, of those where nothing else is unread."""
+        """Return the high watermarks of partitions where an open transaction hides records and nothing else is unread."""
         hiding = {name: may_hide(self._by_name[name], partitions) for name, partitions in lags.items()}
 
-        def ask(names: Collection[str]) -> Mapping[TopicPartition, int]:
+        def bounds(names: Collection[str]) -> Mapping[TopicPartition, int]:
             seen_to = {tp: unread_to(lags[name][tp]) for name in names for tp in hiding[name]}
             kafka = open_log()
             high = kafka.bounds(sorted(seen_to), IsolationLevel.READ_UNCOMMITTED)
@@ -364,14 +418,14 @@ class _Look:
             self.rounds -= 2 if more else 1
             return {tp: high[tp].end for tp in more if now[tp].end < high[tp].end}
 
-        return self._asked(hiding, ask, "whether open transactions hide records is not known") or {}
+        return self._ask_twice(hiding, bounds, "whether open transactions hide records is not known") or {}
 
     def _times(
         self, open_log: Callable[[], LogOffsets], lags: Mapping[str, Mapping[TopicPartition, PartitionLag]]
     ) -> Times:
         """Ask about the time of what is unread."""
         unread = {
-            name: [(tp, start) for tp, found in partitions.items() if (start := unread_from(found)) is not None]
+            name: [(tp, start) for tp, p in partitions.items() if (start := unread_from(p)) is not None]
             for name, partitions in lags.items()
         }
         ends: dict[TopicPartition, int] = {}
@@ -383,11 +437,11 @@ class _Look:
         searches: dict[tuple[TopicPartition, int], Search] = {}
         hits: dict[Probe, Hit | None] = {}
 
-        def ask(names: Collection[str]) -> None:
+        def search(names: Collection[str]) -> None:
             wanted = {of: self._paces[name] for name in names for of in unread[name]}
             kafka = open_log()
             retentions.update(kafka.retentions(sorted({tp.topic for tp, _ in wanted})))
-            asked = {
+            new = {
                 (tp, start): Search(
                     tp, start, max(ends[tp], start + 1), now_ms, _expires_ms(retentions.get(tp.topic), now_ms)
                 )
@@ -397,27 +451,27 @@ class _Look:
             limited = [tp for tp, _ in wanted if (r := retentions.get(tp.topic)) is not None and r.size is not None]
             try:
                 hits.update(
-                    find(kafka, list(asked.values()), guesses, [rate_probe(tp, now_ms) for tp in limited], self.rounds)
+                    find(kafka, list(new.values()), guesses, [rate_probe(tp, now_ms) for tp in limited], self.rounds)
                 )
             except KafkaAnswerError:
                 # The bounds of a search that was not ended may be days apart.
-                searches.update({of: search for of, search in asked.items() if search.is_done})
+                searches.update({of: search for of, search in new.items() if search.is_done})
                 raise
-            searches.update(asked)
+            searches.update(new)
 
-        self._asked(
+        self._ask_twice(
             {name: [tp for tp, _ in some] for name, some in unread.items()},
-            ask,
+            search,
             "lag in time and headroom are not known",
         )
         return Times(now_ms, searches, hits, retentions)
 
-    def _asked(
-        self, wanted: Mapping[str, Sequence[TopicPartition]], ask: Callable[[Collection[str]], _Said], not_known: str
-    ) -> _Said | None:
-        """Ask Kafka about all groups at once; without an answer about some topics, once more about the groups that do not need these.
+    def _ask_twice(
+        self, wanted: Mapping[str, Sequence[TopicPartition]], ask: Callable[[Collection[str]], _Answer], not_known: str
+    ) -> _Answer | None:
+        """Ask Kafka about all groups at once, and if some topics have no answer, once more about the groups without them.
 
-        None: it told nothing. If it fails again, no group is asked about: each attempt may take as long as a lookup may.
+        None if it gave no answer. There is no third time: each may take as long as a lookup may.
 
         Args:
             wanted: the partitions that each group needs an answer about.
@@ -434,7 +488,7 @@ class _Look:
             except KafkaAnswerError as exc:
                 concerned = [] if is_last else [name for name in names if not topics[name].isdisjoint(exc.topics)]
                 failed = dict.fromkeys(concerned or names, exc)
-                logger.warning("Of %s, %s: %s", name_some(failed, ", "), not_known, exc)
+                logger.warning("Group %s: %s: %s", name_some(failed, ", "), not_known, exc)
                 self.failed |= failed
                 for name in failed:
                     self.notes.setdefault(name, []).append(f"{not_known}: {exc}")
@@ -443,7 +497,7 @@ class _Look:
 
 
 def _seems_expired(partitions: Mapping[TopicPartition, PartitionLag]) -> bool:
-    return any(found.verdict is Verdict.DATA_LOSS for found in partitions.values())
+    return any(partition.verdict is Verdict.DATA_LOSS for partition in partitions.values())
 
 
 def _expires_ms(retention: Retention | None, now_ms: int) -> int | None:

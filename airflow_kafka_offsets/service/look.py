@@ -1,4 +1,4 @@
-"""All that planning asks outside of the ledger: Kafka, Airflow and the schema registry, in a few rounds. Reads no record."""
+"""Asks Kafka and Airflow what planning needs, in a few rounds. Reads no record."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from airflow_kafka_offsets.core.lag.risk import Danger, dangers, endangered, pro
 from airflow_kafka_offsets.core.lag.search import Search
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
-from airflow_kafka_offsets.core.plan.decide import Asking, Choice, Facts, Records, holders_to_ask, to_run
+from airflow_kafka_offsets.core.plan.decide import Asking, Choice, Facts, Given, Records, holders_to_ask, to_run
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
 from airflow_kafka_offsets.core.plan.planning import SECOND_LOOK_LEVEL, suspects
 from airflow_kafka_offsets.core.plan.readable import ends_behind
 from airflow_kafka_offsets.core.plan.replay import between_times
-from airflow_kafka_offsets.core.plan.request import Live, TimeSpan
+from airflow_kafka_offsets.core.plan.request import Live, Refused, Request, TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH, AtCommitted, first_offsets, lookup_time
 from airflow_kafka_offsets.core.window import Claim, Draft, Window
@@ -72,11 +72,13 @@ class Look:
         self, asking: Asking, records: Records, is_over: Callable[[Claim], bool]
     ) -> dict[tuple[int, int], bool]:
         """Ask Airflow which holders are over."""
-        asked = holders_to_ask(asking, records)
-        over = {holder: is_over(holder) for holder in {held.holder for held in asked}}
-        return {(held.window.seq, held.holds): over[held.holder] for held in asked}
+        windows = holders_to_ask(asking, records)
+        over = {holder: is_over(holder) for holder in {record.holder for record in windows}}
+        return {(record.seq, record.holds): over[record.holder] for record in windows}
 
-    def at_kafka(self, asking: Asking, records: Records, choice: Choice, facts: Facts) -> Facts:
+    def at_kafka(
+        self, request: Request | Refused | Given | None, records: Records, choice: Choice, facts: Facts
+    ) -> Facts:
         """Look at all that a choice needs of Kafka: the group's topics if it cuts windows, and the windows that run again."""
         group, position, again = records.group, records.state.position, to_run(choice, records)
         wanted: dict[IsolationLevel, set[str]] = {}
@@ -88,14 +90,14 @@ class Look:
         wanted.setdefault(group.isolation_level, set()).update(topics, topics_of(records.owned.gaps))
         logs = dict(facts.logs)
         for level, names in sorted(wanted.items()):
-            known = logs.get(level, LogSnapshot({}, {}))
-            if names - known.topic_ids.keys():
+            before = logs.get(level, LogSnapshot({}, {}))
+            if names - before.topic_ids.keys():
                 log = self.kafka.snapshot(sorted(names), level)
-                logs[level] = LogSnapshot({**known.topic_ids, **log.topic_ids}, {**known.bounds, **log.bounds})
+                logs[level] = LogSnapshot({**before.topic_ids, **log.topic_ids}, {**before.bounds, **log.bounds})
         facts = replace(facts, topics=topics, logs=logs)
         if choice.cut:
-            assert isinstance(asking.request, Live)
-            facts = self._at_new(group, position, asking.request, facts)
+            assert isinstance(request, Live)
+            facts = self._at_new(group, position, request, facts)
         facts = self._at_windows(again, facts)
         return replace(facts, epoch_ends=self.kafka.epoch_ends(facts.epochs) if facts.epochs else {})
 
@@ -161,11 +163,11 @@ class Look:
         return bounds
 
     def at_retention(self, group: KafkaGroup, ranges: OffsetRanges) -> dict[TopicPartition, Danger]:
-        """Return what is at risk of all that there is to read, what expires first at first.
+        """Return the records at risk, soonest first.
 
         Raises:
-            KafkaAnswerError: Kafka did not answer, or does not let this user read how long the topics keep their records, and the group
-                plans nothing at risk (``on_at_risk="fail"``).
+            KafkaAnswerError: Kafka did not answer, or does not let this user read the retention of topics, and the group plans nothing at
+                risk (``on_at_risk="fail"``).
         """
         if not ranges.span:
             return {}
@@ -177,18 +179,18 @@ class Look:
         except KafkaAnswerError as exc:
             if group.on_at_risk is OnAtRisk.FAIL:
                 raise
-            logger.warning("Group %s: whether retention is near is not known: %s", group.name, exc)
+            logger.warning("Group %s: its retention is not known: %s", group.name, exc)
             return {}
 
     def warn_of_retention(self, group: KafkaGroup, windows: Mapping[str, Draft]) -> None:
-        """Warn of windows that may expire before they have run, by their names. They are never refused: only their job can save their records."""
+        """Warn of windows, by name, that may expire before they have run. They are never refused: only their job saves the records."""
         ranges = together(windows.values())
         if not ranges:
             return
         try:
             at_risk = self._at_risk(group, ranges, self._retentions(group, topics_of(ranges)))
         except KafkaAnswerError as exc:
-            logger.info("Group %s: whether retention is near is not known: %s", group.name, exc)
+            logger.info("Group %s: its retention is not known: %s", group.name, exc)
             return
         if at_risk:
             logger.warning("Group %s: %s", group.name, warning_of(list(windows), at_risk))
@@ -200,15 +202,15 @@ class Look:
             return {}
         commits = self.ledger.recent_commits({group.name: commits_wanted(group)}).get(group.name, ())
         pace, now_ms = pace_of(group, GroupState(), commits), to_ms(self.now)
-        asked = probes(ranges, retentions, pace, now_ms)
-        hits = self.kafka.first_records(list(asked.values())) if asked else {}
-        at_risk = endangered(ranges, asked, hits)
+        questions = probes(ranges, retentions, pace, now_ms)
+        hits = self.kafka.first_records(list(questions.values())) if questions else {}
+        at_risk = endangered(ranges, questions, hits)
         searches = []
         for tp, offsets in at_risk.items():
             kept = retentions[tp.topic].time
             assert kept is not None
             search = Search(tp, offsets.start, ranges[tp].end, now_ms, now_ms - int(kept.total_seconds() * 1000))
-            search.learn(asked[tp].time_ms, hits[asked[tp]])
+            search.learn(questions[tp].time_ms, hits[questions[tp]])
             searches.append(search)
         find(self.kafka, searches, {})
         # A search that found no record has nothing to lose.

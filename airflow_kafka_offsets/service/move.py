@@ -392,7 +392,7 @@ def _origin(asked: Asked) -> dict[str, str]:
 def _import_details(found: Import) -> dict[str, object]:
     details: dict[str, object] = {**_origin(found.asked), **importing.facts(found.imported)}
     if found.left_open:
-        details["left_open"] = [held.window.id for held in found.left_open]
+        details["left_open"] = [held.id for held in found.left_open]
     if found.reset is not None:
         return details | summary_of_reset(replace(found.reset, unchecked=found.unchecked))
     details |= leader_epochs.unchecked_details(found.unchecked)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from airflow_kafka_offsets.core.errors import PrunedWindowError, UnknownGroupError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act, Attempt, acted_on
-from airflow_kafka_offsets.core.plan.overview import Outline, Overview, WindowLine, WindowSummary
+from airflow_kafka_offsets.core.plan.overview import Outline, Overview
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED, Pruned
 from airflow_kafka_offsets.core.schemas import Frozen
@@ -198,7 +198,7 @@ def _with_few_named(acts: Sequence[Act]) -> tuple[Act, ...]:
 
 def _holders(ledger: Ledger, window_ids: Iterable[str]) -> dict[str, str]:
     ids = sorted(set(window_ids))
-    return {id_: window.holder.dag_id for id_, window in ledger.standings(ids).items()} if ids else {}
+    return {id_: window.holder.dag_id for id_, window in ledger.records(ids).items()} if ids else {}
 
 
 def first_and_last(act: Act) -> tuple[str, ...]:
@@ -248,14 +248,14 @@ def group(
         rows = ledger.windows(name, before=before, cut_in=cut_in, limit=limit)
         if not rows:
             return stands
-        seqs = {row.window.seq for row in rows}
+        seqs = {row.seq for row in rows}
         oldest, newest = min(seqs), max(seqs)
         backfills = []
         if newest < line.outline.given or cut_in is not None:
             # What these windows leave open may have been filled by one that is older or newer than the span, or than the page.
             found = ledger.windows(name, lane=Lane.BACKFILL, states=sorted(OWNING), since=oldest, limit=MOST_BACKFILLS)
-            backfills = [row for row in found if row.window.seq not in seqs]
-        attempts = ledger.attempts_at(name, [row.window.seq for row in rows])
+            backfills = [row for row in found if row.seq not in seqs]
+        attempts = ledger.attempts_at(name, [row.seq for row in rows])
     older = oldest if len(rows) == limit and oldest > pruned.before else None
     return replace(stands, rows=rows, backfills=backfills, older=older, attempts=attempts)
 
@@ -270,7 +270,7 @@ def windows_at_once(partitions: int) -> int:
     return min(MOST_WINDOWS, most, max(FEWEST_WINDOWS, RANGES_AT_ONCE // max(1, partitions)))
 
 
-def windows_of_run(ledger: Ledger, lines: Sequence[WindowLine]) -> list[tuple[WindowLine, WindowSummary]]:
+def windows_of_run(ledger: Ledger, lines: Sequence[WindowRecord]) -> list[tuple[WindowRecord, WindowRecord]]:
     """Return the windows of a run in short, in their order; one that was pruned meanwhile is left out."""
     seqs: dict[str, set[int]] = {}
     for line in lines:
@@ -313,6 +313,6 @@ def window(ledger: Ledger, window_id: str, visible: Visible) -> WindowPicture:
         except UnknownWindowError as exc:
             raise hidden_window(window_id) from exc
         attempts = ledger.attempts_at(name, [seq]).get(seq, ())
-        number = row.window.schemas
+        number = row.schemas
         schemas = None if number is None else ledger.schemas(number)
         return WindowPicture(ledger.group(name), outline, row, attempts, ledger.pruned(name).before, schemas)

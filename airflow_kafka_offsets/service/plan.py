@@ -1,4 +1,4 @@
-"""Planning: look, decide, write. `Planner._plan` is the whole of it; the rules are in `core.plan.decide`.
+"""Planning: look, decide, write. `Planner._plan_once` is the whole of it; the rules are in `core.plan.decide`.
 
 No one but the ledger is asked while the group is locked.
 """
@@ -42,7 +42,7 @@ from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Lane, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.service import replay
-from airflow_kafka_offsets.service.base import RACES, UseCases, until_won
+from airflow_kafka_offsets.service.base import UseCases, until_won
 from airflow_kafka_offsets.service.look import Look, warn_of_silence
 from airflow_kafka_offsets.service.topics import as_last_planned
 
@@ -53,7 +53,6 @@ logger = logging.getLogger(__name__)
 
 LIVE = Live()
 FIRST_TRY = Try()
-NOBODY = Claim("", "", "")
 
 IsOver = Callable[[Claim], bool]
 """Whether a claim's task or run is over, so that its window may be taken. Airflow knows."""
@@ -153,41 +152,48 @@ class Planner(UseCases):
 
     def _plan(self, asking: Asking, is_over: IsOver) -> list[Planned]:
         look = Look(self.ledger, self._kafka, self._publisher, asking.now, self._sleep)
-        for _ in range(RACES):
-            records, facts = until_won(lambda: self._look(look, asking, is_over))
-            try:
-                answer = self._decide_in_turn(asking, records, facts)
-            except LogError:
-                if self.ledger.load(asking.group.name).version == facts.version:
-                    raise
-                answer = None  # what Kafka held before others planned is no reason to fail
-            if answer is not None:
-                return self._tell(look, asking, facts, *answer)
-            logger.info("Group %s was changed by another process; looking again", asking.group.name)
-        raise ConcurrentChangeError(
-            f"Group {asking.group.name} was changed by other processes {RACES} times. Let the task try again later"
-        )
+        return until_won(lambda: self._plan_once(look, asking, is_over))
+
+    def _plan_once(self, look: Look, asking: Asking, is_over: IsOver) -> list[Planned]:
+        """Look once, decide once, write once.
+
+        Raises:
+            ConcurrentChangeError: others have changed the group since the look, and the facts do not fit any more.
+        """
+        name = asking.group.name
+        records, facts = self._look(look, asking, is_over)
+        try:
+            with self.ledger.turn(name):
+                records = load(self.ledger, asking, facts, before=records)
+                decision = decide(asking, records, facts)
+                planned = write(self.ledger, asking, records, decision) if decision else []
+        except LogError:
+            if self.ledger.load(name).version == facts.version:
+                raise
+            decision = None  # what Kafka held before others planned is no reason to fail
+        if decision is None:
+            raise ConcurrentChangeError(f"Another process changed group {name}")
+        self._log(look, asking, facts, records, decision, planned)
+        return planned
 
     def _finish_commits(self, asking: Asking) -> GroupState:
         """Load the group, and finish commits of any run that stopped half-way."""
         group, request = asking.group.name, asking.request
         state = self.ledger.load(group, asking.claim)
-        half_way = {h.window.seq for h in (*state.open, *state.claimed) if h.window.state is State.COMMITTING}
+        half_way = {h.seq for h in (*state.open, *state.claimed) if h.state is State.COMMITTING}
         if isinstance(request, Given):
             window = self.ledger.window(name_window(group, request.seq)).window
             half_way |= {window.seq} if window.state is State.COMMITTING else set()
         if not half_way:
             return state
         logger.info(
-            "Group %s: the commit of %s had stopped half-way, and is finished now",
-            group,
-            counted(len(half_way), "window"),
+            "Group %s: finishing the commit of %s, which stopped half-way", group, counted(len(half_way), "window")
         )
         self._publisher.finish(group, half_way)
         return self.ledger.load(group, asking.claim)
 
     def _look(self, look: Look, asking: Asking, is_over: IsOver) -> tuple[Records, Facts]:
-        """Ask everyone but the ledger for all that the decision needs, in rounds: each depends on what the one before it found."""
+        """Ask everyone but the ledger for all that the decision needs, in rounds: each depends on the one before it."""
         state = self._finish_commits(asking)
         refuse(asking, state)
         replayed, facts = replay_of(asking, state), Facts(state.version)
@@ -196,7 +202,7 @@ class Planner(UseCases):
             facts = look.at_span(group, state, replayed)
         records = load(self.ledger, asking, facts, state=state)
         facts = replace(facts, over=look.at_holders(asking, records, is_over))
-        facts = look.at_kafka(asking, records, choose(asking, records, facts), facts)
+        facts = look.at_kafka(asking.request, records, choose(asking, records, facts), facts)
         first = decide(asking, records, facts)
         assert first is not None, "the facts are new"
         group = records.group
@@ -213,25 +219,9 @@ class Planner(UseCases):
             facts = replace(facts, subjects=subjects)
         return records, facts
 
-    def _decide_in_turn(
-        self, asking: Asking, records: Records, facts: Facts
-    ) -> tuple[Records, Decision, list[Planned]] | None:
-        """Wait for the group's turn, decide on what the ledger has then, and write it. None if the facts are too old for that."""
-        known: Records | None = records
-
-        def turn() -> tuple[Records, Decision, list[Planned]] | None:
-            nonlocal known
-            before, known = known, None
-            with self.ledger.turn(asking.group.name):
-                now = load(self.ledger, asking, facts, before=before)
-                decision = decide(asking, now, facts)
-                return None if decision is None else (now, decision, write(self.ledger, asking, now, decision))
-
-        return until_won(turn)
-
-    def _tell(
+    def _log(
         self, look: Look, asking: Asking, facts: Facts, records: Records, decision: Decision, planned: list[Planned]
-    ) -> list[Planned]:
+    ) -> None:
         """Log what was planned, and what a person should know of it."""
         group, again = asking.group.name, to_run(decision.choice, records)
         warn_of_silence(again, facts)
@@ -243,7 +233,6 @@ class Planner(UseCases):
         for p in planned:
             partitions = counted(len(p.window.ranges.without_empty()), "partition")
             logger.info("Group %s window %s (%s): %s, span %d", group, p.window.id, p.how, partitions, p.window.span)
-        return planned
 
     # Without writing anything.
 
@@ -253,32 +242,31 @@ class Planner(UseCases):
         Raises:
             LogError, KafkaAnswerError: as in `plan`.
         """
-        asking = Asking(group, NOBODY, FIRST_TRY, LIVE, None, self._clock())
-        look = Look(self.ledger, self._kafka, self._publisher, asking.now, self._sleep)
+        look = Look(self.ledger, self._kafka, self._publisher, self._clock(), self._sleep)
         records = Records(group, GroupState(position=position))
-        facts = look.at_kafka(asking, records, Choice(How.NEW, (), cut=1), Facts(0))
+        facts = look.at_kafka(LIVE, records, Choice(How.NEW, (), cut=1), Facts(0))
         log = facts.logs[group.isolation_level]
-        whole = all_to_read(group, position, asking.now, log, facts)
+        whole = all_to_read(group, position, look.now, log, facts)
         assert whole is not None, "the facts are new"
         plans = new_windows(group, position, whole, 1, log, look.at_retention(group, whole.ranges))
         assert plans is not None
         return plans[0]
 
     def answer(self, group: KafkaGroup, request: Replay) -> tuple[list[Window], Sequence[Plan]]:
-        """Return what a replay would run: windows that are there, and new ones.
+        """Return the windows that a replay would run again, and its new ones.
 
         Raises:
             BadInputError, LogError: as in `plan`.
         """
-        asking = Asking(group, NOBODY, FIRST_TRY, request, None, self._clock())
+        asking = Asking(group, Claim("", "", ""), FIRST_TRY, request, None, self._clock())  # no run asks
         look = Look(self.ledger, self._kafka, self._publisher, asking.now, self._sleep)
         state = replace(self.ledger.load(group.name), owner=None)
         refuse(asking, state)
         facts = look.at_span(group, state, request) if isinstance(request, TimeSpan) else Facts(state.version)
         records = load(self.ledger, asking, facts, state=state)
-        over = {(held.window.seq, held.holds): True for held in records.owned.windows}
+        over = {(held.seq, held.holds): True for held in records.owned.windows}
         facts = replace(facts, over=over)
-        facts = look.at_kafka(asking, records, choose(asking, records, facts), facts)
+        facts = look.at_kafka(asking.request, records, choose(asking, records, facts), facts)
         decision = decide(asking, records, facts)
         assert decision is not None, "the facts are new"
         for note in decision.notes:
@@ -286,7 +274,7 @@ class Planner(UseCases):
         return [held.window for held in decision.choice.windows], decision.plans
 
     def unreadable(self, windows: Sequence[Window]) -> Mapping[str, LogError]:
-        """Return, by its id, why a window can't be run again; one that can is not in the answer.
+        """Return, by id, why windows can't be run again.
 
         Raises:
             KafkaAnswerError: Kafka did not answer, or said no.
@@ -308,7 +296,7 @@ def load(
         asking: the run.
         facts: they have the offsets of a time span.
         state: the group, if it was loaded a moment ago.
-        before: what was loaded a while ago. As long as no one has planned since, the ledger is not searched again.
+        before: earlier records. As long as no one has planned since, the ledger is not searched again.
     """
     name = asking.group.name
     state = state or ledger.load(name, asking.claim)
@@ -317,10 +305,8 @@ def load(
     owned, replayed = Owned(), replay_of(asking, state)
     if isinstance(asking.request, Given):
         held = ledger.window(name_window(name, asking.request.seq))
-        if not held.window.state.owns:
-            raise IllegalStepError(
-                f"Window {held.window.id} was {held.window.state}, so it owns nothing now. Plan again"
-            )
+        if not held.state.owns:
+            raise IllegalStepError(f"Window {held.id} was {held.state} and owns nothing. Plan again")
         owned = Owned([held])
     elif before is not None and before.state.version == state.version and before.state.claimed == state.claimed:
         owned = before.owned
@@ -328,7 +314,7 @@ def load(
         own = ownership.own_windows(state)
         owned = replay.find(ledger, group, replayed, state, facts.between, own)
     there = (*state.open, *state.claimed, *owned.windows)
-    numbers = {held.window.schemas for held in there} if group.schema_registry is not None else set()
+    numbers = {held.schemas for held in there} if group.schema_registry is not None else set()
     owner = Owner.of(asking.claim) if isinstance(asking.request, Live) and state.position is None else None
     return Records(
         group,
@@ -356,7 +342,7 @@ def write(ledger: Ledger, asking: Asking, records: Records, decision: Decision) 
             ledger.freeze(to_freeze.there)
         # Whoever commits these windows later may know only the group's name, and uses the definition in the ledger.
         ledger.define(records.group, asking.claim)
-    planned = [_planned(held, choice.how, records.done.get(held.window.seq)) for held in choice.windows]
+    planned = [_planned(held, choice.how, records.done.get(held.seq)) for held in choice.windows]
     if choice.how is How.AGAIN and asking.this_try.number == 1:
         own = ownership.own_windows(records.state)
         planned[0] = replace(planned[0], warnings=(ownership.made_again(asking.claim, own),))
@@ -368,5 +354,5 @@ def write(ledger: Ledger, asking: Asking, records: Records, decision: Decision) 
 def _planned(held: WindowRecord, how: How, done: Attempt | None) -> Planned:
     # A task that committed and then failed still counts as a first run: it has not returned its result yet.
     is_own_commit = done is not None and held.committed_at is not None and held.committed_at >= done.started_at
-    is_rerun = held.window.state is State.COMMITTED and not is_own_commit
+    is_rerun = held.state is State.COMMITTED and not is_own_commit
     return Planned(held.window, is_rerun, how, done)

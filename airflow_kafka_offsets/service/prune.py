@@ -53,7 +53,7 @@ class Prune:
 
     def and_then(self, old: Sequence[WindowRecord]) -> Prune:
         """Return this together with further windows."""
-        first, last = old[0].window.seq, old[-1].window.seq
+        first, last = old[0].seq, old[-1].seq
         attempts = self.attempts + sum(one.attempts for one in old)
         lost = self.lost + sum(one.window.lost.span for one in old)
         windows = self.windows + len(old)
@@ -170,7 +170,7 @@ class Pruning:
             self._ledger.windows(group, states=states, lane=Lane.LIVE, limit=1)
             for states in (tuple(OWNING), (State.COMMITTED,))
         ]
-        return min((row.window.seq for rows in newest for row in rows), default=None)
+        return min((row.seq for rows in newest for row in rows), default=None)
 
 
 @dataclass(slots=True)

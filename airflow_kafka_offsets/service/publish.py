@@ -57,7 +57,7 @@ class Publisher:
             ConcurrentChangeError: another commit was faster: look again.
         """
         state = self._ledger.load(group)
-        half_way = {held.window.seq for held in state.open if held.window.state is State.COMMITTING}
+        half_way = {held.seq for held in state.open if held.state is State.COMMITTING}
         if half_way and self._store is not None:
             self._follow(self._store, group, state)
         if seqs := sorted(half_way.union(also)):
@@ -89,7 +89,7 @@ class Publisher:
 
     def _done_in_a_row(self, group: str, state: GroupState) -> tuple[list[Window], Offsets]:
         """Return the windows that the watermark passes, and where it is then."""
-        if not state.open or state.open[0].window.state is State.PLANNED or state.position is None:
+        if not state.open or state.open[0].state is State.PLANNED or state.position is None:
             return [], {}
         live = [held.window for held in from_oldest_open(self._ledger, group, state)]
         done = advance.done_in_a_row(live)
@@ -173,6 +173,6 @@ class Publisher:
             StoreBehindError: the store did not follow; the message has the command that moves it.
         """
         state = self._ledger.load(abandoned.group)
-        if state.open and state.open[0].window.seq < abandoned.seq:
+        if state.open and state.open[0].seq < abandoned.seq:
             return  # an older one still holds the watermark
         self.follow_reset(abandoned.group, advance.before(abandoned), published(state))

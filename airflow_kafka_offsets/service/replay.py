@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.plan.replay import Owned
 from airflow_kafka_offsets.core.plan.request import Ranges, Replay, TimeSpan, Windows
 from airflow_kafka_offsets.core.plan.search import first_above
 from airflow_kafka_offsets.core.ranges import OffsetRanges
-from airflow_kafka_offsets.core.window import OWNING, Excerpt, Lane, State, WindowRecord
+from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window, WindowRecord
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.ledger.ledger import Ledger
@@ -62,7 +62,7 @@ def from_oldest_open(ledger: Ledger, group: str, state: GroupState) -> tuple[Win
     """Return the live windows from the oldest open one on, oldest first: some may have been committed behind it."""
     if not state.open:
         return ()
-    newest_first = pages(ledger, group, states=tuple(OWNING), lane=Lane.LIVE, since=state.open[0].window.seq)
+    newest_first = pages(ledger, group, states=tuple(OWNING), lane=Lane.LIVE, since=state.open[0].seq)
     return tuple(newest_first)[::-1]
 
 
@@ -81,15 +81,15 @@ def live_windows(
         if top is None:
             continue
         # What this stretch does not name, or names in an earlier topic, no older one has.
-        asked = replay.ever_planned(asked, top, topic_ids)
+        asked = replay.ever_planned(asked, top.window, topic_ids)
         if not asked:
             return
         above = end
-        if replay.lies_above(top, asked, topic_ids):
+        if replay.lies_above(top.window, asked, topic_ids):
             look = partial(_look, ledger, group, asked, first)
-            above = first_above(top, first, asked, topic_ids, look)
+            above = first_above(top.window, first, asked, topic_ids, look)
         which: dict[str, Any] = {"states": (State.COMMITTED,), "lane": Lane.LIVE, "since": first, "before": above}
-        for held in pages(ledger, group, limit=min(FIRST_PAGE, _page_of(newest.partition_count)), **which):
+        for held in pages(ledger, group, limit=min(FIRST_PAGE, _page_of(newest.partitions)), **which):
             yield held
             asked = replay.left_to_find(asked, held.window, topic_ids)
             if not asked:
@@ -110,8 +110,9 @@ def stretches_of(ledger: Ledger, group: str, end: int) -> list[tuple[int, int]]:
     return list(pairwise((*sorted(first for first in firsts if first < end), end)))[::-1]
 
 
-def _look(ledger: Ledger, group: str, asked: OffsetRanges, first: int, seq: int) -> Excerpt | None:
-    return ledger.excerpt(group, asked, before=seq + 1, since=first)
+def _look(ledger: Ledger, group: str, asked: OffsetRanges, first: int, seq: int) -> Window | None:
+    record = ledger.excerpt(group, asked, before=seq + 1, since=first)
+    return None if record is None else record.window
 
 
 def find(
@@ -141,8 +142,8 @@ def find(
             return Owned(_named(ledger, group.name, seqs))
         case TimeSpan():
             assert between is not None
-            had = {held.window.seq for held in own}
-            windows = [held for held in _cut_in(ledger, group.name, request) if held.window.seq not in had]
+            had = {held.seq for held in own}
+            windows = [held for held in _cut_in(ledger, group.name, request) if held.seq not in had]
             # After the search, as some may have left meanwhile.
             pruning.check_span(group.name, request.start, ledger.pruned(group.name))
             asked = replay.below_watermark(between, state) if own else between
@@ -157,7 +158,7 @@ def find(
 
 
 def _named(ledger: Ledger, group: str, seqs: Sequence[int]) -> list[WindowRecord]:
-    rows = {row.window.seq: row for row in ledger.windows(group, seqs=seqs, limit=len(seqs))}
+    rows = {row.seq: row for row in ledger.windows(group, seqs=seqs, limit=len(seqs))}
     if missing := [seq for seq in seqs if seq not in rows]:
         raise pruning.absent(group, missing, ledger.pruned(group))
     for held in rows.values():
@@ -171,8 +172,8 @@ def _cut_in(ledger: Ledger, group: str, span: TimeSpan) -> list[WindowRecord]:
     """Return the windows that belong to a span, oldest first."""
     windows = pages(ledger, group, states=tuple(OWNING), cut_in=(span.start, span.end))
     return sorted(
-        (held for held in windows if replay.may_replay(held.window) and held.window.span),
-        key=lambda held: held.window.seq,
+        (held for held in windows if replay.has_replay(held.window)),
+        key=lambda held: held.seq,
     )
 
 
@@ -190,7 +191,7 @@ def _owners(
     if asked.span:
         with ledger.one_connection():
             windows = replay.overlapping(asked, candidates, topic_ids)
-    owners = sorted(windows, key=lambda held: held.window.seq)
+    owners = sorted(windows, key=lambda held: held.seq)
     gaps = replay.without_owner(asked, [held.window for held in (*own, *owners)], topic_ids)
     if gaps:  # after the search for owners: a window that left in between has raised the floors before
         pruning.check_not_pruned(group, gaps, ledger.pruned(group), topic_ids)

@@ -45,7 +45,7 @@ from airflow_kafka_offsets.core.plan.waiting import (
     lookup_times,
     position_for,
 )
-from airflow_kafka_offsets.core.window import Standing
+from airflow_kafka_offsets.core.window import WindowRecord
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.base import utc_now
@@ -142,7 +142,7 @@ class _Look:
     def __post_init__(self) -> None:
         self._opened: LogOffsets | None = None
         self._frontiers: dict[str, Frontier | Exception] = {}
-        self._windows: dict[str, Standing | Exception] = {}
+        self._windows: dict[str, WindowRecord | Exception] = {}
         self._listed: Collection[str] | Exception = ()
         self._logs: dict[IsolationLevel, dict[str, LogSnapshot | Exception]] = {}
         self._at: dict[tuple[IsolationLevel, datetime], OffsetsAt | Exception] = {}
@@ -179,7 +179,7 @@ class _Look:
         with ledger.one_connection():
             self.states = together(names, ledger.load_all, lambda _: GroupState())
             self._frontiers = together(until, ledger.frontiers, lambda _: Frontier())
-            self._windows = together(ids, ledger.standings, partial(_unknown, ledger)) if ids else {}
+            self._windows = together(ids, ledger.records, partial(_unknown, ledger)) if ids else {}
 
     def look_at_kafka(self, conditions: Sequence[LogCondition]) -> None:
         """Ask Kafka what the conditions need."""
@@ -297,7 +297,7 @@ def _by_topic(snapshot: LogSnapshot, topics: Sequence[str]) -> dict[str, LogSnap
     return {topic: LogSnapshot({topic: ids[topic]} if topic in ids else {}, bounds[topic]) for topic in topics}
 
 
-def _unknown(ledger: Ledger, window_id: str) -> Standing:
+def _unknown(ledger: Ledger, window_id: str) -> WindowRecord:
     group, seq = parse_window_id(window_id)
     raise absent(group, [seq], ledger.pruned(group))
 

@@ -115,12 +115,9 @@ def connector_package(spark_version: str | None = None, scala: str | None = None
     'org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7'
     """
     spark_version = spark_version or _installed_version()
-    return f"{_ORGANISATION}:{KAFKA}_{scala or _usual_scala(spark_version)}:{spark_version}"
-
-
-def _usual_scala(spark_version: str) -> str:
     # Spark 3 exists for both, from pip and on most platforms for 2.12. Spark 4 exists for 2.13 alone.
-    return "2.12" if spark_version.startswith("3.") else "2.13"
+    scala = scala or ("2.12" if spark_version.startswith("3.") else "2.13")
+    return f"{_ORGANISATION}:{KAFKA}_{scala}:{spark_version}"
 
 
 def _installed_version() -> str:

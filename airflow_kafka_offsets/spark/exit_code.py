@@ -108,7 +108,11 @@ def _check() -> None:
     if _is_failing:
         return
     for window in _guarded:
-        _finish_or_exit(window)
+        try:
+            if window.is_unfinished:
+                window.finish()
+        except BaseException as exc:
+            _end_red(f"its window is not finished: {type(exc).__name__}: {exc}")
     # If a window was taken twice, for example in two sessions, one read is enough.
     unread = {window.id for window in _guarded} - {window.id for window in _guarded if not window.is_unread}
     if unread:
@@ -116,14 +120,6 @@ def _check() -> None:
             f"it took window {', '.join(sorted(unread))} and never called read(), nor took starting_offsets and "
             "ending_offsets"
         )
-
-
-def _finish_or_exit(window: Reading) -> None:
-    try:
-        if window.is_unfinished:
-            window.finish()
-    except BaseException as exc:
-        _end_red(f"its window is not finished: {type(exc).__name__}: {exc}")
 
 
 def _end_red(why: str) -> None:

@@ -212,13 +212,9 @@ _VALID: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "output_tables": ("a list of texts", _are_texts),
     "topic_ids": ("an object of texts", _are_named_texts),
     "at_least": ("a whole number", _is_whole),
-    "schemas": ("a list of subjects", lambda value: _is_list(value) and all(map(_may_be_subject, value))),
+    "schemas": ("a list of subjects", _is_list),
 }
 """What each value must be, for a message, and whether it is. A field with the default None may be None, too."""
-
-
-def _may_be_subject(value: object) -> bool:
-    return isinstance(value, (Subject, Mapping))
 
 
 def _subject(value: Subject | Mapping[str, Any]) -> Subject:

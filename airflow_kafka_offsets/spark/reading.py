@@ -22,6 +22,7 @@ from airflow_kafka_offsets.spark.errors import (
 )
 from airflow_kafka_offsets.spark.handoff import Handoff
 from airflow_kafka_offsets.spark.label import label_of
+from airflow_kafka_offsets.spark.observing import Observed
 from airflow_kafka_offsets.spark.options import (
     is_split_by_user,
     layout,
@@ -107,7 +108,7 @@ class WindowReading:
         self._unchecked: CountedRead | None = None
         self._options: dict[str, Any] = {}
         self._checked: Counts | None = None
-        self._bad_count: values.BadCount | None = None
+        self._bad_count: Observed | None = None
         self._bad: int | None = None
         self._kept: list[Kept] = []
         self._taken: set[int] = set()
@@ -236,10 +237,13 @@ class WindowReading:
             return values.public(self._decoded(frame, decoding, options)) if decoding.is_on else frame
         counted_read = CountedRead(self._flat, tasks, looks_outside=self._handoff.expect_gaps)
         frame = counted_read.attach(frame)
-        bad_count = values.BadCount() if on_bad == values.NULL else None
+        bad_count = None
         if decoding.is_on:
             frame = self._decoded(frame, decoding, options)
-            frame = values.public(frame) if bad_count is None else bad_count.attach(frame)
+            if on_bad == values.NULL:
+                frame, bad_count = values.observe_bad(frame)
+            else:
+                frame = values.public(frame)
         self._progress.to("read")
         self._unchecked, self._bad_count, self._bad, self._options = counted_read, bad_count, None, options
         if self._guarded:
@@ -477,7 +481,7 @@ class WindowReading:
     def _finish(self, counts: Counts) -> None:
         self._progress.to("check")
         if self._bad_count is not None:
-            self._bad, self._bad_count = self._bad_count.number(_AFTER_THE_COUNT), None
+            self._bad, self._bad_count = self._bad_count.metrics(_AFTER_THE_COUNT).get("bad"), None
         self._unchecked = None
         self._checked = counts
         if counts.gaps and not self._reports.is_wanted:  # with a report, the end of the task's log has the numbers

@@ -81,7 +81,9 @@ class Reports:
         if self._is_folder:
             self._write_folder(self._where, report)
         else:
-            _write_file(self._where, json.dumps(report))
+            draft = f"{self._where}.{uuid.uuid4().hex}"
+            Path(draft).write_text(json.dumps(report), encoding="utf-8")
+            os.replace(draft, self._where)
 
     def _write_folder(self, where: str, report: Mapping[str, Any]) -> None:
         if is_stopped(self._spark):
@@ -91,7 +93,8 @@ class Reports:
             )
         document = {**report, "taken_at": self._taken_at, "application": application_id(self._spark)}
         if self._place is None:
-            self._place = (self._last_number(where) + 1, _own_name())
+            # With the time, for people.
+            self._place = (self._last_number(where) + 1, f"{_now():%Y%m%dT%H%M%S.%fZ}-{uuid.uuid4().hex}")
         self._serial += 1
         self._write_text(f"{where}/{report_name(*self._place, self._serial)}", json.dumps(document))
 
@@ -160,17 +163,6 @@ def read_document(spark: SparkSession, uri: str) -> str:
     return str(row[0])
 
 
-def _own_name() -> str:
-    # With the time, for people.
-    return f"{_now():%Y%m%dT%H%M%S.%fZ}-{uuid.uuid4().hex}"
-
-
 def _now() -> datetime:
     # Not datetime.UTC: drivers may have Python 3.8.
     return datetime.now(timezone.utc)  # noqa: UP017
-
-
-def _write_file(path: str, text: str) -> None:
-    draft = f"{path}.{uuid.uuid4().hex}"
-    Path(draft).write_text(text, encoding="utf-8")
-    os.replace(draft, path)

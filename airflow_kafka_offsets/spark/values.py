@@ -40,12 +40,12 @@ _WHERE = ("topic", "partition", "offset", "timestamp")
 
 @dataclass(frozen=True)
 class Form:
-    """What a key or a value is decoded from.
+    """The form of a key or a value.
 
     Attributes:
         part: ``key`` or ``value``.
         kind: ``avro``, ``json`` or ``string``.
-        schema: what to read it with: an Avro schema, or the columns of JSON; None if nothing was given.
+        schema: to read it with: an Avro schema, or the columns of JSON.
 
     Raises:
         DecodeError: the kind is unknown, or the schema does not fit it.
@@ -95,9 +95,8 @@ class Decoding:
     ) -> None:
         if on_bad not in (FAIL, NULL, SIDE):
             raise DecodeError(f"on_bad must be one of {FAIL}, {NULL}, {SIDE}; got {short(on_bad)}")
-        given = ((VALUE, value, schema), (KEY, key, key_schema))
         self._parts: list[_Part] = []
-        for part, kind, part_schema in given:
+        for part, kind, part_schema in ((VALUE, value, schema), (KEY, key, key_schema)):
             if kind is not None:
                 self._parts.append(_part(Form(part, kind, part_schema), handoff))
             elif part_schema is not None:
@@ -138,22 +137,10 @@ class Decoding:
         return frame.select(*kept, bad.alias(_BAD), *more)
 
 
-class BadCount:
-    """Counts the bad records in a frame's first action."""
-
-    def __init__(self) -> None:
-        self._observed: Observed | None = None
-
-    def attach(self, frame: DataFrame) -> DataFrame:
-        """Return a frame of `Decoding.decoded` with the counting in it, without this module's own columns."""
-        frame, self._observed = observe(frame, F.count(F.col(_BAD)).alias("bad"))
-        return public(frame)
-
-    def number(self, timeout: float) -> int | None:
-        """Return how many records were bad; None if Spark did not report it within `timeout` seconds."""
-        assert self._observed is not None, "attach() comes first"
-        bad = self._observed.metrics(timeout).get("bad")
-        return None if bad is None else int(bad)
+def observe_bad(frame: DataFrame) -> tuple[DataFrame, Observed]:
+    """Return the public part of a frame of `Decoding.decoded`, and what will hold the number of `bad` records of its first action."""
+    frame, observed = observe(frame, F.count(F.col(_BAD)).alias("bad"))
+    return public(frame), observed
 
 
 def count_bad(frame: DataFrame) -> int:

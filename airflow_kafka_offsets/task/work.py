@@ -200,7 +200,7 @@ class Work:
         if not was_stopped and not isinstance(exc, LedgerUnavailableError):
             try:
                 record = self._service.ledger.window(planned.window.id)
-                state, holder = record.window.state, self._holder(record)
+                state, holder = record.state, self._holder(record)
             except KafkaOffsetsError as error:
                 unknown = str(error)
         return Left(
@@ -221,7 +221,7 @@ class Work:
         claim = self._run.claim
         if not record.holder.lets_commit(claim):
             return str(record.holder)
-        own = [a.try_number for a in self._service.ledger.attempts(record.window.id) if a.claim == claim]
+        own = [a.try_number for a in self._service.ledger.attempts(record.id) if a.claim == claim]
         later = [number for number in own if number > self._run.this_try.number]
         return f"try {later[-1]} of this task" if later else None
 

@@ -174,12 +174,12 @@ class _Poller:
             return []
 
     def _ask(self, conditions: Sequence[Condition]) -> Sequence[Decision | Exception]:
-        from airflow_kafka_offsets.service import asking
+        from airflow_kafka_offsets.service import freshness
         from airflow_kafka_offsets.wiring import absent, runs
 
         open_ledger = partial(self._open, "ledger", partial(absent.open_ledger_to_look, self._place[1]))
         try:
-            return asking.ask(conditions, open_ledger, lambda: self._open_log(conditions), is_over=runs.is_over)
+            return freshness.ask(conditions, open_ledger, lambda: self._open_log(conditions), is_over=runs.is_over)
         except Exception as exc:  # otherwise all would wait for a thread that is gone
             return [exc] * len(conditions)
 

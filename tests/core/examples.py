@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.window import Claim, Draft, Lane, Standing, State, Window
+from airflow_kafka_offsets.core.window import Claim, Draft, State, Window, WindowRecord
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -58,9 +58,9 @@ def window(
     return replace(draft.named("lake", seq), state=state)
 
 
-def standing(state: State, seq: int = 1) -> Standing:
-    """Let a live window of the group `lake` stand so; another run has it."""
-    return Standing("lake", seq, Lane.LIVE, state, 5, claim("other"))
+def standing(state: State, seq: int = 1) -> WindowRecord:
+    """Let another run have a live window of the group `lake`."""
+    return WindowRecord.of(window({TopicPartition("orders", 0): (0, 5)}, seq, state), claim("other"))
 
 
 def claim(run: str = "run-1", task: str = "load", **more: Any) -> Claim:

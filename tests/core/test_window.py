@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from airflow_kafka_offsets.core.errors import IllegalStepError, NoEvidenceError, WindowBusyError
-from airflow_kafka_offsets.core.window import Outcome, Scope, Standing, State, check_commit
+from airflow_kafka_offsets.core.window import Outcome, Scope, State, WindowRecord, check_commit
 from tests.core.examples import claim, tp, window
 
 # The whole life of a window, written down a second time.
@@ -95,7 +95,7 @@ FULL, EMPTY = {tp(): (0, 5)}, {tp(): (5, 5)}
 )
 def test_who_may_commit_and_on_what_evidence(state, holder, who, span, outcome, answer) -> None:  # type: ignore[no-untyped-def]
     one = window(span, state=state)
-    standing = Standing(one.group, one.seq, one.lane, one.state, one.span, holder)
+    standing = WindowRecord.of(one, holder)
     if isinstance(answer, bool):
         assert check_commit(standing, who, outcome) is answer
     else:

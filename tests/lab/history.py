@@ -163,6 +163,7 @@ def _rows(history: History, group_id: int, first: int) -> dict[Table, Iterator[d
                 "span": history.span * number,
                 **history.document(seq),
                 "is_capped": False,
+                "partitions": number,
                 "unread": history.span * number,
                 "planned_at": history.cut(seq),
                 "committed_at": history.cut(seq),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from threading import Event
+from typing import Any
 
 import pytest
 from sqlalchemy import select, update
@@ -21,13 +23,14 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.history import NEXT_WINDOW, Frontier
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.overview import MAX_RECENT, summary_of
+from airflow_kafka_offsets.core.plan.overview import MAX_RECENT
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.schemas import Frozen, Subject, ToFreeze
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import OPEN, Claim, Excerpt, Lane, Outcome, Scope, State, WindowRecord
+from airflow_kafka_offsets.core.window import OPEN, Claim, Lane, Outcome, Scope, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.documents import window_document
 from airflow_kafka_offsets.ledger import rows
 from airflow_kafka_offsets.ledger.engine import open_engine
 from airflow_kafka_offsets.ledger.ledger import Ledger
@@ -60,6 +63,10 @@ def until_it_waits_for_a_lock(url: str, waiting: Future[None]) -> None:
 
     wait_until(is_seen, what="a transaction waits for a lock")
     assert not waiting.done(), waiting.exception()
+
+
+def in_short(records: Iterable[WindowRecord]) -> list[Any]:
+    return [window_document(record) for record in records]
 
 
 class LedgerContract:
@@ -777,10 +784,10 @@ class LedgerContract:
         for one, seen in found.items():
             loaded = ledger.load(one)
             assert seen.state == replace(loaded, open=loaded.open[:1])
-            assert seen.open == tuple(map(summary_of, ledger.windows(one, states=tuple(OPEN))))
+            assert in_short(seen.open) == in_short(ledger.windows(one, states=tuple(OPEN)))
             assert seen.acts == tuple(ledger.acts(one))
             newest = ledger.windows(one, states=[State.COMMITTED], lane=Lane.LIVE, limit=1)
-            assert seen.last_committed == (summary_of(newest[0]) if newest else None)
+            assert in_short([seen.last_committed] if seen.last_committed else []) == in_short(newest)
         assert [len(found[one].open) for one in names[:3]] == [0, 0, 3]
 
     def test_of_many_open_windows_the_newest_are_looked_at(self, ledger: Ledger, name: str) -> None:
@@ -802,15 +809,17 @@ class LedgerContract:
         )
         [held] = add_all(ledger, name, [replace(whole, ranges=some)])
         [window] = ledger.overviews([name])[name].open
-        assert window == summary_of(ledger.window(held.window.id))
+        assert in_short([window]) == in_short([ledger.window(held.window.id)])
         assert window.partitions == sum(1 for p in range(partitions) if p % 3)
-        assert ledger.summaries(name) == [window]
+        assert in_short(ledger.summaries(name)) == in_short([window])
+        with pytest.raises(LookupError, match="without its ranges"):
+            _ = window.window
 
     def test_windows_in_short_are_those_that_are_asked_for_in_full(self, ledger: Ledger, name: str) -> None:
         commit(ledger, add(ledger, name, 0, 10))
         add_all(ledger, name, [draft(10, 20), draft(20, 30, lost={TopicPartition("orders", 1): OffsetRange(15, 20)})])
         for wanted in ({}, {"states": [State.PLANNED]}, {"seqs": [1, 3], "limit": 2}, {"limit": 1}, {"seqs": [7]}):
-            assert ledger.summaries(name, **wanted) == [summary_of(row) for row in ledger.windows(name, **wanted)]
+            assert in_short(ledger.summaries(name, **wanted)) == in_short(ledger.windows(name, **wanted))
 
     def test_in_its_turn_a_process_changes_a_group_alone(self, ledger: Ledger, name: str) -> None:
         commit(ledger, add(ledger, name, 0, 10))
@@ -1015,7 +1024,7 @@ class LedgerContract:
         held, other = add(ledger, name, 0, 10), add(ledger, f"{name}.b", 5, 9, claim("run-2"))
         commit(ledger, held)
         asked = [held.window.id, other.window.id, f"{name}-000009", f"{name}.none-000001"]
-        found = ledger.standings(asked)
+        found = ledger.records(asked)
         assert {one: (s.state, s.span, s.holder) for one, s in found.items()} == {
             held.window.id: (State.COMMITTED, 20, claim()),
             other.window.id: (State.PLANNED, 8, claim("run-2")),
@@ -1062,12 +1071,11 @@ class LedgerContract:
         commit(ledger, *add_all(ledger, name, [draft(3, 5, lane=Lane.BACKFILL)]))
         add(ledger, name, 30, 40, partitions=partitions)
         known, unknown = TopicPartition("orders", 1), [TopicPartition("orders", 5_000), TopicPartition("clicks", 1)]
-        assert ledger.excerpt(name, [known, *unknown]) == Excerpt(
-            seq=3,
-            ranges=OffsetRanges({known: OffsetRange(20, 30)}),
-            topic_ids={"orders": "id-of-orders"},
-            partition_count=partitions,
-        )
+        found = ledger.excerpt(name, [known, *unknown])
+        assert found is not None
+        assert (found.seq, found.partitions) == (3, partitions)
+        assert found.window.ranges == OffsetRanges({known: OffsetRange(20, 30)})
+        assert found.window.topic_ids == {"orders": "id-of-orders"}
         assert [seq_of(before=number) for number in (1, 2, 3, 4, 9)] == [None, 1, 2, 3, 3]
         assert [seq_of(since=number) for number in (1, 3, 4)] == [3, 3, None]
         assert (seq_of(before=3, since=2), seq_of(before=3, since=3)) == (2, None)

@@ -88,9 +88,9 @@ def ledger(sqlite_url: str, names: list[str], kafka: MemoryLog) -> Ledger:
         lambda ledger, names: ledger.frontiers(names),
         lambda ledger, names: ledger.recent_commits(dict.fromkeys(names, MAX_RUNS)),
         lambda ledger, names: ledger.outlines(names),
-        lambda ledger, names: ledger.standings([f"{name}-000002" for name in names]),
+        lambda ledger, names: ledger.records([f"{name}-000002" for name in names]),
     ],
-    ids=["overviews", "states", "frontiers", "commits", "outlines", "standings"],
+    ids=["overviews", "states", "frontiers", "commits", "outlines", "records"],
 )
 def test_a_question_about_all_groups(
     ledger: Ledger, names: list[str], question: Callable[[Ledger, list[str]], Any]

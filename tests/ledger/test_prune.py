@@ -51,7 +51,10 @@ class PruneContract:
         held = filled(ledger, name, 3)
         found = ledger.old_windows(name, since=1, limit=2)
         assert [old.window.seq for old in found] == [1, 2]
-        committed = replace(held[0], window=held[0].window.to(State.COMMITTING, State.COMMITTED), committed_at=NOW)
+        committed = replace(
+            WindowRecord.of(held[0].window.to(State.COMMITTING, State.COMMITTED), held[0].holder, holds=held[0].holds),
+            committed_at=NOW,
+        )
         assert found[0] == committed
         assert (found[0].planned_at, found[0].attempts, found[0].last_attempt) == (NOW, 1, NOW)
         assert found[0].last_used == NOW
@@ -61,7 +64,7 @@ class PruneContract:
 
     def test_a_window_leaves_with_all_that_belongs_to_it_only(self, ledger: Ledger, name: str) -> None:
         first, second, third, _ = filled(ledger, name)
-        ledger.hold([replace(third, committed_at=NOW, window=ledger.window(third.window.id).window)], first.holder, NOW)
+        ledger.hold([ledger.window(third.id)], first.holder, NOW)
         with ledger._engine.begin() as connection:
             row = {"target": "t", "column_names": "[]", "row_count": 1, "published_at": NOW}
             for held, staging in ((first, None), (second, "t_stage"), (third, None)):

@@ -14,45 +14,54 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.ranges import OffsetRange
 from airflow_kafka_offsets.page import heat
-from airflow_kafka_offsets.page.heat import Seen, Shade
+from airflow_kafka_offsets.page.heat import PartitionState, Shade
 from airflow_kafka_offsets.page.strips import Kind, Layer, Piece, pieces_of, read_in_a_row
 
 
 def test_twenty_thousand_partitions_are_two_hundred_cells() -> None:
-    [row] = heat.rows({TopicPartition("wide", p): Seen(Shade.READ, None, 5) for p in range(20_000)})
+    [row] = heat.rows({TopicPartition("wide", p): PartitionState(Shade.READ, None, 5) for p in range(20_000)})
     assert (row.topic, row.partitions, len(row.cells)) == ("wide", 20_000, heat.CELLS)
     assert (row.cells[0].first, row.cells[0].last, row.cells[0].recent) == (0, 99, 500)
 
 
 def test_a_cell_is_as_bad_as_its_worst_partition() -> None:
-    seen = {TopicPartition("wide", p): Seen(Shade.READ, 0, 5) for p in range(1_000)}
-    seen[TopicPartition("wide", 403)] = Seen(Shade.LOST, 0, 5)
+    seen = {TopicPartition("wide", p): PartitionState(Shade.READ, 0, 5) for p in range(1_000)}
+    seen[TopicPartition("wide", 403)] = PartitionState(Shade.LOST, 0, 5)
     [row] = heat.rows(seen)
     assert [(cell.first, cell.last) for cell in row.cells if cell.shade is Shade.LOST] == [(400, 404)]
 
 
 def test_lag_decides_the_level_where_it_is_known() -> None:
-    [row] = heat.rows({TopicPartition("t", 0): Seen(Shade.READ, 0, 99), TopicPartition("t", 1): Seen(Shade.READ, 7, 1)})
+    [row] = heat.rows(
+        {
+            TopicPartition("t", 0): PartitionState(Shade.READ, 0, 99),
+            TopicPartition("t", 1): PartitionState(Shade.READ, 7, 1),
+        }
+    )
     assert [cell.level for cell in row.cells] == [0, 4]
 
 
 def test_the_worst_are_unfolded_and_stay_in_order() -> None:
-    seen = {TopicPartition("t", p): Seen(Shade.READ, p) for p in range(100)}
-    seen[TopicPartition("t", 3)] = Seen(Shade.LOST, 0)
+    seen = {TopicPartition("t", p): PartitionState(Shade.READ, p) for p in range(100)}
+    seen[TopicPartition("t", 3)] = PartitionState(Shade.LOST, 0)
     found = [tp.partition for tp in heat.worst(seen, 4)]
     assert found == [3, 97, 98, 99]
 
 
 def test_what_was_lost_is_unfolded_before_what_has_no_owner() -> None:
     lost, gap = TopicPartition("t", 0), TopicPartition("t", 1)
-    seen = {lost: Seen(Shade.LOST, 0), gap: Seen(Shade.GAP, 99), TopicPartition("t", 2): Seen(Shade.READ, 999)}
+    seen = {
+        lost: PartitionState(Shade.LOST, 0),
+        gap: PartitionState(Shade.GAP, 99),
+        TopicPartition("t", 2): PartitionState(Shade.READ, 999),
+    }
     assert heat.worst(seen, 1) == [lost]
     assert heat.worst(seen, 2) == [lost, gap]
 
 
 @given(st.dictionaries(st.integers(0, 5_000), st.sampled_from(Shade), min_size=1, max_size=700))
 def test_each_partition_is_in_one_cell(shades: dict[int, Shade]) -> None:
-    [row] = heat.rows({TopicPartition("t", p): Seen(shade) for p, shade in shades.items()})
+    [row] = heat.rows({TopicPartition("t", p): PartitionState(shade) for p, shade in shades.items()})
     assert len(row.cells) <= heat.CELLS
     covered = [[p for p in shades if cell.first <= p <= cell.last] for cell in row.cells]
     assert sorted(p for some in covered for p in some) == sorted(shades)
@@ -78,7 +87,7 @@ layers = st.builds(Layer, kinds, st.integers(1, 9), st.one_of(edges, st.just({})
 @given(st.lists(layers, max_size=4), st.integers(0, 6))
 def test_the_short_way_sees_what_the_pieces_are(some: list[Layer], floor: int) -> None:
     shade, recent = heat.in_all(pieces_of(TP, some, floor))
-    assert heat.seen_of(TP, some, floor) == Seen(shade, None, recent)
+    assert heat.state_of(TP, some, floor) == PartitionState(shade, None, recent)
 
 
 def test_windows_in_a_row_need_no_pieces() -> None:
@@ -99,11 +108,11 @@ LOST = PartitionLag(100, 110, 112, Verdict.DATA_LOSS, lag=12, headroom_offsets=-
 
 
 def test_what_is_lost_or_soon_lost_is_unfolded_before_what_is_far_behind() -> None:
-    seen = {TopicPartition("t", p): heat.seen_of(TopicPartition("t", p), found=BEHIND, pace=Pace()) for p in range(100)}
-    seen[TopicPartition("t", 7)] = heat.seen_of(TopicPartition("t", 7), found=AT_RISK, pace=Pace())
-    seen[TopicPartition("t", 3)] = heat.seen_of(TopicPartition("t", 3), found=LOST, pace=Pace())
+    seen = {TopicPartition("t", p): heat.state_of(TopicPartition("t", p), lag=BEHIND, pace=Pace()) for p in range(100)}
+    seen[TopicPartition("t", 7)] = heat.state_of(TopicPartition("t", 7), lag=AT_RISK, pace=Pace())
+    seen[TopicPartition("t", 3)] = heat.state_of(TopicPartition("t", 3), lag=LOST, pace=Pace())
     lost_before = TopicPartition("t", 5)
-    seen[lost_before] = heat.seen_of(lost_before, [Layer(Kind.LOST, 1, {lost_before: OffsetRange(0, 9)})])
+    seen[lost_before] = heat.state_of(lost_before, [Layer(Kind.LOST, 1, {lost_before: OffsetRange(0, 9)})])
     assert [tp.partition for tp in heat.worst(seen, 1)] == [3]
     assert [tp.partition for tp in heat.worst(seen, 2)] == [3, 7]
     assert [tp.partition for tp in heat.worst(seen, 3)] == [3, 5, 7], "a loss that a window has noted can't be mended"

@@ -17,16 +17,15 @@ from airflow_kafka_offsets.core.errors import (
     MissingPartitionError,
     NotYetError,
 )
-from airflow_kafka_offsets.core.lag.advice import advice
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.lag.verdict import unknown
-from airflow_kafka_offsets.core.lag.words import why_unknown
+from airflow_kafka_offsets.core.lag.words import advice, why_unknown
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.page import now, render
 from airflow_kafka_offsets.page.looks import Kept
-from airflow_kafka_offsets.page.now import beside_others, folded_facts, heat_facts, now_view, order, partition_facts
+from airflow_kafka_offsets.page.now import folded_facts, heat_facts, now_view, order, partition_facts, without_details
 from airflow_kafka_offsets.page.render import now_of_one
 from tests.core.examples import NOON, tp
 
@@ -145,15 +144,15 @@ def test_what_happened_is_said_as_it_was(error: Exception, small: str, beside: s
     view = now_view(found)
     assert (view.lag, view.offsets, view.headroom, view.about) == ("?", small, "?", small)
     assert view.reason == f"Not known: {'Kafka was not asked: ' * (small == 'Kafka was not asked')}{error}."
-    assert now_view(beside_others(found)).reason == f"{beside}. The page of this group says more."
+    assert now_view(without_details(found)).reason == f"{beside}. See the page of this group."
 
 
 def test_beside_other_groups_nothing_is_told_that_may_be_of_them() -> None:
-    unknown = now_view(beside_others(lag(verdict=None, error="Kafka did not answer: salaries")))
-    known = now_view(beside_others(replace(lag(BEHIND), notes=("lag in time is not known: salaries",))))
+    unknown = now_view(without_details(lag(verdict=None, error="Kafka did not answer: salaries")))
+    known = now_view(without_details(replace(lag(BEHIND), notes=("lag in time is not known: salaries",))))
     for view in (unknown, known):
         assert "salaries" not in view.reason
-    assert "The page of this group says more" in unknown.reason
+    assert "See the page of this group" in unknown.reason
 
 
 @pytest.mark.parametrize("verdict", GroupVerdict)
@@ -270,4 +269,4 @@ def test_a_group_that_only_one_of_the_looks_has_is_known_from_that_one(looks: Ke
 def test_the_script_says_that_nothing_is_known_any_more_in_the_words_of_an_answer() -> None:
     script = (Path(now.__file__).parent / "static" / "page.js").read_text()
     assert f'textContent: "{now.NOT_KNOWN}"' in script
-    assert f'"<b>{now.NOT_TOLD}</b><small>{why_unknown(None)}</small>"' in script
+    assert f'"<b>{now.UNKNOWN}</b><small>{why_unknown(None)}</small>"' in script

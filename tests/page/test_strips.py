@@ -84,7 +84,7 @@ def test_a_partition_that_nothing_was_read_of_has_an_empty_strip_where_its_next_
         (tp(1), 0, 7, 7),
     ]
     known = {tp(0): 5, tp(1): 7, tp(2): 40}
-    assert [(s.tp, s.first, s.last) for s in strips.figure([both], known=known).strips][1:] == [
+    assert [(s.tp, s.first, s.last) for s in strips.figure([both], starts=known).strips][1:] == [
         (tp(1), 7, 7),
         (tp(2), 40, 40),
     ]
@@ -103,19 +103,19 @@ def test_a_page_between_keeps_the_strip_of_a_partition_whose_blocks_it_cuts_off(
 
 def test_after_a_reset_backwards_the_next_window_starts_before_the_end_of_what_was_superseded() -> None:
     windows = [live(1, 0, 50), live(2, 50, 100, State.SUPERSEDED)]
-    [strip] = strips.figure(windows, known={tp(): 50}).strips
+    [strip] = strips.figure(windows, starts={tp(): 50}).strips
     assert (strip.first, strip.last, strip.next) == (0, 100, 50)
     assert [block.kind for block in strip.blocks] == [Kind.COMMITTED, Kind.SUPERSEDED]
 
 
 def test_what_a_reset_forwards_left_out_is_a_gap_at_once() -> None:
     windows = [live(1, 0, 50), live(2, 50, 60)]
-    [strip] = strips.figure(windows, known={tp(): 90}).strips
+    [strip] = strips.figure(windows, starts={tp(): 90}).strips
     assert [(block.kind, block.start, block.end) for block in strip.blocks][-1] == (Kind.GAP, 60, 90)
     assert (strip.last, strip.next) == (90, 90)
-    [older] = strips.figure(windows, known={tp(): 90}, part=Part(has_newest=False)).strips
+    [older] = strips.figure(windows, starts={tp(): 90}, part=Part(has_newest=False)).strips
     assert Kind.GAP not in [block.kind for block in older.blocks]
-    [filled] = strips.figure([backfill(9, 0, 10)], known={tp(): 90}).strips
+    [filled] = strips.figure([backfill(9, 0, 10)], starts={tp(): 90}).strips
     assert Kind.GAP not in [block.kind for block in filled.blocks], "live windows that are not shown may own it"
 
 

@@ -26,7 +26,7 @@ from airflow_kafka_offsets.core.plan import decide, ownership, pruning
 from airflow_kafka_offsets.core.plan.decide import Records
 from airflow_kafka_offsets.core.plan.ownership import Abandonment
 from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim, Outcome, Standing, Window, check_commit
+from airflow_kafka_offsets.core.window import Claim, Outcome, Window, WindowRecord, check_commit
 from airflow_kafka_offsets.ledger import acts, runs
 from airflow_kafka_offsets.ledger.tables import groups, windows
 from airflow_kafka_offsets.service import acts as acts_of_people
@@ -78,11 +78,11 @@ def _abandonment(*args: Any) -> Abandonment:
     return replace(ownership.abandonment(*args), position=None)
 
 
-def _without_evidence(window: Standing, claim: Claim, outcome: Outcome | None) -> bool:
+def _without_evidence(window: WindowRecord, claim: Claim, outcome: Outcome | None) -> bool:
     return check_commit(window, claim, Outcome.SUCCEEDED)
 
 
-def _by_anybody(window: Standing, claim: Claim, outcome: Outcome | None) -> bool:
+def _by_anybody(window: WindowRecord, claim: Claim, outcome: Outcome | None) -> bool:
     return check_commit(replace(window, holder=claim), claim, outcome)
 
 

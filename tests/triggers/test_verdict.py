@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.conditions import VerdictIn, condition_from_json
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaRefusedError, KafkaUnavailableError
 from airflow_kafka_offsets.core.lag.words import GroupVerdict
 from airflow_kafka_offsets.core.plan.waiting import Decision
-from airflow_kafka_offsets.service import asking
+from airflow_kafka_offsets.service import freshness
 from tests.core.examples import claim, group, tp
 from tests.service.memory_log import MemoryLog, NoTimes
 from tests.service.world import World
@@ -227,10 +227,10 @@ def test_a_condition_survives_its_way_through_the_database() -> None:
 def test_many_groups_are_one_look_and_two_definitions_of_one_group_are_two(places: Places) -> None:
     world = places.world
     conditions = [VerdictIn(group(f"g{number}"), tuple(GroupVerdict)) for number in range(20)]
-    answers = asking.ask(conditions, lambda: world.ledger, lambda: world.kafka, now=world.now)
+    answers = freshness.ask(conditions, lambda: world.ledger, lambda: world.kafka, now=world.now)
     assert all(isinstance(answer, Decision) and answer.is_met for answer in answers)
     assert world.kafka.calls == ["snapshot"]
     world.kafka.calls.clear()
     twice = [VerdictIn(group(), (GroupVerdict.OK,)), VerdictIn(group(max_offsets=5), (GroupVerdict.OK,), None)]
-    assert len(asking.ask(twice, lambda: world.ledger, lambda: world.kafka, now=world.now)) == 2
+    assert len(freshness.ask(twice, lambda: world.ledger, lambda: world.kafka, now=world.now)) == 2
     assert world.kafka.calls == ["snapshot", "snapshot"]

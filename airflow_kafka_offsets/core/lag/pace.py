@@ -107,7 +107,7 @@ def _caught_up(group: KafkaGroup, state: GroupState, commits: Sequence[Commit]) 
     """Return the newest window below the watermark, if it may have left nothing unread."""
     if group.until is not Until.NOW:
         return None  # it may end before the end offset of that moment
-    first_open = min((held.window.seq for held in state.open), default=None)
+    first_open = min((held.seq for held in state.open), default=None)
     before = [commit for commit in commits if first_open is None or commit.seq < first_open]
     last = max(before, key=lambda commit: commit.seq, default=None)
     return last if last is not None and not last.is_capped else None

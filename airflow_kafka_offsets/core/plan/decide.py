@@ -123,7 +123,7 @@ class Facts:
 
     def is_over(self, held: WindowRecord) -> bool:
         """Whether the holder of a window is over. One that got it since the look is at work."""
-        return self.over.get((held.window.seq, held.holds), False)
+        return self.over.get((held.seq, held.holds), False)
 
     def log_now(self, level: IsolationLevel, state: GroupState) -> LogSnapshot | None:
         """Return what Kafka holds at least by now: others may have planned since the look. None: it may hold other topics or partitions."""
@@ -277,12 +277,12 @@ def _there(asking: Asking, records: Records) -> tuple[How, Sequence[WindowRecord
         return How.REPLAY, more
     # Another task of the run gets its windows by itself.
     more = [held for held in more if held.holder == asking.claim or not held.holder.is_same_run(asking.claim)]
-    return How.AGAIN, sorted([*own, *more], key=lambda held: held.window.seq)
+    return How.AGAIN, sorted([*own, *more], key=lambda held: held.seq)
 
 
 def to_run(choice: Choice, records: Records) -> list[Window]:
     """Return the windows whose job has to run again: Kafka must still hold them."""
-    return [held.window for held in choice.windows if held.window.seq not in records.done]
+    return [held.window for held in choice.windows if held.seq not in records.done]
 
 
 def check_readable(windows: Sequence[Window], facts: Facts) -> None:
@@ -408,13 +408,13 @@ def _at_most(asking: Asking, records: Records, decision: Decision) -> Decision:
     """Refuse more windows than the task can take; a backfill that reprocesses its run gets its own then."""
     choice, most = decision.choice, asking.at_most
     windows = choice.windows
-    spans = [held.window.span for held in windows] + [plan.ranges.span for plan in decision.plans]
+    spans = [held.span for held in windows] + [plan.ranges.span for plan in decision.plans]
     filled = sum(span > 0 for span in spans)  # empty ones are committed at once
     if most is None or filled <= most:
         return decision
     own = ownership.own_windows(records.state)
     if choice.how is How.AGAIN and len(own) < len(windows) + len(decision.plans):
-        rest = [held.window.id for held in windows if held not in own]
+        rest = [held.id for held in windows if held not in own]
         rest += [f"{counted(plan.ranges.span, 'offset')} without an owner" for plan in decision.plans]
         note = (
             f"{asking.claim} can take {counted(most, 'window')}, and gets only its own; this part of its interval is left out: "

@@ -29,7 +29,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.spark_json import dump_offsets
-from airflow_kafka_offsets.core.window import Claim, Lane, Scope, Standing, State, Window, WindowRecord
+from airflow_kafka_offsets.core.window import Claim, Lane, Scope, State, Window, WindowRecord
 
 # What Airflow takes for the id of a DAG or task.
 _AIRFLOW_ID = re.compile(r"[\w.-]{1,250}")
@@ -135,12 +135,12 @@ def own_windows(state: GroupState) -> tuple[WindowRecord, ...]:
             f"{name_some(superseded, ', ')} of this run was superseded by a reset: other windows own its offsets. Trigger a new "
             "run instead of clearing this one"
         )
-    return tuple(record for record in state.claimed if record.window.state.owns)
+    return tuple(record for record in state.claimed if record.state.owns)
 
 
 def made_again(claim: Claim, own: Sequence[WindowRecord]) -> str:
     """Return the warning about a run that has windows before its first try: it was deleted and made again."""
-    ids = name_some([record.window.id for record in own], ", ")
+    ids = name_some([record.id for record in own], ", ")
     return (
         f"{claim} was deleted and made again, so it runs {ids} again, as after a clear, and reads nothing new. For what is new, "
         "trigger a run under another id"
@@ -243,8 +243,8 @@ def check_given(group: KafkaGroup, state: GroupState, claim: Claim, records: Ite
     Raises:
         ForeignGroupError, UnreadTopicError: with the ways out.
     """
-    had = {record.window.seq for record in state.claimed}
-    foreign = [r for r in records if r.window.seq not in had and not r.holder.is_same_run(claim)]
+    had = {record.seq for record in state.claimed}
+    foreign = [r for r in records if r.seq not in had and not r.holder.is_same_run(claim)]
     to_adopt = [record for record in foreign if _is_open_live(record.window)]
     is_of_owners_dag = state.owner is None or state.owner.dag_id == claim.dag_id
     if to_adopt and not is_of_owners_dag:
@@ -275,7 +275,7 @@ def check_something(state: GroupState, adopted: Sequence[WindowRecord], spans: C
 
 def _busy(state: GroupState) -> WindowBusyError:
     oldest, *more = state.open
-    return WindowBusyError(oldest.window.id, oldest.holder, others=[record.window.id for record in more])
+    return WindowBusyError(oldest.window.id, oldest.holder, others=[record.id for record in more])
 
 
 # Choices.
@@ -317,8 +317,8 @@ def is_handed_over(record: WindowRecord, claim: Claim, *, is_known: bool) -> boo
 
 def of_others(state: GroupState, records: Iterable[WindowRecord], claim: Claim, how: How) -> list[WindowRecord]:
     """Return the windows on which a claim may work only if their holders are over."""
-    had = {record.window.seq for record in state.claimed}
-    return [r for r in records if not is_handed_over(r, claim, is_known=how is How.GIVEN or r.window.seq in had)]
+    had = {record.seq for record in state.claimed}
+    return [r for r in records if not is_handed_over(r, claim, is_known=how is How.GIVEN or r.seq in had)]
 
 
 def to_hold(records: Sequence[WindowRecord], claim: Claim) -> list[WindowRecord]:
@@ -331,10 +331,10 @@ def to_hold(records: Sequence[WindowRecord], claim: Claim) -> list[WindowRecord]
         for record in records
         if claim.scope is Scope.TASK or record.holder == claim or not record.holder.is_same_run(claim)
     ]
-    return sorted(taken, key=lambda record: record.window.seq)
+    return sorted(taken, key=lambda record: record.seq)
 
 
-def is_free(window: Standing, *, is_rerun: bool, holder_is_over: bool) -> bool:
+def is_free(window: WindowRecord, *, is_rerun: bool, holder_is_over: bool) -> bool:
     """Whether a run that was refused a window no longer has to wait for it.
 
     Args:
@@ -437,4 +437,4 @@ def to_abandon(state: GroupState) -> WindowRecord | None:
 
     None if all open windows are committing: only a run can finish that.
     """
-    return next((record for record in reversed(state.open) if record.window.state is State.PLANNED), None)
+    return next((record for record in reversed(state.open) if record.state is State.PLANNED), None)

@@ -27,7 +27,7 @@ from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Posit
 from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.request import TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.window import Excerpt, Lane, State, Window, WindowRecord
+from airflow_kafka_offsets.core.window import Lane, State, Window, WindowRecord
 
 MAX_BACKFILL_WINDOWS = 10_000
 """How many windows one replay may cut."""
@@ -66,6 +66,11 @@ def check_has_planned(group: str, state: GroupState) -> None:
 def may_replay(window: Window) -> bool:
     """Whether a replay may run the window: it is committed, or a backfill window that an earlier replay left open."""
     return window.state is State.COMMITTED or (window.lane is Lane.BACKFILL and window.state.is_open)
+
+
+def has_replay(window: Window) -> bool:
+    """Whether a replay of the window would read something."""
+    return may_replay(window) and window.span > 0
 
 
 def check_replayable(window: Window) -> None:
@@ -130,7 +135,7 @@ def left_to_find(asked: OffsetRanges, window: Window, topic_ids: Mapping[str, st
     )
 
 
-def ever_planned(asked: OffsetRanges, window: Window | Excerpt, topic_ids: Mapping[str, str]) -> OffsetRanges:
+def ever_planned(asked: OffsetRanges, window: Window, topic_ids: Mapping[str, str]) -> OffsetRanges:
     """Return what is asked of the partitions that a live window names, in the topics of today.
 
     A live window names every partition of each earlier one, if only as an empty range. So what it does not name no earlier one owns.
@@ -143,7 +148,7 @@ def ever_planned(asked: OffsetRanges, window: Window | Excerpt, topic_ids: Mappi
     )
 
 
-def lies_above(window: Window | Excerpt, asked: OffsetRanges, topic_ids: Mapping[str, str]) -> bool:
+def lies_above(window: Window, asked: OffsetRanges, topic_ids: Mapping[str, str]) -> bool:
     """Whether a live window, and so each later one, starts at the end of all that is asked or above it.
 
     Args:
@@ -223,7 +228,7 @@ def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> No
     if above:
         wait = "Let an ordinary run of the DAG read them"
         if state.open:
-            open_id = state.open[0].window.id
+            open_id = state.open[0].id
             wait = f"Window {open_id} is open and holds the watermark: let it be committed, then ask again"
         raise NotYetError(
             f"A replay can only read below the watermark, and these offsets are above it: {name_some(above)}. {wait}, or ask for an earlier end"

@@ -67,11 +67,11 @@ def check_no_open_window(group: str, state: GroupState) -> None:
         return
     held = to_abandon(state)
     if held is None:
-        raise IllegalStepError(f"Window {state.open[0].window.id} of group {group} is committing{COMMITTING_HINT}")
-    others = [h.window.id for h in reversed(state.open) if h != held and h.window.state is State.PLANNED]
+        raise IllegalStepError(f"Window {state.open[0].id} of group {group} is committing{COMMITTING_HINT}")
+    others = [h.id for h in reversed(state.open) if h != held and h.state is State.PLANNED]
     raise IllegalStepError(
-        f"Window {held.window.id} of group {group} is {held.window.state} (run {held.holder}). Let it be committed, "
-        f"or abandon it first: kafka-offsets abandon {held.window.id} --why '...'"
+        f"Window {held.id} of group {group} is {held.state} (run {held.holder}). Let it be committed, "
+        f"or abandon it first: kafka-offsets abandon {held.id} --why '...'"
         + (f". Then do the same with {name_some(others, ', ')}" if others else "")
     )
 

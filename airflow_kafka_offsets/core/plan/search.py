@@ -13,16 +13,16 @@ from itertools import count
 from airflow_kafka_offsets.core.offsets import Offsets
 from airflow_kafka_offsets.core.plan.replay import ever_planned, lies_above
 from airflow_kafka_offsets.core.ranges import OffsetRanges
-from airflow_kafka_offsets.core.window import Excerpt
+from airflow_kafka_offsets.core.window import Window
 
 MAX_GUESSES = 8
 """How many looks between two windows go where the offsets should be. The ones after them halve what is left, however offsets grew."""
 
-Look = Callable[[int], Excerpt | None]
+Look = Callable[[int], Window | None]
 """Return the newest window up to a number, back to the first one that is searched; None: there is none."""
 
 
-def first_above(newest: Excerpt, first: int, asked: OffsetRanges, topic_ids: Mapping[str, str], look: Look) -> int:
+def first_above(newest: Window, first: int, asked: OffsetRanges, topic_ids: Mapping[str, str], look: Look) -> int:
     """Return a number from which on each window lies above all that is asked; the window before it does not, if there is one.
 
     Args:
@@ -50,8 +50,8 @@ def first_above(newest: Excerpt, first: int, asked: OffsetRanges, topic_ids: Map
 
 
 def _steps_back(
-    newest: Excerpt, first: int, asked: OffsetRanges, topic_ids: Mapping[str, str], look: Look
-) -> tuple[Excerpt, int, Excerpt | None]:
+    newest: Window, first: int, asked: OffsetRanges, topic_ids: Mapping[str, str], look: Look
+) -> tuple[Window, int, Window | None]:
     """Go back until one step goes too far.
 
     Returns:
@@ -73,7 +73,7 @@ def _steps_back(
     return above, first - 1, None
 
 
-def _between(asked: OffsetRanges, lower: Excerpt, above: Excerpt, factor: int) -> int:
+def _between(asked: OffsetRanges, lower: Window, above: Window, factor: int) -> int:
     """Return the number of the window that should be the first one above all that is asked.
 
     Args:
@@ -90,7 +90,7 @@ def _between(asked: OffsetRanges, lower: Excerpt, above: Excerpt, factor: int) -
     return above.seq - min(factor * (back + 1), half) if back < half else lower.seq + min(factor * (whole - back), half)
 
 
-def _distance(asked: OffsetRanges, window: Excerpt, other_seq: int, other: Offsets) -> int:
+def _distance(asked: OffsetRanges, window: Window, other_seq: int, other: Offsets) -> int:
     """Return how many windows before this one is the first one that starts at the end of all that is asked, or above it.
 
     Args:

@@ -26,7 +26,7 @@ from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Posit
 from airflow_kafka_offsets.core.plan.planning import plan_all
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.starting import EPOCH
-from airflow_kafka_offsets.core.window import Standing, State
+from airflow_kafka_offsets.core.window import State, WindowRecord
 
 OffsetsAt = Mapping[TopicPartition, int | None]
 """What the timestamp index says for one moment; None: no record has this timestamp or a later one."""
@@ -150,7 +150,7 @@ def _time_passed(condition: TimePassed, seen: Seen) -> Decision:
     return Decision(not held_back, facts | {"idle": _names(idle), "held_back_by": _names(held_back)})
 
 
-def decide_window(window: Standing) -> Decision:
+def decide_window(window: WindowRecord) -> Decision:
     """Decide whether a window is committed.
 
     Raises:

@@ -147,8 +147,8 @@ def left_open(windows: Sequence[WindowRecord], topics: Collection[str]) -> tuple
 
 def left_open_notes(windows: Sequence[WindowRecord]) -> list[str]:
     """Return the warnings about windows of the group that the offsets come from: open ones, and those that were committed behind them."""
-    waiting = [f"{held.window.id} ({held.window.state}, held by {held.holder})" for held in windows if _is_open(held)]
-    done = [held.window.id for held in windows if not _is_open(held)]
+    waiting = [f"{held.id} ({held.state}, held by {held.holder})" for held in windows if _is_open(held)]
+    done = [held.id for held in windows if not _is_open(held)]
     notes = []
     if waiting:
         notes.append(
@@ -165,7 +165,7 @@ def left_open_notes(windows: Sequence[WindowRecord]) -> list[str]:
 
 def committed_behind_note(windows: Sequence[WindowRecord]) -> list[str]:
     """Return the warning about offsets that someone who goes on from the watermark of a group reads a second time."""
-    done = [held.window.id for held in windows if not _is_open(held)]
+    done = [held.id for held in windows if not _is_open(held)]
     if not done:
         return []
     return [
@@ -175,4 +175,4 @@ def committed_behind_note(windows: Sequence[WindowRecord]) -> list[str]:
 
 
 def _is_open(held: WindowRecord) -> bool:
-    return held.window.state.is_open
+    return held.state.is_open

@@ -102,7 +102,7 @@ def published(state: GroupState) -> dict[TopicPartition, int]:
 
 def committing(state: GroupState) -> tuple[str, ...]:
     """Return the windows whose commit has begun: the store may have their end offsets already."""
-    return tuple(held.window.id for held in state.open if held.window.state is State.COMMITTING)
+    return tuple(held.id for held in state.open if held.state is State.COMMITTING)
 
 
 def committing_note(state: GroupState) -> tuple[str, ...]:

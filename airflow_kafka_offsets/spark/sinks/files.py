@@ -72,7 +72,7 @@ class Files:
     def read(self, path: str) -> str | None:
         """Return the text of a small file; None if it does not exist."""
         # To look first is faster than an error, for which PySpark asks the JVM about a dozen classes.
-        if not self._context.util().exists(self._path(path)):
+        if not self._is_there(path):
             return None
         try:
             stream = self._context.open(self._path(path))
@@ -92,6 +92,9 @@ class Files:
             self._context.delete(self._path(path), True)
         except Exception:
             logger.warning("%s could not be removed; readers do not see it", path, exc_info=True)
+
+    def _is_there(self, path: str) -> bool:
+        return bool(self._context.util().exists(self._path(path)))
 
     def _rename(self, source: str, target: str) -> None:
         uri = self._path(source).toUri()

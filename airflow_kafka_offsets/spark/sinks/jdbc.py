@@ -73,13 +73,8 @@ class JdbcTable:
         self._options["url"] = url
         if self.target.driver and "driver" not in {name.lower() for name in self._options}:
             self._options["driver"] = self.target.driver
-        if self.is_remote:
-            self._refuse_password()
-
-    def _refuse_password(self) -> None:
-        """Refuse a password, which a Spark Connect server would show in its UI and event log."""
         names = [name for name in self._options if _SECRET.search(name)]
-        if names or _PASSWORD.search(self.target.url):
+        if self.is_remote and (names or _PASSWORD.search(url)):
             raise WriteOptionError(
                 f"{', '.join(names) or 'url'}: a Spark Connect server would show this password in its UI. Store "
                 "it on the server. See docs/sinks/jdbc.md"
@@ -144,7 +139,12 @@ class JdbcTable:
 
     def create(self, df: DataFrame) -> None:
         """Create the table with the frame's types, or the window's column and an index, if they are missing."""
-        if not self._has(WINDOW_ID):
+        with self._connected() as connection:
+            # For JDBC, names are patterns in which _ is any character.
+            place = self._catalog_and_schema(connection)
+            columns = connection.getMetaData().getColumns(*place, self.target.name, WINDOW_ID)
+            has_window_id = self.target.name in _values(columns, "TABLE_NAME")
+        if not has_window_id:
             # Not from the frame itself: this would be its first action, which is counted.
             self._write(empty_frame(self._spark, df.schema), self.target.quoted)
             self._execute(self.target.add_window_id(), self.target.index_window_id())
@@ -156,11 +156,18 @@ class JdbcTable:
             OtherWindowError: another window wrote the old rows; they are unchanged.
             PublishError: the publication failed; the old rows are unchanged.
         """
-        with self._failing_as_one_error(label.window_id), self._connected() as connection:
-            self._check_transactions(connection)
-            self._make_lock(connection, label.window_id)
-            self._in_transaction(connection, stage, label)
-            self._clean(connection, stage, label.window_id)
+        try:
+            with self._connected() as connection:
+                self._check_transactions(connection)
+                self._make_lock(connection, label.window_id)
+                self._in_transaction(connection, stage, label)
+                self._clean(connection, stage, label.window_id)
+        except (PublishError, TargetError, OtherWindowError):
+            raise
+        except Exception as exc:
+            raise PublishError(
+                f"{self.target.table}: window {label.window_id} could not be published ({_reason(exc)}). Run the window again"
+            ) from exc
 
     def _in_transaction(self, connection: Any, stage: Stage, label: Label) -> None:
         if connection.getMetaData().supportsTransactionIsolationLevel(_READ_COMMITTED):
@@ -182,22 +189,13 @@ class JdbcTable:
         """Drop the staging tables of this try and of older ones. A failure does not matter: the window is published."""
         stages = [stage.name]
         try:
-            stages[:0] = older(self._stages(connection, window_id), stage.name)
+            pattern = f"{stage_prefix(window_id, self.target.table)}%"
+            tables = connection.getMetaData().getTables(*self._catalog_and_schema(connection), pattern, None)
+            stages[:0] = older(_values(tables, "TABLE_NAME"), stage.name)
         except Exception as exc:
             logger.warning("No staging table of an older try of %s was dropped (%s)", window_id, _reason(exc))
         for name in stages:
             self._drop(name, lambda statement: _update(connection, statement, timeout=_DROP_SECONDS))
-
-    @contextmanager
-    def _failing_as_one_error(self, window_id: str) -> Iterator[None]:
-        try:
-            yield
-        except (PublishError, TargetError, OtherWindowError):
-            raise
-        except Exception as exc:
-            raise PublishError(
-                f"{self.target.table}: window {window_id} could not be published ({_reason(exc)}). Run the window again"
-            ) from exc
 
     def _replace(self, connection: Any, stage: Stage, label: Label) -> None:
         window_id, table = label.window_id, self.target.table
@@ -239,11 +237,6 @@ class JdbcTable:
                 f"    ALTER TABLE {self.target.quoted} ENGINE = InnoDB"
             )
 
-    def _stages(self, connection: Any, window_id: str) -> list[str]:
-        prefix = stage_prefix(window_id, self.target.table)
-        tables = connection.getMetaData().getTables(*self._catalog_and_schema(connection), f"{prefix}%", None)
-        return _values(tables, "TABLE_NAME")
-
     def _catalog_and_schema(self, connection: Any) -> tuple[str | None, str | None]:
         """Return the target's catalog and schema for JDBC; MySQL has only catalogs."""
         schema = self.target.schema
@@ -257,13 +250,6 @@ class JdbcTable:
             execute(self.target.drop(stage))
         except Exception as exc:
             logger.warning("Drop %s by hand (%s)", self.target.beside(stage), _reason(exc))
-
-    def _has(self, column: str) -> bool:
-        with self._connected() as connection:
-            # For JDBC, names are patterns in which _ is any character.
-            place = self._catalog_and_schema(connection)
-            columns = connection.getMetaData().getColumns(*place, self.target.name, column)
-            return self.target.name in _values(columns, "TABLE_NAME")
 
     # For a publication by Airflow
 

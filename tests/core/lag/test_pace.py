@@ -44,7 +44,7 @@ def test_a_window_that_ends_by_time_does_not_tell_what_had_arrived() -> None:
 
 
 def test_only_windows_before_the_oldest_open_one_are_below_the_watermark() -> None:
-    state = GroupState(version=1, open=(WindowRecord(window({tp(): (0, 5)}, seq=2, state=State.PLANNED), claim()),))
+    state = GroupState(version=1, open=(WindowRecord.of(window({tp(): (0, 5)}, seq=2, state=State.PLANNED), claim()),))
     assert pace_of(group(), state, commits(0, 1, 2)).caught_up_at == NOON
 
 

@@ -24,12 +24,12 @@ from airflow_kafka_offsets.core.window import Claim, Lane, Scope, State, WindowR
 from tests.core.examples import claim, position, ranges, standing, tp, window
 
 HERE = position({tp(): 10})
-OPEN = WindowRecord(window({tp(): (5, 10)}, 7, State.PLANNED), claim("dead"))
+OPEN = WindowRecord.of(window({tp(): (5, 10)}, 7, State.PLANNED), claim("dead"))
 
 
 def held(seq: int, state: State = State.PLANNED, by: Claim | None = None) -> WindowRecord:
     """Make a window of five offsets that a dead run left behind."""
-    return WindowRecord(window({tp(): (5 * seq, 5 * seq + 5)}, seq, state), by or claim("dead"))
+    return WindowRecord.of(window({tp(): (5 * seq, 5 * seq + 5)}, seq, state), by or claim("dead"))
 
 
 @pytest.mark.parametrize("state", [State.PLANNED, State.COMMITTING, State.COMMITTED])
@@ -94,7 +94,7 @@ def test_a_plan_task_leaves_to_the_tasks_of_its_run_what_they_have() -> None:
 
 
 def test_the_watermark_is_where_the_oldest_open_window_starts() -> None:
-    newer = WindowRecord(window({tp(): (10, 20)}, 8, State.PLANNED), claim("dead"))
+    newer = WindowRecord.of(window({tp(): (10, 20)}, 8, State.PLANNED), claim("dead"))
     mark = watermark(GroupState(4, position({tp(): 20}), (OPEN, newer)))
     assert mark is not None
     assert mark.offsets == {tp(): 5}

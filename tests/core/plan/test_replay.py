@@ -93,7 +93,7 @@ def test_what_is_asked_is_what_windows_own_and_what_nobody_does(
     history: tuple[OffsetRanges, list[Window], list[Window]],
 ) -> None:
     asked, live, filled = history
-    everything = [WindowRecord(w, claim()) for w in [*filled, *reversed(live)]]
+    everything = [WindowRecord.of(w, claim()) for w in [*filled, *reversed(live)]]
     owners = [held.window for held in overlapping(asked, everything, IDS)]
     gaps = without_owner(asked, owners, IDS)
     wanted, owned = set(records(asked)), [r for w in [*live, *filled] for r in records(w.ranges)]
@@ -142,7 +142,7 @@ def test_a_replay_that_makes_too_many_windows_is_refused() -> None:
 
 
 def test_windows_of_an_earlier_topic_of_the_name_own_nothing_today() -> None:
-    old = WindowRecord(window({tp(): (0, 10)}, orders="old"), claim())
+    old = WindowRecord.of(window({tp(): (0, 10)}, orders="old"), claim())
     asked = ranges({tp(): (0, 5)})
     assert overlapping(asked, [old], IDS) == []
     assert without_owner(asked, [old.window], IDS) == gaps_of((0, 5))
@@ -162,7 +162,7 @@ def test_the_search_ends_for_a_partition_at_the_live_window_that_starts_before_a
 
 def state(watermark: dict[TopicPartition, int], *open_windows: Window) -> GroupState:
     """Let the next live window start here, with some open ones before."""
-    return GroupState(1, position(watermark), tuple(WindowRecord(w, claim()) for w in open_windows))
+    return GroupState(1, position(watermark), tuple(WindowRecord.of(w, claim()) for w in open_windows))
 
 
 def test_offsets_at_or_above_the_watermark_are_refused_with_the_numbers() -> None:

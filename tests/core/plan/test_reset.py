@@ -150,7 +150,7 @@ def test_a_target_outside_of_the_log_is_refused(target: dict, what: str) -> None
 
 
 def test_an_open_window_comes_first() -> None:
-    held = WindowRecord(window({tp(0): (30, 40)}, 4, State.PLANNED), claim())
+    held = WindowRecord.of(window({tp(0): (30, 40)}, 4, State.PLANNED), claim())
     check_no_open_window("lake", GroupState(3, BEFORE))
     with pytest.raises(IllegalStepError, match="kafka-offsets abandon lake-000004 --why"):
         check_no_open_window("lake", GroupState(3, BEFORE, (held,)))

@@ -7,6 +7,7 @@ import random
 import statistics
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate
 
@@ -14,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.replay import lies_above
 from airflow_kafka_offsets.core.plan.search import MAX_GUESSES, Look, first_above
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.window import Excerpt
+from airflow_kafka_offsets.core.window import Draft, Window
 
 IDS = {"orders": "1"}
 
@@ -26,10 +28,10 @@ Shape = Callable[[int, random.Random], int]
 """How many offsets a window has, by its number."""
 
 
-def excerpt(seq: int, bounds: Mapping[int, tuple[int, int]]) -> Excerpt:
+def excerpt(seq: int, bounds: Mapping[int, tuple[int, int]]) -> Window:
     """Return a window by the start and end of its partitions."""
     ranges = OffsetRanges((TopicPartition("orders", p), OffsetRange(*found)) for p, found in bounds.items())
-    return Excerpt(seq=seq, ranges=ranges, topic_ids=IDS, partition_count=len(bounds))
+    return Draft(ranges, IDS, datetime(2026, 3, 1, tzinfo=UTC), IsolationLevel.READ_COMMITTED).named("lake", seq)
 
 
 def asked_up_to(ends: Mapping[int, int]) -> OffsetRanges:
@@ -44,12 +46,12 @@ class Looks:
         self._look = look
         self.many = 0
 
-    def __call__(self, seq: int) -> Excerpt | None:
+    def __call__(self, seq: int) -> Window | None:
         self.many += 1
         return self._look(seq)
 
 
-def newest_up_to(history: Sequence[Excerpt], seq: int) -> Excerpt | None:
+def newest_up_to(history: Sequence[Window], seq: int) -> Window | None:
     """Look at a history in which numbers may be missing."""
     older = bisect_right(history, seq, key=lambda window: window.seq)
     return history[older - 1] if older else None
@@ -69,7 +71,7 @@ def test_the_first_window_above_what_is_asked_is_found(
     windows: list[tuple[list[int], int]], joined: list[int], data: st.DataObject
 ) -> None:
     """Numbers between may be missing, and partitions may join later."""
-    history: list[Excerpt] = []
+    history: list[Window] = []
     at, seq = [0, 0, 0], 0
     for number, (spans, step) in enumerate(windows):
         seq += step
@@ -135,7 +137,7 @@ def test_few_looks_are_needed_in_a_hundred_thousand_windows(shapes: list[Shape],
     draw = random.Random(17)
     starts = [[0, *accumulate(shape(number, draw) for number in range(100_000))] for shape in shapes]
 
-    def window(seq: int) -> Excerpt:
+    def window(seq: int) -> Window:
         return excerpt(seq, {p: (of[seq - 1], of[seq]) for p, of in enumerate(starts)})
 
     looks = []

@@ -53,7 +53,9 @@ HOUR = timedelta(hours=1)
 
 def state(offsets: Mapping[TopicPartition, int] | None, *open_windows: Window) -> GroupState:
     """Let the ledger hold a group at these offsets."""
-    return GroupState(1, position(offsets) if offsets else None, tuple(WindowRecord(w, claim()) for w in open_windows))
+    return GroupState(
+        1, position(offsets) if offsets else None, tuple(WindowRecord.of(w, claim()) for w in open_windows)
+    )
 
 
 def seen(

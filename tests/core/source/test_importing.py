@@ -70,7 +70,7 @@ def state(*committing: int, at: int = 20) -> GroupState:
     held, start = [], at
     for number, end in enumerate(committing, start=1):
         bounds = {tp(0): (start, end), tp(1): (at, at)}
-        held.append(WindowRecord(window(bounds, number, State.COMMITTING), Claim("d", "r", "t")))
+        held.append(WindowRecord.of(window(bounds, number, State.COMMITTING), Claim("d", "r", "t")))
         start = end
     return GroupState(1, position({tp(0): start, tp(1): at}), tuple(held))
 
@@ -110,7 +110,7 @@ def test_a_commit_under_way_is_named_beside_the_watermark() -> None:
 def test_a_partition_that_a_later_open_window_is_the_first_to_have_stands_at_its_start() -> None:
     first = window({tp(0): (20, 30), tp(1): (20, 20)}, 1, State.PLANNED)
     second = window({tp(0): (30, 40), tp(1): (20, 20), tp(2): (0, 5)}, 2, State.PLANNED)
-    open_ = tuple(WindowRecord(one, Claim("d", "r", "t")) for one in (first, second))
+    open_ = tuple(WindowRecord.of(one, Claim("d", "r", "t")) for one in (first, second))
     waiting = GroupState(1, position({tp(0): 40, tp(1): 20, tp(2): 5}), open_)
     kafka = log({tp(0): (0, 100), tp(1): (0, 50), tp(2): (0, 50)})
     more = ((), None, (), (first, second))
@@ -123,7 +123,7 @@ def test_a_partition_that_a_later_open_window_is_the_first_to_have_stands_at_its
 
 def test_what_was_lost_before_an_open_window_is_passed_with_its_commit() -> None:
     lossy = replace(window({tp(0): (20, 30), tp(1): (20, 20)}, 1, State.PLANNED), lost=ranges({tp(0): (15, 20)}))
-    waiting = GroupState(1, position({tp(0): 30, tp(1): 20}), (WindowRecord(lossy, Claim("d", "r", "t")),))
+    waiting = GroupState(1, position({tp(0): 30, tp(1): 20}), (WindowRecord.of(lossy, Claim("d", "r", "t")),))
     assert published(waiting) == {tp(0): 15, tp(1): 20}
     assert problems(waiting, ["orders"], {tp(0): 15, tp(1): 20}, KAFKA) == {}
     assert problems(waiting, ["orders"], {tp(0): 16, tp(1): 20}, KAFKA) == {tp(0): ("store behind by 4",)}
