@@ -246,7 +246,7 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
         launch = self.with_openlineage(launch, task.context)
         retried_by = self._retried_by(run, launch.target)
         # Also while the files are written, `on_kill` finds the driver of the try before this one.
-        self.last_launch = LaunchHook(replace(launch, job=job, retried_by=retried_by), self._stop.check)
+        hook = self.last_launch = LaunchHook(replace(launch, job=job, retried_by=retried_by), self._stop.check)
         try:
             with task_folder() as directory:
                 launch = launch.for_window(planned, job, first, directory, retried_by)
@@ -259,7 +259,7 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
             self.on_kill()
             raise
         finally:
-            self.last_launch.is_over = True
+            hook.is_over = True
 
     def _can_reconnect(self, run: Run, target: Target) -> bool:
         # Without a store of its state, a retry would stop the driver and start another: see `_settle`. So the driver ends with its worker.
