@@ -24,7 +24,7 @@ class Attempt:
         outcome: how it ended.
         records: how many records the job read; None: not reported.
         started_at, ended_at: in UTC; ended_at None: no end is reported.
-        series: the series of tries, see `core.tries.Try.series`.
+        series: the series of tries, see `core.run.Try.series`.
     """
 
     id: int

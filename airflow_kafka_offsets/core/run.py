@@ -1,14 +1,57 @@
-"""What Airflow says about one try of a task. It is read once, as the try begins."""
+"""What Airflow says about one try of a task, read once as the try begins; and which earlier tries it continues (docs/adr/0008).
+
+A retry continues what the tries before it did; a clear begins again. Airflow does not say which of the two a try is. It sets
+`max_tries` when it makes a run. Each clear of this very task changes it to the number of the last try plus the retries that the task has
+at that moment; a retry does not change it. So two tries with different `max_tries` have a clear between them. The reverse fails in one case:
+after an edit of `retries`, a clear can set the same number as before. Two more facts settle that case: the number of each try, which only
+grows, and the start of the run. A clear changes this start if the run has ended, and another run under the same id has another start.
+
+In doubt, the try begins again: that costs a job, and the other mistake costs records. Two clears still look like a retry, and no fact that
+Airflow has distinguishes them. One is a clear while the run is still at work, if `retries` was lowered before it and raised again after it.
+The other is a clear after the worker died, because Airflow changes `max_tries` only after the worker's process has ended well.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from airflow_kafka_offsets.core.tries import Try
-from airflow_kafka_offsets.core.window import Claim
+from airflow_kafka_offsets.core.history import Attempt
+from airflow_kafka_offsets.core.window import Claim, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """What Airflow says of one try of a task.
+
+    Attributes:
+        number: counts the tries of the task in its run, from 1. It grows with retries and with clears.
+        max_tries: changed by a clear of this very task; not by its retry, and not by the clear of another task.
+        retries: those of the task as it is now. An edit of the DAG may change them between two tries.
+        run_started: when the run began, or began again after it had ended; None: Airflow does not say.
+    """
+
+    number: int = 1
+    max_tries: int = 0
+    retries: int = 0
+    run_started: datetime | None = None
+
+    @property
+    def series(self) -> str:
+        """What all automatic retries share with the try that they repeat."""
+        started = "" if self.run_started is None else self.run_started.astimezone(UTC).isoformat()
+        return f"{self.max_tries} {started}".rstrip()
+
+    @property
+    def last_clear(self) -> int:
+        """The number of the last try before the last clear, computed from the current `retries`; 0: never cleared."""
+        return max(0, self.max_tries - self.retries)
+
+    def continues(self, earlier: Attempt) -> bool:
+        """Whether this try is a retry of an earlier one of the same task: no clear lies between them, as far as Airflow says."""
+        return earlier.series == self.series and earlier.try_number > self.last_clear
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +86,31 @@ class Run:
     def next_try(self) -> int | None:
         """The number of the try that Airflow starts after a failure of this one; None if no retry is left."""
         return None if self.this_try.number > self.this_try.max_tries else self.this_try.number + 1
+
+
+def first_of_series(this_try: Try, begun: Sequence[Attempt]) -> Attempt:
+    """Return the oldest try that a try continues, or the try itself if it begins again.
+
+    Args:
+        this_try: the try.
+        begun: the attempts that the task has begun, oldest first; one of them is that of the try.
+    """
+    continued = [one for one in begun if this_try.continues(one)]
+    itself = [one for one in begun if one.try_number == this_try.number]
+    return continued[0] if continued else itself[-1]
+
+
+def unseen_before(begun: Sequence[Attempt]) -> Attempt | None:
+    """Return the attempt before the newest one if no end of it was reported, so that its job may still run; None: there is none.
+
+    Args:
+        begun: the attempts at one window, oldest first. The newest one has made what was running ``lost``.
+    """
+    before = begun[-2] if len(begun) > 1 else None
+    return before if before is not None and before.outcome is Outcome.LOST else None
+
+
+def records_read(attempts: Sequence[Attempt]) -> int | None:
+    """Return how many records the newest successful attempt with a count has read; None: there is no such attempt."""
+    counts = [a.records for a in attempts if a.outcome is Outcome.SUCCEEDED and a.records is not None]
+    return counts[-1] if counts else None

@@ -34,8 +34,8 @@ from airflow_kafka_offsets.core.plan.ownership import (
     is_owner,
 )
 from airflow_kafka_offsets.core.plan.pruning import absent
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.schemas import NOTHING, Frozen, ToFreeze
-from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import (
     OPEN,
     OWNING,

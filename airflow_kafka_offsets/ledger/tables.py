@@ -177,7 +177,7 @@ attempts = Table(
     Column("seq", BigInteger, nullable=False),
     Column("claim_id", _BIG, ForeignKey(claims.c.id), nullable=False),
     Column("try_number", Integer, nullable=False),
-    # `core.tries.Try.series`.
+    # `core.run.Try.series`.
     Column("series", String(64), nullable=False),
     Column("outcome", String(10), nullable=False),
     Column("records", BigInteger),

@@ -137,10 +137,8 @@ class KafkaSparkOperator(Planner, Lineage, OneStopPerTry, PySparkOperator):
 
     def _run(self, task: Task) -> Any:
         from airflow_kafka_offsets import wiring
-        from airflow_kafka_offsets.task.ending import until_planned
-        from airflow_kafka_offsets.task.plan import plan, take
-        from airflow_kafka_offsets.task.results import task_result
-        from airflow_kafka_offsets.task.work import Work
+        from airflow_kafka_offsets.task.plan import plan, take, until_planned
+        from airflow_kafka_offsets.task.work import Work, task_result
 
         run = task.run
         with until_planned(run, self.group.name, self.window):

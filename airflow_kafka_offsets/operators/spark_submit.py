@@ -137,10 +137,8 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
     def _run(self, task: Task) -> dict[str, Any]:
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.ending import RECONNECTS, RUNS_AGAIN
-        from airflow_kafka_offsets.task.ending import until_planned
-        from airflow_kafka_offsets.task.plan import plan, take
-        from airflow_kafka_offsets.task.results import task_result
-        from airflow_kafka_offsets.task.work import Work
+        from airflow_kafka_offsets.task.plan import plan, take, until_planned
+        from airflow_kafka_offsets.task.work import Work, task_result
 
         run = task.run
         with until_planned(run, self.group.name, self.window):
@@ -234,7 +232,7 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
 
     def _launch(self, task: Task, launch: Launch, planned: Planned, service: WindowService) -> Report:
         from airflow_kafka_offsets.core.launch.jobs import job_name
-        from airflow_kafka_offsets.core.tries import first_of_series
+        from airflow_kafka_offsets.core.run import first_of_series
         from airflow_kafka_offsets.launch.job_files import read_report, task_folder
 
         run, window = task.run, planned.window

@@ -74,7 +74,7 @@ class _PlanOperator(Planner, BaseOperator):
 
     def _result(self, planned: Planned) -> dict[str, Any]:
         from airflow_kafka_offsets.launch.job_files import placeholders
-        from airflow_kafka_offsets.task.results import window_result
+        from airflow_kafka_offsets.task.work import window_result
 
         return {**window_result(self.group, planned), **placeholders(planned.window)}
 
@@ -114,8 +114,7 @@ class PlanWindowOperator(_PlanOperator):
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.airflow_versions import AirflowSkipException
         from airflow_kafka_offsets.core.ending import end_of_handoff
-        from airflow_kafka_offsets.task.ending import until_planned
-        from airflow_kafka_offsets.task.plan import plan, take
+        from airflow_kafka_offsets.task.plan import plan, take, until_planned
 
         with until_planned(task.run, self.group.name, self.window):
             exchange = self._open_exchange()
@@ -161,9 +160,8 @@ class PlanBacklogOperator(_PlanOperator):
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.airflow_versions import conf
         from airflow_kafka_offsets.core.ending import end_of_handoff
-        from airflow_kafka_offsets.task.ending import until_planned
-        from airflow_kafka_offsets.task.plan import plan
-        from airflow_kafka_offsets.task.results import small_together
+        from airflow_kafka_offsets.task.plan import plan, until_planned
+        from airflow_kafka_offsets.task.work import small_together
 
         at_most = conf.getint("core", "max_map_length")
         with until_planned(task.run, self.group.name):
@@ -218,8 +216,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
         from airflow_kafka_offsets.core.window import Outcome, State
         from airflow_kafka_offsets.core.window_id import parse_window_id
         from airflow_kafka_offsets.service.plan import Planned
-        from airflow_kafka_offsets.task.ending import until_planned
-        from airflow_kafka_offsets.task.plan import named_window, patiently
+        from airflow_kafka_offsets.task.plan import named_window, patiently, until_planned
         from airflow_kafka_offsets.task.work import Work, evidence_of
         from airflow_kafka_offsets.wiring.connections import kafka_config
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from airflow_kafka_offsets.core.errors import IllegalStepError, UnknownGroupError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.pruning import absent
+from airflow_kafka_offsets.core.run import records_read
 from airflow_kafka_offsets.core.source.audit import Audit, Auditor
 from airflow_kafka_offsets.core.source.islands import Islands
-from airflow_kafka_offsets.core.tries import records_read
 from airflow_kafka_offsets.core.window import State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.service.replay import rows

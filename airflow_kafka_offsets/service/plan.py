@@ -38,7 +38,7 @@ from airflow_kafka_offsets.core.plan.planning import Plan
 from airflow_kafka_offsets.core.plan.readable import unreadable
 from airflow_kafka_offsets.core.plan.replay import Owned
 from airflow_kafka_offsets.core.plan.request import Live, Refused, Replay, Request, TimeSpan, parse_seq
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Claim, Lane, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.service import replay

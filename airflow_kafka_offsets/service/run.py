@@ -7,7 +7,7 @@ import logging
 from airflow_kafka_offsets.core import schemas
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan.readable import check_same_topics
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Window
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.service.base import UseCases, until_won

@@ -7,16 +7,21 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.run import Run
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Run, Try
 from airflow_kafka_offsets.core.window import Claim, Scope
-from airflow_kafka_offsets.task.links import VARIABLE, label_of
-from airflow_kafka_offsets.task.results import event_extra
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG, BaseOperator, Context
 
     from airflow_kafka_offsets.core.window import Window
+
+VARIABLE = "kafka_window"
+"""What a ``map_index_template`` can use: the window in one short line."""
+
+MAX_LABEL = 250
+"""How long Airflow's label of a task instance may be."""
+
+_IN_EVENT = ("window_id", "seq", "lane", "planned_until", "is_rerun", "span", "records", "ranges")
 
 
 class Task:
@@ -91,6 +96,25 @@ class Task:
         from airflow.providers.common.compat.openlineage.utils import spark
 
         return dict(spark.inject_parent_job_information_into_spark_properties(dict(conf), self.context))
+
+
+def label_of(window_ids: Sequence[str], span: int, records: int | None) -> str:
+    """Return windows in one short line.
+
+    >>> label_of(["lake.orders-000012"], 3000, None)
+    'lake.orders-000012 · 3,000 offsets'
+    >>> label_of(["lake.orders-000012", "lake.orders-000013"], 3000, 2999)
+    'lake.orders-000012 and 1 more · 2,999 records'
+    """
+    more = f" and {len(window_ids) - 1} more" if len(window_ids) > 1 else ""
+    number, noun = (span, "offset") if records is None else (records, "record")
+    rest = f"{more} · {number:,} {noun}{'' if number == 1 else 's'}"
+    return window_ids[0][: MAX_LABEL - len(rest)] + rest
+
+
+def event_extra(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what an asset event says: the group, and each window with its ranges and whether it was run again."""
+    return {"group": results[0]["group"], "windows": [{key: result[key] for key in _IN_EVENT} for result in results]}
 
 
 def _run(operator: BaseOperator, context: Context, scope: Scope) -> Run:

@@ -1,4 +1,4 @@
-"""What Airflow's UI shows of a task's windows without its log: a link to the page, and their names beside the task instance."""
+"""The link from a task instance in Airflow's UI to the page of its windows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,6 @@ else:
 
 NAV, APP = "plugin/kafka-windows", "kafka-offsets"
 """The route in Airflow's UI, and in it the address of the page."""
-
-VARIABLE = "kafka_window"
-"""What a ``map_index_template`` can use: the window in one short line."""
-
-MAX_LABEL = 250
-"""How long Airflow's label of a task instance may be."""
 
 
 class WindowLink(Link):
@@ -70,17 +64,3 @@ def in_airflow(page: str, base_url: str = "") -> str:
     'plugin/kafka-windows/air/kafka-offsets/groups'
     """
     return f"{NAV}{urlsplit(base_url).path.rstrip('/')}/{APP}/{page}"
-
-
-def label_of(window_ids: Sequence[str], span: int, records: int | None) -> str:
-    """Return windows in one short line.
-
-    >>> label_of(["lake.orders-000012"], 3000, None)
-    'lake.orders-000012 · 3,000 offsets'
-    >>> label_of(["lake.orders-000012", "lake.orders-000013"], 3000, 2999)
-    'lake.orders-000012 and 1 more · 2,999 records'
-    """
-    more = f" and {len(window_ids) - 1} more" if len(window_ids) > 1 else ""
-    number, noun = (span, "offset") if records is None else (records, "record")
-    rest = f"{more} · {number:,} {noun}{'' if number == 1 else 's'}"
-    return window_ids[0][: MAX_LABEL - len(rest)] + rest

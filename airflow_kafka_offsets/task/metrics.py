@@ -13,13 +13,24 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core import metrics as names
-from airflow_kafka_offsets.core.metrics import name_with_group
 from airflow_kafka_offsets.core.plan.ownership import How
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.service.plan import Planned
+
+WINDOWS_PLANNED = "kafka_offsets.windows_planned"
+WINDOWS_COMMITTED = "kafka_offsets.windows_committed"
+WINDOWS_REPLAYED = "kafka_offsets.windows_replayed"
+ATTEMPTS_FAILED = "kafka_offsets.attempts_failed"
+RECORDS = "kafka_offsets.records"
+OFFSETS_LOST = "kafka_offsets.offsets_lost"
+
+ATTEMPT_DURATION = "kafka_offsets.attempt_duration"
+COMMIT_DURATION = "kafka_offsets.commit_duration"
+
+COUNTERS = (WINDOWS_PLANNED, WINDOWS_COMMITTED, WINDOWS_REPLAYED, ATTEMPTS_FAILED, RECORDS, OFFSETS_LOST)
+TIMERS = (ATTEMPT_DURATION, COMMIT_DURATION)
 
 logger = logging.getLogger(__name__)
 
@@ -40,22 +51,22 @@ class TaskMetrics:
         """Count the windows that were cut, and the offsets that retention had removed before these windows start."""
         for lane in Lane:
             new = [p.window for p in planned if p.how is How.NEW and p.window.lane is lane]
-            self._count(names.WINDOWS_PLANNED, len(new), lane)
-            self._count(names.OFFSETS_LOST, sum(window.lost.span for window in new), lane)
+            self._count(WINDOWS_PLANNED, len(new), lane)
+            self._count(OFFSETS_LOST, sum(window.lost.span for window in new), lane)
 
     def attempt_ended(self, lane: Lane, outcome: Outcome, seconds: float, records: int | None = None) -> None:
         """Tell how long a job ran, whether it failed, and how many records it read."""
-        self._time(names.ATTEMPT_DURATION, seconds, lane, outcome=outcome.value)
+        self._time(ATTEMPT_DURATION, seconds, lane, outcome=outcome.value)
         if outcome is Outcome.SUCCEEDED:
-            self._count(names.RECORDS, records or 0, lane)
+            self._count(RECORDS, records or 0, lane)
         else:
-            self._count(names.ATTEMPTS_FAILED, 1, lane, outcome=outcome.value)
+            self._count(ATTEMPTS_FAILED, 1, lane, outcome=outcome.value)
 
     def committed(self, lane: Lane, seconds: float, *, is_first: bool, is_rerun: bool) -> None:
         """Count a commit. If the window was committed before this task, it counts as replayed."""
-        self._time(names.COMMIT_DURATION, seconds, lane)
-        self._count(names.WINDOWS_COMMITTED, int(is_first), lane)
-        self._count(names.WINDOWS_REPLAYED, int(is_rerun), lane)
+        self._time(COMMIT_DURATION, seconds, lane)
+        self._count(WINDOWS_COMMITTED, int(is_first), lane)
+        self._count(WINDOWS_REPLAYED, int(is_rerun), lane)
 
     def _count(self, name: str, count: int, lane: Lane, **tags: str) -> None:
         if count:
@@ -96,3 +107,13 @@ def _drops_tags() -> bool:
     is_plain = is_on("statsd_on") and not is_on("statsd_datadog_enabled") and not is_on("statsd_influxdb_enabled")
     # Airflow 3.1 has no such option, and sends only the long names.
     return is_plain and is_on("legacy_names_on", if_unknown=True)
+
+
+def name_with_group(name: str, group: str) -> str:
+    """Return a metric's name for a server that has no tags: the group comes last, as one part of the name.
+
+    >>> name_with_group(WINDOWS_COMMITTED, "lake.orders")
+    'kafka_offsets.windows_committed.lake__orders'
+    """
+    # As Airflow's own names have it: there, a dot begins the next part of a name.
+    return f"{name}.{group.replace('.', '__')}"

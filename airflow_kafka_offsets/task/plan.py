@@ -1,4 +1,7 @@
-"""What every operator that plans does: ask for windows, and wait, skip or fail while another run works on them."""
+"""What every operator that plans does: ask for windows, and wait, skip or fail while another run works on them.
+
+If a task fails before it has its windows, its log ends with what failed.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,27 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
-from airflow_kafka_offsets.airflow_versions import AirflowSkipException, TaskDeferred
-from airflow_kafka_offsets.core.errors import BadInputError, WindowBusyError, may_pass, short
+from airflow_kafka_offsets.airflow_versions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    AirflowTaskTerminated,
+    TaskDeferred,
+)
+from airflow_kafka_offsets.core import ending
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    JobUnseenError,
+    KafkaOffsetsError,
+    NotYetError,
+    WindowBusyError,
+    may_pass,
+    short,
+)
 from airflow_kafka_offsets.core.plan.request import Live, TimeSpan, names_replay, request_of
 from airflow_kafka_offsets.core.window import Claim, Scope
+from airflow_kafka_offsets.spark.errors import KafkaWindowError
 from airflow_kafka_offsets.task.metrics import TaskMetrics
 from airflow_kafka_offsets.wiring.runs import is_over
 
@@ -25,6 +45,13 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.task.definition import Planner
 
 logger = logging.getLogger(__name__)
+
+# After these, Airflow starts no other try.
+_AIRFLOW_STOPS = (AirflowFailException, AirflowSensorTimeout, AirflowSkipException, AirflowTaskTerminated)
+_FINAL = (*_AIRFLOW_STOPS, BadInputError, JobUnseenError)
+
+SILENT = "The log can't show what became of the task's windows"
+"""Logged in place of the end: an error in the log must not change how the task ends."""
 
 
 PATIENCE = 60.0
@@ -152,3 +179,41 @@ def _wait_until(operator: Planner, moment: datetime) -> None:
         raise TaskDeferred(trigger=trigger, method_name="resume", timeout=operator.execution_timeout)
     if left > 0:  # not worth a deferral, and a trigger that fires soon can fail its task
         time.sleep(left)
+
+
+@contextmanager
+def until_planned(run: Run, group: str | None, window: Any = None) -> Iterator[None]:
+    """If a task fails in here, before it has its windows, let its log end with what failed, and show one traceback.
+
+    Args:
+        run: the task's run.
+        group: the group that the task plans; None if it plans none.
+        window: what the task was given instead of planning.
+    """
+    try:
+        yield
+    except (TaskDeferred, AirflowSkipException):  # no failure
+        raise
+    except BaseException as exc:
+        try:
+            is_sentence = isinstance(exc, KafkaOffsetsError | KafkaWindowError | AirflowException) and str(exc)
+            window_id = window.get("window_id") if isinstance(window, Mapping) else window
+            given = f"window {window_id}" if isinstance(window_id, str) else "its window"
+            headline = f"This try got no window of group {group}" if window is None else f"This try did not get {given}"
+            error = str(exc) if is_sentence else f"{type(exc).__name__}, see below"
+            next_try = follows(run, exc)
+            logger.error("%s", ending.end_without_window(headline, error, next_try))
+        except Exception:
+            logger.warning(SILENT, exc_info=True)
+        if not isinstance(exc, KafkaOffsetsError):
+            raise
+        # Our sentences contain what the client said: its traceback would add nothing.
+        if exc.__cause__ is not None:
+            logger.debug("The cause of what failed", exc_info=exc.__cause__)
+        raise exc from None
+
+
+def follows(run: Run, exc: BaseException, *, was_stopped: bool = False) -> str | None:
+    """Say which try Airflow starts by itself after a failure; None if it starts none."""
+    is_final = isinstance(exc, _FINAL) and not isinstance(exc, NotYetError)
+    return ending.starts(None if is_final else run.next_try, has_policy=run.has_retry_policy, was_stopped=was_stopped)

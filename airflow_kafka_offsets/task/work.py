@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -16,14 +16,13 @@ from airflow_kafka_offsets.core.ending import NO_JOB, RUNS_AGAIN, Done, Left
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, LedgerUnavailableError, LogError, counted, name_some
 from airflow_kafka_offsets.core.evidence import NO_REPORT, Report
 from airflow_kafka_offsets.core.lineage import ReadWindow
-from airflow_kafka_offsets.core.tries import records_read, unseen_before
+from airflow_kafka_offsets.core.run import records_read, unseen_before
 from airflow_kafka_offsets.core.window import Outcome
+from airflow_kafka_offsets.launch.job_files import ranges_by_topic
 from airflow_kafka_offsets.service.topics import as_last_planned
 from airflow_kafka_offsets.spark.errors import LostRecordsError
-from airflow_kafka_offsets.task.ending import SILENT, follows
 from airflow_kafka_offsets.task.metrics import TaskMetrics
-from airflow_kafka_offsets.task.plan import patiently
-from airflow_kafka_offsets.task.results import small_together, window_result
+from airflow_kafka_offsets.task.plan import SILENT, follows, patiently
 from airflow_kafka_offsets.wiring.connections import without_secrets
 
 if TYPE_CHECKING:
@@ -35,6 +34,11 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.task.definition import Stop
 
 logger = logging.getLogger(__name__)
+
+MAX_RANGES_IN_XCOM = 1000
+"""If a result has more ranges than this, over all its windows, they stay in the ledger."""
+
+_JSON_OF_SPARK = ("assign", "starting_offsets", "ending_offsets")
 
 
 @dataclass(slots=True)
@@ -277,3 +281,49 @@ def ready(service: WindowService, group: KafkaGroup, planned: Planned) -> Planne
         frozen=service.frozen(window_id),
         topics=tuple(as_last_planned(service.ledger, group, has_planned=True).topics),
     )
+
+
+def window_result(group: KafkaGroup, planned: Planned, report: Report = NO_REPORT) -> dict[str, Any]:
+    """Return what downstream tasks get: small, JSON, free of secrets."""
+    ranges = planned.window.ranges.without_empty()
+    is_small = len(ranges) <= MAX_RANGES_IN_XCOM
+    window = planned.window
+    return {
+        "window_id": window.id,
+        "group": window.group,
+        "seq": window.seq,
+        "lane": window.lane.value,
+        "planned_until": window.planned_until.isoformat(),
+        "is_rerun": planned.is_rerun,
+        "partitions": len(ranges),
+        "span": window.span,
+        "records": report.records,
+        "ranges": _by_topic(window) if is_small else None,
+        "counts": report.counts if is_small else None,
+        "written": report.written,
+        "bad": report.bad,
+        "warnings": list(planned.warnings),
+        "ledger_conn_id": group.ledger_conn_id,
+    }
+
+
+def _by_topic(window: Window) -> dict[str, dict[str, list[int]]]:
+    # Lists, because XCom returns tuples as tuples, and JSON has none.
+    return {topic: {p: list(r) for p, r in found.items()} for topic, found in ranges_by_topic(window).items()}
+
+
+def small_together(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the results of several windows. What grows with their partitions is left out if it is too much for one XCom.
+
+    Then Spark's JSON of the offsets is missing rather than None, so that a launcher that needs it fails before it starts.
+    """
+    if sum(result["partitions"] for result in results) <= MAX_RANGES_IN_XCOM:
+        return [dict(result) for result in results]
+    logger.info("The ranges of %s stay in the ledger: they are too many for XCom", counted(len(results), "window"))
+    kept = [{name: value for name, value in result.items() if name not in _JSON_OF_SPARK} for result in results]
+    return [{**result, "ranges": None, "counts": None} for result in kept]
+
+
+def task_result(group: KafkaGroup, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the task returns: the window, or for a replay of several ``{"group": ..., "windows": [...]}``."""
+    return results[0] if len(results) == 1 else {"group": group.name, "windows": list(results)}

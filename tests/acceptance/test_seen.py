@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_kafka_offsets.core import metrics as names
+from airflow_kafka_offsets.task import metrics as names
 from airflow_kafka_offsets.task.openlineage import FACET
 from tests.acceptance.conftest import Lab
 from tests.lab.processes import wait_until

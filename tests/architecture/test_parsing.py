@@ -30,7 +30,6 @@ GROUP = {
     "core.spark_json",
     "core.starting",
     "core.store_address",
-    "core.topics",
     "spark",
     "spark.shared",
 }

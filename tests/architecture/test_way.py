@@ -2,72 +2,54 @@
 
 from __future__ import annotations
 
-import inspect
-import json
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import airflow_kafka_offsets
-from airflow_kafka_offsets import CommitWindowOperator, KafkaSparkSubmitOperator, PlanWindowOperator, wiring
-from airflow_kafka_offsets.core.window import Claim, State
-from tests.core.examples import claim, tp
-from tests.service.world import World
-from tests.task.airflow import context_of
+from airflow_kafka_offsets import wiring
+from airflow_kafka_offsets.core.window import State
+from tests.architecture.tracing import traced
+from tests.lab.kafka import KafkaBroker
+from tests.lab.topics import create_topic, produce
+from tests.operators.test_large_windows import run_operator
 
-PACKAGE = Path(airflow_kafka_offsets.__file__).parent
-PAGE = PACKAGE.parent / "docs" / "how-it-works.md"
+ROOT = Path(airflow_kafka_offsets.__file__).parents[1]
 
+JOB = """
+import atexit, sys
+from contextlib import ExitStack
+sys.path.append({root!r})
+from tests.architecture.tracing import traced
 
-@contextmanager
-def traced(files: set[str]) -> Iterator[None]:
-    """Collect the files of this package whose functions are called in here. What an import runs is no function."""
+files, way = set(), ExitStack()
+atexit.register(lambda: open({told!r}, "w").write("\\n".join(files)))  # at the very end of this process
+atexit.register(way.close)
+way.enter_context(traced(files))
 
-    def note(frame: Any, event: str, _: object) -> None:
-        code = frame.f_code
-        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED and code.co_filename.startswith(str(PACKAGE)):
-            files.add(str(Path(code.co_filename).relative_to(PACKAGE)))
+from pyspark.sql import SparkSession
+from airflow_kafka_offsets.spark import current_window
 
-    sys.setprofile(note)
-    try:
-        yield
-    finally:
-        sys.setprofile(None)
-
-
-def launched(world: World, folder: Path) -> None:
-    """Let one task plan, launch and commit. Its spark-submit only succeeds."""
-    program = folder / "spark-submit"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    arguments: dict[str, Any] = {"application": "local:///job.jar", "java_class": "Job", "spark_binary": str(program)}
-    operator = KafkaSparkSubmitOperator(task_id="load", group=world.group, conn_id="spark", connector=None, **arguments)
-    operator.execute(context_of(claim()))
+window = current_window(SparkSession.builder.getOrCreate())
+window.write_parquet(window.read().select("topic", "value"), {lake!r})
+"""
 
 
-def around(world: World, folder: Path) -> None:
-    """Let one task plan, and another one commit what a foreign launcher has read."""
-    planned = PlanWindowOperator(task_id="plan", group=world.group).execute(context_of(Claim("dag", "run", "plan")))
-    CommitWindowOperator(task_id="commit", window=planned).execute(context_of(Claim("dag", "run", "commit")))
-
-
-@pytest.mark.parametrize("way", [launched, around])
-def test_one_windows_way_runs_through_the_files_that_the_page_names(
-    way: Callable[[World, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("launch_jars")
+def test_one_windows_way_runs_through_the_files_that_the_page_lists(
+    kafka: KafkaBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK", json.dumps({"conn_type": "spark", "host": "local[1]"}))
-    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}}')
-    world = World(tmp_path)
-    world.kafka.produce(tp(0), 10)
-    monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
-    monkeypatch.setattr(wiring, "open_service_for", lambda *_: world.service)
+    create_topic(kafka, topic, 1)
+    produce(kafka, topic, 10)
+    job, told = tmp_path / "traced.py", tmp_path / "files"
+    job.write_text(JOB.format(root=str(ROOT), told=str(told), lake=str(tmp_path / "lake")))
     files: set[str] = set()
     with traced(files):
-        way(world, tmp_path)
-    assert world.ledger.window("lake-000001").window.state is State.COMMITTED
-    page = PAGE.read_text()
-    assert sorted(file for file in files if f"`{file}`" not in page) == []
+        run_operator(kafka, [topic], tmp_path, monkeypatch, application=str(job))
+    assert wiring.open_ledger().window("large-000001").window.state is State.COMMITTED
+    files |= set(told.read_text().splitlines())
+    table = (ROOT / "docs" / "how-it-works.md").read_text().partition("### The files on the way")[2]
+    listed = re.findall(r"`(\S+\.py)`", table)
+    assert sorted(files.difference(listed)) == []
+    assert len(listed) == len(set(listed))

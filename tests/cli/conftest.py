@@ -30,8 +30,8 @@ from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan import ownership
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.store_address import StoreAddress
-from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.ledger.schema import VERSION_TABLE

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_kafka_offsets.core.errors import BadInputError
-from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.topics import Matching
+from airflow_kafka_offsets.core.group import KafkaGroup, Matching
 
 
 @pytest.mark.parametrize(

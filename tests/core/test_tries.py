@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_kafka_offsets.core.history import Attempt
-from airflow_kafka_offsets.core.tries import Try, first_of_series
+from airflow_kafka_offsets.core.run import Try, first_of_series
 from airflow_kafka_offsets.core.window import Outcome
 from tests.core.examples import NOON, claim
 

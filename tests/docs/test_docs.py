@@ -234,10 +234,19 @@ def test_the_times_that_the_pages_name_are_those_of_the_code(
     assert seconds == meant
 
 
-def test_the_files_that_tell_the_way_of_a_window_exist() -> None:
+def test_the_files_and_functions_that_tell_the_way_of_a_window_exist() -> None:
     text = (ROOT / "docs" / "how-it-works.md").read_text()
     package = ROOT / "airflow_kafka_offsets"
     assert not [path for path in re.findall(r"`(\w+(?:/\w+)*\.py)`", text) if not (package / path).exists()]
+    named = re.findall(r"`([\w/]+\.py)`: `(?:\w+\.)*(\w+)`", text)
+    assert ("core/plan/decide.py", "decide") in named
+    assert not [
+        (file, name)
+        for file, name in named
+        if not re.search(rf"^ *(?:def|class) {name}\b", (package / file).read_text(), re.MULTILINE)
+    ]
+    sources = "".join(file.read_text() for file in package.rglob("*.py"))
+    assert not {name for name in re.findall(r"`(?:\w+\.)?(\w+)`", text) if not re.search(rf"\b{name}\b", sources)}
 
 
 def test_every_exported_name_can_be_imported() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.launch.session import session_settings
 from airflow_kafka_offsets.launch.submit_hook import LaunchHook

@@ -41,7 +41,7 @@ from airflow_kafka_offsets.launch.job_files import (
 )
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff, Subject
-from airflow_kafka_offsets.task.results import MAX_RANGES_IN_XCOM, window_result
+from airflow_kafka_offsets.task.work import MAX_RANGES_IN_XCOM, window_result
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 

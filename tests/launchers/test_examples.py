@@ -21,7 +21,7 @@ import pytest
 from airflow_kafka_offsets.core.plan.ownership import How
 from airflow_kafka_offsets.launch.job_files import placeholders
 from airflow_kafka_offsets.service.plan import Planned
-from airflow_kafka_offsets.task.results import window_result
+from airflow_kafka_offsets.task.work import window_result
 from tests.core.examples import group, tp, window
 from tests.docs.test_docs import ROOT, blocks
 from tests.lab.waiting import LONGEST

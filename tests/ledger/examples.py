@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Claim, Draft, Lane, Outcome, State, Window, WindowRecord
 from airflow_kafka_offsets.ledger.ledger import Ledger
 

@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.request import Live, Ranges
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.ledger.engine import open_engine
 from airflow_kafka_offsets.ledger.ledger import Ledger

@@ -26,8 +26,8 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.overview import MAX_RECENT
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.schemas import Frozen, Subject, ToFreeze
-from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import OPEN, Claim, Lane, Outcome, Scope, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.documents import window_document

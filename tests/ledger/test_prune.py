@@ -13,7 +13,7 @@ from airflow_kafka_offsets.core.history import KEPT_FROM, Act
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Claim, State, WindowRecord
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.ledger.tables import attempts, claim_windows, claims, pruned_claims, staged

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, inspect, text
 
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError, OutputError
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Outcome, State, WindowRecord
 from airflow_kafka_offsets.ledger import engine
 from airflow_kafka_offsets.ledger.ledger import Ledger

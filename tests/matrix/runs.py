@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 
 import airflow_kafka_offsets
 from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, KafkaSparkSubmitOperator, PlanWindowOperator
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, State
 from airflow_kafka_offsets.ledger import schema
 from airflow_kafka_offsets.ledger.engine import open_engine

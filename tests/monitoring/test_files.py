@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 import airflow_kafka_offsets
-from airflow_kafka_offsets.core import metrics as names
 from airflow_kafka_offsets.core.lag.lag import GroupVerdict
 from airflow_kafka_offsets.core.state_metrics import families
+from airflow_kafka_offsets.task import metrics as names
 from tests.core.examples import NOON
 
 FOLDER = Path(airflow_kafka_offsets.__file__).parent / "monitoring"

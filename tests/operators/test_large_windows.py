@@ -18,8 +18,7 @@ from airflow_kafka_offsets.core.errors import DataLossError
 from airflow_kafka_offsets.core.evidence import Report
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan import ownership
-from airflow_kafka_offsets.core.run import Run
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Run, Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, State
 from airflow_kafka_offsets.launch import job_files
 from airflow_kafka_offsets.launch.job_files import handoff_of, placeholders, window_conf
@@ -28,7 +27,8 @@ from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW_FILE, Handoff
 from airflow_kafka_offsets.spark.options import layout, reader_options
 from airflow_kafka_offsets.spark.window import KafkaWindow
-from airflow_kafka_offsets.task.results import event_extra, small_together, task_result, window_result
+from airflow_kafka_offsets.task.airflow import event_extra
+from airflow_kafka_offsets.task.work import small_together, task_result, window_result
 from tests.core.examples import claim, tp
 from tests.lab.kafka import KafkaBroker
 from tests.lab.memory import IN_MEMORY

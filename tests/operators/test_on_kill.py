@@ -17,8 +17,7 @@ from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSubm
 from airflow_kafka_offsets.airflow_versions import AirflowTaskTimeout
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.launch.jobs import Job, JobName, JobState
-from airflow_kafka_offsets.core.run import Run
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Run, Try
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.launch.launch import Launch
 from airflow_kafka_offsets.launch.submit_hook import LaunchHook

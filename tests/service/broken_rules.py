@@ -25,7 +25,7 @@ from sqlalchemy import Connection, update
 from airflow_kafka_offsets.core.plan import decide, ownership, pruning
 from airflow_kafka_offsets.core.plan.decide import Records
 from airflow_kafka_offsets.core.plan.ownership import Abandonment
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window, WindowRecord, check_commit
 from airflow_kafka_offsets.ledger import acts, runs
 from airflow_kafka_offsets.ledger.tables import groups, windows

@@ -67,8 +67,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, Request, TimeSpan, Windows
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.run import Run
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Run, Try
 from airflow_kafka_offsets.core.window import Claim, Lane, Scope, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.service import prune

@@ -19,7 +19,7 @@ from airflow_kafka_offsets.core.plan import replay
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.request import Ranges
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Claim, Draft, Lane, Outcome, State, WindowRecord
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.replay import FIRST_PAGE, live_windows, pages

@@ -23,7 +23,7 @@ from airflow_kafka_offsets.core.errors import (
     WindowBusyError,
 )
 from airflow_kafka_offsets.core.plan.request import Live, Refused, Request, TimeSpan, Windows
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State
 from airflow_kafka_offsets.service.base import RACES
 from tests.core.examples import NOON, claim, group, ranges, tp

@@ -15,7 +15,7 @@ from airflow_kafka_offsets.core.conditions import LagAtMost
 from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.request import Request
 from airflow_kafka_offsets.core.plan.waiting import Decision
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State, Window
 from airflow_kafka_offsets.ledger.engine import _sqlite
 from airflow_kafka_offsets.ledger.ledger import Ledger

@@ -20,7 +20,7 @@ import pytest
 
 from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, PlanWindowOperator, wiring
 from airflow_kafka_offsets.core.errors import NoReportError
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.spark import KafkaWindow, current_window, exit_code, reports
 from airflow_kafka_offsets.spark.errors import HandoffError, IncompleteReadError, ReportError, WriteOptionError

@@ -12,8 +12,7 @@ from airflow_kafka_offsets.core.errors import OutputError
 from airflow_kafka_offsets.core.evidence import Report
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.request import Windows
-from airflow_kafka_offsets.core.run import Run
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Run, Try
 from airflow_kafka_offsets.core.window import Claim, State
 from airflow_kafka_offsets.launch.job_files import handoff_of
 from airflow_kafka_offsets.ledger import schema

@@ -8,8 +8,7 @@ from typing import Any
 
 from airflow_kafka_offsets.core.evidence import Report
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.run import Run
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Run, Try
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.service.windows import WindowService

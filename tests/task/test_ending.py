@@ -47,16 +47,15 @@ from airflow_kafka_offsets.core.errors import (
     WindowBusyError,
 )
 from airflow_kafka_offsets.core.evidence import Report
-from airflow_kafka_offsets.core.run import Run
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Run, Try
 from airflow_kafka_offsets.core.window import Claim, Scope, State
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.errors import LostRecordsError
 from airflow_kafka_offsets.task import plan as planning
-from airflow_kafka_offsets.task import results
+from airflow_kafka_offsets.task import work
 from airflow_kafka_offsets.task.airflow import Task
 from airflow_kafka_offsets.task.definition import Stop
-from airflow_kafka_offsets.task.ending import until_planned
+from airflow_kafka_offsets.task.plan import until_planned
 from tests.core.examples import NOON, claim, group, tp
 from tests.lab.memory import IN_MEMORY
 from tests.operators.logs import as_logged
@@ -551,7 +550,7 @@ def test_the_block_of_a_plan_task_is_last_also_when_its_ranges_are_left_to_the_l
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
-    monkeypatch.setattr(results, "MAX_RANGES_IN_XCOM", 1)
+    monkeypatch.setattr(work, "MAX_RANGES_IN_XCOM", 1)
     context = context_of(claim("run", "plan"), Try(1, 0))
     [given] = PlanBacklogOperator(task_id="plan", group=world.group).execute(context)
     assert given["ranges"] is None

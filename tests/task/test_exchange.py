@@ -15,7 +15,7 @@ from airflow.sdk import DAG
 from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, PlanWindowOperator, wiring
 from airflow_kafka_offsets.airflow_versions import AirflowFailException
 from airflow_kafka_offsets.core.errors import ExchangeError, NoReportError, TopicRecreatedError
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Outcome, State
 from airflow_kafka_offsets.spark.handoff import Handoff
 from tests.core.examples import claim, tp

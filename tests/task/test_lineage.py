@@ -352,7 +352,7 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 from airflow_kafka_offsets import CommitWindowOperator, KafkaSparkOperator, KafkaSparkSqlOperator, KafkaSparkSubmitOperator
-from airflow_kafka_offsets.task import ending, work
+from airflow_kafka_offsets.task import plan, work
 print([name for name in sys.modules if name == "airflow_kafka_offsets.task.openlineage"])
 """
 

@@ -14,8 +14,8 @@ from airflow_kafka_offsets import (
     PlanBacklogOperator,
     PlanWindowOperator,
 )
-from airflow_kafka_offsets.task.airflow import Task
-from airflow_kafka_offsets.task.links import MAX_LABEL, WindowLink, label_of
+from airflow_kafka_offsets.task.airflow import MAX_LABEL, Task, label_of
+from airflow_kafka_offsets.task.links import WindowLink
 from tests.core.examples import group, tp, window
 from tests.task.airflow import context_of
 

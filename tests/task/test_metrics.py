@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from airflow_kafka_offsets.airflow_versions import Stats
-from airflow_kafka_offsets.core import metrics as names
 from airflow_kafka_offsets.core.evidence import Report
 from airflow_kafka_offsets.core.plan.ownership import How
 from airflow_kafka_offsets.core.plan.request import Windows
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Claim, Lane
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.task import metrics
+from airflow_kafka_offsets.task import metrics as names
 from airflow_kafka_offsets.task.metrics import TaskMetrics
 from tests.core.examples import claim, tp
 from tests.lab.memory import IN_MEMORY

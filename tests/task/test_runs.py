@@ -37,8 +37,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.request import REPLAY_KEYS, SCOPED, Live, Refused, TimeSpan, Windows, request_of
-from airflow_kafka_offsets.core.run import Run
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Run, Try
 from airflow_kafka_offsets.core.window import Claim, Scope
 from airflow_kafka_offsets.operators.kafka_spark import KafkaSparkOperator
 from airflow_kafka_offsets.operators.kafka_spark_sql import KafkaSparkSqlOperator

@@ -29,18 +29,17 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.evidence import Report
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.request import Windows
-from airflow_kafka_offsets.core.run import Run
+from airflow_kafka_offsets.core.run import Run, Try
 from airflow_kafka_offsets.core.schemas import Subject
-from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Outcome, State
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.task import plan as planning
-from airflow_kafka_offsets.task.airflow import Task
+from airflow_kafka_offsets.task.airflow import Task, event_extra
 from airflow_kafka_offsets.task.definition import Stop
 from airflow_kafka_offsets.task.links import WindowLink
 from airflow_kafka_offsets.task.plan import named_window
-from airflow_kafka_offsets.task.results import event_extra, task_result
+from airflow_kafka_offsets.task.work import task_result
 from tests.core.examples import NOON, claim, tp
 from tests.lab.memory import IN_MEMORY
 from tests.lab.registry import Registry

@@ -10,7 +10,7 @@ import pytest
 from airflow_kafka_offsets import CommitWindowOperator, wiring
 from airflow_kafka_offsets.core.errors import OutputError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.tries import Try
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Claim, Scope, State
 from tests.core.examples import group, tp
 from tests.ledger.test_staging import Warehouse

@@ -96,7 +96,7 @@ def job_name(window: Window, planned_at: datetime, claim: Claim, first_attempt: 
         window: the window that it reads.
         planned_at: when the window was written down. It distinguishes windows of the same id from two ledgers.
         claim: the task that launches it.
-        first_attempt: the ledger's number of the attempt that the task's retries repeat: see `core.tries`.
+        first_attempt: the ledger's number of the attempt that the task's retries repeat: see `core.run`.
     """
     of_window = _digest(window.id, planned_at.isoformat(), sorted(window.topic_ids.items()))
     of_claim = [claim.dag_id, claim.run_id, claim.task_id, claim.map_index]

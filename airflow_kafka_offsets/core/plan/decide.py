@@ -30,9 +30,9 @@ from airflow_kafka_offsets.core.plan.readable import check_all_readable
 from airflow_kafka_offsets.core.plan.replay import Owned
 from airflow_kafka_offsets.core.plan.request import Live, Refused, Replay, Request, TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRanges
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.schemas import Frozen, Subject, ToFreeze
 from airflow_kafka_offsets.core.store import advance
-from airflow_kafka_offsets.core.tries import Try
 from airflow_kafka_offsets.core.window import Claim, Lane, State, Window, WindowRecord
 
 

@@ -22,9 +22,8 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.leader_epochs import to_note
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
-from airflow_kafka_offsets.core.plan.cap import cap, left_over
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Position, watermark
-from airflow_kafka_offsets.core.plan.planning import Plan
+from airflow_kafka_offsets.core.plan.planning import Plan, cap, left_over
 from airflow_kafka_offsets.core.plan.request import TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Lane, State, Window, WindowRecord

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.cap import cap
+from airflow_kafka_offsets.core.plan.planning import cap
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from tests.core.examples import ranges, tp
 
