@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.airflow_versions import NO_TASK_STATE, AirflowTaskTimeout
@@ -240,27 +241,30 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
         # A retry reconnects to the job of this name, and a clear starts another. Airflow's numbers can come twice, the ledger's can't.
         first = first_of_series(run.this_try, own).id
         job = job_name(window, row.planned_at, run.claim, first)
-        with task_folder() as directory:
-            launch = self.with_openlineage(launch, task.context).for_window(
-                planned, job, first, directory, self._retried_by(run, launch.target)
-            )
-            hook = self.last_launch = LaunchHook(launch, self._stop.check, task.state)
-            try:
+        launch = self.with_openlineage(launch, task.context)
+        retried_by = self._retried_by(run, launch.target)
+        # Also while the files are written, `on_kill` finds the driver of the try before this one.
+        hook = self.last_launch = LaunchHook(replace(launch, job=job, retried_by=retried_by), self._stop.check)
+        try:
+            with task_folder() as directory:
+                launch = launch.for_window(planned, job, first, directory, retried_by)
+                hook = self.last_launch = LaunchHook(launch, self._stop.check, task.state)
                 if row.attempts > 1:
                     self._settle(task, hook)
                 self.run_job(task.context)
-            except AirflowTaskTimeout:  # Airflow itself calls `on_kill` only after the launch is over
-                self.on_kill()
-                raise
-            finally:
-                hook.is_over = True
-            return read_report(launch.report, window)
+                return read_report(launch.report, window)
+        except AirflowTaskTimeout:  # Airflow itself calls `on_kill` only after the launch is over
+            self.on_kill()
+            raise
+        finally:
+            hook.is_over = True
 
     def _can_reconnect(self, run: Run, target: Target) -> bool:
+        # Without a store of its state, a retry would stop the driver and start another: see `_settle`. So the driver ends with its worker.
         return self.durable and target.is_tracked and run.keeps_state
 
     def _retried_by(self, run: Run, target: Target) -> Claim | None:
-        """Return the task whose retry continues with the driver if this worker dies; None if no retry can."""
+        """Return the task, if its retry continues with the driver of a dead worker."""
         return run.claim if self._can_reconnect(run, target) and run.next_try is not None else None
 
     def _settle(self, task: Task, hook: LaunchHook) -> None:

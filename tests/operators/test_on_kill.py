@@ -19,6 +19,7 @@ from airflow_kafka_offsets.core.errors import KafkaOffsetsError
 from airflow_kafka_offsets.core.launch.jobs import Job, JobName, JobState
 from airflow_kafka_offsets.core.run import Run, Try
 from airflow_kafka_offsets.core.window import Claim
+from airflow_kafka_offsets.launch.launch import Launch
 from airflow_kafka_offsets.launch.submit_hook import LaunchHook
 from airflow_kafka_offsets.operators import spark_submit as submit
 from airflow_kafka_offsets.service.plan import Planned
@@ -143,7 +144,7 @@ def test_a_time_out_stops_the_job_although_the_task_still_counts_as_running(monk
     assert hook.kills == 1
 
 
-@pytest.mark.parametrize("step", ["_settle", "run_job"])
+@pytest.mark.parametrize("step", ["for_window", "_settle", "run_job"])
 def test_a_time_out_stops_the_job_before_the_launch_is_over(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     monkeypatch.setattr(runs, "task_state", lambda _: "running")
     operator, stopped = operator_on(deploy_mode="cluster", ship=False), []
@@ -153,7 +154,7 @@ def test_a_time_out_stops_the_job_before_the_launch_is_over(monkeypatch: pytest.
 
     monkeypatch.setattr(submit, "LaunchHook", Hook)
     monkeypatch.setattr(operator, "_settle", lambda *_, **__: None)
-    monkeypatch.setattr(operator, step, timed_out)
+    monkeypatch.setattr(Launch if step == "for_window" else operator, step, timed_out)
     alive = Job("driver-1", JobState.ALIVE, None)
     cluster = SimpleNamespace(jobs=lambda name: [replace(alive, job=name.job)], stop=stopped.append, knows=bool)
     monkeypatch.setattr(Hook, "cluster", cluster)
