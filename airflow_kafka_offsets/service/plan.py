@@ -1,4 +1,4 @@
-"""Planning: look, decide, write. `Planner._plan_once` is the whole of it; the rules are in `core.plan.decide`.
+"""Planning: look, decide, write. `Planner._plan` is the whole of it; the rules are in `core.plan.decide`.
 
 No one but the ledger is asked while the group is locked.
 """
@@ -152,29 +152,30 @@ class Planner(UseCases):
 
     def _plan(self, asking: Asking, is_over: IsOver) -> list[Planned]:
         look = Look(self.ledger, self._kafka, self._publisher, asking.now, self._sleep)
-        return until_won(lambda: self._plan_once(look, asking, is_over))
+        facts: Facts | None = None
 
-    def _plan_once(self, look: Look, asking: Asking, is_over: IsOver) -> list[Planned]:
-        """Look once, decide once, write once.
+        def step() -> list[Planned]:
+            """Look, unless only the last turn was lost; then decide and write."""
+            nonlocal facts
+            name, records = asking.group.name, None
+            if facts is None:
+                records, facts = self._look(look, asking, is_over)
+            try:
+                with self.ledger.turn(name):
+                    records = load(self.ledger, asking, facts, before=records)
+                    decision = decide(asking, records, facts)
+                    planned = write(self.ledger, asking, records, decision) if decision else []
+            except LogError:
+                if self.ledger.load(name).version == facts.version:
+                    raise
+                decision = None  # what Kafka held before others planned is no reason to fail
+            if decision is None:
+                facts = None
+                raise ConcurrentChangeError(f"Another process changed group {name}")
+            self._log(look, asking, facts, records, decision, planned)
+            return planned
 
-        Raises:
-            ConcurrentChangeError: others have changed the group since the look, and the facts do not fit any more.
-        """
-        name = asking.group.name
-        records, facts = self._look(look, asking, is_over)
-        try:
-            with self.ledger.turn(name):
-                records = load(self.ledger, asking, facts, before=records)
-                decision = decide(asking, records, facts)
-                planned = write(self.ledger, asking, records, decision) if decision else []
-        except LogError:
-            if self.ledger.load(name).version == facts.version:
-                raise
-            decision = None  # what Kafka held before others planned is no reason to fail
-        if decision is None:
-            raise ConcurrentChangeError(f"Another process changed group {name}")
-        self._log(look, asking, facts, records, decision, planned)
-        return planned
+        return until_won(step)
 
     def _finish_commits(self, asking: Asking) -> GroupState:
         """Load the group, and finish commits of any run that stopped half-way."""

@@ -90,9 +90,9 @@ class Facts:
     """What one look at Airflow, Kafka, the schema registry and the offset store found. The next look replaces all of it.
 
     Attributes:
-        version: the version of the group at that moment. While it stays, the facts fit; if it has changed, `decide` checks it.
+        version: the version of the group at that moment. A plan changes it; a commit does not.
         over: for each window whose holder Airflow was asked about, by number and holds: whether that holder is over.
-        topics: the topics that the group reads, as Kafka lists them.
+        topics: the topics that the group reads, as Kafka lists them; None: no live window was to be cut, so Kafka was not asked.
         logs: what Kafka holds, by isolation level: of these topics, and of those of the windows that are run again.
         windows: the numbers of the windows whose offsets were looked at again.
         first: where a group without a position starts; None: it has one.
@@ -108,7 +108,7 @@ class Facts:
 
     version: int
     over: Mapping[tuple[int, int], bool] = field(default_factory=dict)
-    topics: tuple[str, ...] = ()
+    topics: tuple[str, ...] | None = None
     logs: Mapping[IsolationLevel, LogSnapshot] = field(default_factory=dict)
     windows: frozenset[int] = frozenset()
     first: Offsets | None = None
@@ -344,6 +344,8 @@ def all_to_read(
     Raises:
         LogError: see `plan_all` and `leader_epochs.check_position`.
     """
+    if facts.topics is None:
+        return None
     log = log.only(facts.topics)
     if position is None:
         if facts.first is None:
