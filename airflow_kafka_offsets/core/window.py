@@ -303,7 +303,8 @@ class Outcome(StrEnum):
     """How an attempt ended.
 
     ``killed``: the task was stopped from outside, by a person or by Airflow (a clear, a heartbeat time-out, the stop of its
-    worker). ``running``: no end is reported yet. ``lost``: none will be reported, because a later attempt has begun.
+    worker). ``running``: no end is reported yet. ``lost``: none was reported, and then
+    a later try of the task began, or another claim got the window.
     """
 
     RUNNING = "running"
