@@ -178,7 +178,7 @@ class Planner(UseCases):
         return until_won(step)
 
     def _finish_commits(self, asking: Asking) -> GroupState:
-        """Load the group, and finish commits of any run that stopped half-way."""
+        """Load the group, after finishing commits that stopped half-way: of any run, also of an earlier try of this one."""
         group, request = asking.group.name, asking.request
         state = self.ledger.load(group, asking.claim)
         half_way = {h.seq for h in (*state.open, *state.claimed) if h.state is State.COMMITTING}
@@ -194,7 +194,11 @@ class Planner(UseCases):
         return self.ledger.load(group, asking.claim)
 
     def _look(self, look: Look, asking: Asking, is_over: IsOver) -> tuple[Records, Facts]:
-        """Ask everyone but the ledger for all that the decision needs, in rounds: each depends on the one before it."""
+        """Collect all that the decision needs, in rounds: each depends on the one before it.
+
+        No window is planned here, but the look may write: it finishes commits that stopped half-way, and moves an offset store to where
+        partitions that are new to the group start.
+        """
         state = self._finish_commits(asking)
         refuse(asking, state)
         replayed, facts = replay_of(asking, state), Facts(state.version)
