@@ -157,12 +157,12 @@ class Planner(UseCases):
         def step() -> list[Planned]:
             """Look, unless only the last turn was lost; then decide and write."""
             nonlocal facts
-            name, records = asking.group.name, None
+            name, before = asking.group.name, None
             if facts is None:
-                records, facts = self._look(look, asking, is_over)
+                before, facts = self._look(look, asking, is_over)
             try:
                 with self.ledger.turn(name):
-                    records = load(self.ledger, asking, facts, before=records)
+                    records = load(self.ledger, asking, facts, before=before)
                     decision = decide(asking, records, facts)
                     planned = write(self.ledger, asking, records, decision) if decision else []
             except LogError:
