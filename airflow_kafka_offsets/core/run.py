@@ -56,7 +56,7 @@ class Try:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One try of a task, in one run of its DAG.
+    """What Airflow says about one try of a task, in one run of its DAG.
 
     Attributes:
         claim: who asks for windows.

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from operator import attrgetter
 
 from airflow_kafka_offsets.core.errors import IllegalStepError, NoEvidenceError, WindowBusyError
 from airflow_kafka_offsets.core.log import IsolationLevel
@@ -288,12 +287,13 @@ class WindowRecord:
         if not isinstance(other, WindowRecord):
             return NotImplemented
         have_ranges = self.decode is not None and other.decode is not None
-        return _identity(self) == _identity(other) and (not have_ranges or self.window == other.window)
+        is_alike = all(getattr(self, name) == getattr(other, name) for name in _COMPARED)
+        return is_alike and (not have_ranges or self.window == other.window)
 
     __hash__ = None  # type: ignore[assignment]
 
 
-_identity = attrgetter(
+_COMPARED = (
     *("group", "seq", "lane", "state", "span", "planned_until", "isolation_level", "is_capped", "unread", "schemas"),
     *("partitions", "holder", "holds", "committed_at"),
 )
@@ -303,7 +303,8 @@ class Outcome(StrEnum):
     """How an attempt ended.
 
     ``killed``: the task was stopped from outside, by a person or by Airflow (a clear, a heartbeat time-out, the stop of its
-    worker). ``running``: no end is reported yet. ``lost``: none will be reported, because a later attempt has begun.
+    worker). ``running``: no end is reported yet. ``lost``: none was reported, and then
+    a later try of the task began, or another claim got the window.
     """
 
     RUNNING = "running"

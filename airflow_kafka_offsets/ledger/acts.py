@@ -71,7 +71,7 @@ class Acts(Connections):
             group = connection.execute(select_standing_group(), {"of_group": held.group}).one()
             done = abandonment(held.window, positions_of(connection, [group])[group.id], newest_owner(group))
             origin = {"origin_seq": groups.c.next_seq, "origin": dump_position(done.position)} if done.position else {}
-            runs.advance(connection, group.name, row.version, **origin)
+            runs.next_version(connection, group.name, row.version, **origin)
             check_gap(done, leave_gap)  # after the compare-and-set: no one is asked to confirm outdated values
             runs.change_window(connection, group.id, held, state=State.ABANDONED)
             _record(connection, group.id, replace(act, details={**act.details, **done.facts}))
@@ -104,7 +104,7 @@ class Acts(Connections):
             ConcurrentChangeError: the group is no longer at this version.
         """
         with self._writing() as connection:
-            runs.advance(connection, group, version, origin_seq=groups.c.next_seq, origin=dump_position(position))
+            runs.next_version(connection, group, version, origin_seq=groups.c.next_seq, origin=dump_position(position))
             row = find_group(connection, group, groups.c.id, groups.c.next_seq)
             runs.step_windows(connection, row.id, superseded, State.COMMITTED, state=State.SUPERSEDED)
             _record(connection, row.id, replace(act, details={**act.details, NEXT_WINDOW: row.next_seq}))
@@ -118,7 +118,7 @@ class Acts(Connections):
         """
         with self._writing() as connection:
             (group_id,) = find_group(connection, group, groups.c.id)
-            runs.advance(connection, group, version, **runs.owner_values(owner))
+            runs.next_version(connection, group, version, **runs.owner_values(owner))
             _record(connection, group_id, act)
 
     def found(self, group: KafkaGroup, position: Position, act: Act) -> None:

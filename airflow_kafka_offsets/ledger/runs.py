@@ -124,7 +124,7 @@ class Runs(Connections):
             # What is read here is valid only if the group is still at this version below.
             row = find_group(connection, group.name, groups.c.id, groups.c.next_seq, *OWNER)
             defined = _defined(owner_of(row), definition, drafts, claim)
-            advance(connection, group.name, version, next_seq=row.next_seq + len(drafts), **defined)
+            next_version(connection, group.name, version, next_seq=row.next_seq + len(drafts), **defined)
             holder = _claim_id(connection, claim)
             _freeze(connection, to_freeze.earlier)
             drafts = _with_schemas(connection, drafts, to_freeze.new)
@@ -285,7 +285,7 @@ class Runs(Connections):
             ConcurrentChangeError: the group is no longer at this version, or one of the windows is not committing.
         """
         with self._writing() as connection:
-            advance(connection, group, version)
+            next_version(connection, group, version)
             (group_id,) = find_group(connection, group, groups.c.id)
             step_windows(connection, group_id, seqs, State.COMMITTING, state=State.COMMITTED, committed_at=now)
 
@@ -469,7 +469,7 @@ def _running(connection: Connection, group_id: int, seqs: Sequence[int]) -> list
 
 
 def _lose(connection: Connection, running: Sequence[int], now: datetime) -> None:
-    """Record running attempts as lost: another claim works on their windows from now on."""
+    """Record running attempts as lost: a later try, or another claim, works on their windows from now on."""
     # By their ids: a search here would lock the gap where others insert their attempts (InnoDB).
     for some in chunks(running):
         are_running = and_(attempts.c.id.in_(some), attempts.c.outcome == Outcome.RUNNING)
@@ -486,7 +486,7 @@ def add_group(connection: Connection, name: str, definition: str, origin: str, n
     return new_id(connection.execute(insert(groups).values(version=version, next_seq=1, origin_seq=1, **values)))
 
 
-def advance(connection: Connection, group: str, version: int, **values: Any) -> None:
+def next_version(connection: Connection, group: str, version: int, **values: Any) -> None:
     """Compare-and-set: move the group to its next version, and lock its row until the transaction ends."""
     done = connection.execute(
         update(groups).where(groups.c.name == group, groups.c.version == version).values(version=version + 1, **values)

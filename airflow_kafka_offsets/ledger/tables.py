@@ -1,7 +1,8 @@
 """The ledger's tables. They have no row per partition: a window's ranges are one document, written once.
 
-The watermark is not stored, so it can't contradict the windows: it is the end of the last window that owns its offsets. Without
-such a window it is the group's origin: where its first window started, or where a person reset it to.
+Neither the watermark nor the position is stored, so they can't contradict the windows. The position is the end of the last live window
+that owns its offsets. Without such a window it is the group's origin: where its first window started, or where a person moved it. The
+watermark is the start of the oldest open live window, or the position if none is open.
 """
 
 from __future__ import annotations

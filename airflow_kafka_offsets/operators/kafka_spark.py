@@ -22,7 +22,7 @@ from airflow_kafka_offsets.task.definition import (
     JOB,
     Lineage,
     OneStopPerTry,
-    Planner,
+    PlanningFields,
     Stop,
     check_event,
     failing_at_once,
@@ -60,7 +60,7 @@ _FUNCTION = {
 logger = logging.getLogger(__name__)
 
 
-class KafkaSparkOperator(Planner, Lineage, OneStopPerTry, PySparkOperator):
+class KafkaSparkOperator(PlanningFields, Lineage, OneStopPerTry, PySparkOperator):
     """Plan the run's window of a Kafka group, call a PySpark function with it, and commit it only after it returned.
 
     The function gets `spark` and `window` (see `airflow_kafka_offsets.spark.KafkaWindow`) by name, in addition to what it gets
@@ -142,7 +142,7 @@ class KafkaSparkOperator(Planner, Lineage, OneStopPerTry, PySparkOperator):
 
         run = task.run
         with until_planned(run, self.group.name, self.window):
-            launch = self._checked(task)
+            launch = self._check_and_prepare(task)
             service = wiring.open_service(self.group)
             if self.window is None:
                 planned = plan(self, run, service)
@@ -160,7 +160,7 @@ class KafkaSparkOperator(Planner, Lineage, OneStopPerTry, PySparkOperator):
             task.tell(windows, results, emit_empty=self.emit_empty)
         return value
 
-    def _checked(self, task: Task) -> SessionLaunch:
+    def _check_and_prepare(self, task: Task) -> SessionLaunch:
         """Refuse what can't work, before anything is written, and return how Spark's sessions are opened."""
         from airflow_kafka_offsets.core.launch.login import reader_options
         from airflow_kafka_offsets.launch.connect import remote_url, token_in_url

@@ -61,9 +61,9 @@ class KafkaSparkSqlOperator(KafkaSparkOperator):
         """Plan, run the statements, check, commit."""
         super().execute(context)
 
-    def _checked(self, task: Task) -> SessionLaunch:
+    def _check_and_prepare(self, task: Task) -> SessionLaunch:
         check_statements(split(self.sql), self.view, self.parameters)
-        return super()._checked(task)
+        return super()._check_and_prepare(task)
 
     def call_function(self, spark: SparkSession, window: KafkaWindow) -> None:
         """Run the statements on a window."""

@@ -27,7 +27,7 @@ from airflow_kafka_offsets.task.definition import (
     JOB,
     Lineage,
     OneStopPerTry,
-    Planner,
+    PlanningFields,
     Stop,
     check_event,
     failing_at_once,
@@ -67,7 +67,7 @@ _SHIP = Kind("True, False or a path", lambda value: isinstance(value, bool) or T
 logger = logging.getLogger(__name__)
 
 
-class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
+class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOperator):
     """Plan the run's window of a Kafka group, run a Spark job on it, and commit it only after the job succeeded.
 
     A retry and a clear get the window that the first try had. A run whose params or conf name a replay (see
@@ -142,7 +142,7 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
 
         run = task.run
         with until_planned(run, self.group.name, self.window):
-            launch = self._checked()
+            launch = self._check_and_prepare()
             service = wiring.open_service(self.group)
             if self.window is None:
                 planned = plan(self, run, service)
@@ -170,7 +170,7 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
             task.tell(windows, results, emit_empty=self.emit_empty)
         return task_result(self.group, results)
 
-    def _checked(self) -> Launch:
+    def _check_and_prepare(self) -> Launch:
         """Refuse what can't work, before anything is written, and return the launch as it is for any window."""
         from airflow_kafka_offsets.core.launch.login import reader_options
         from airflow_kafka_offsets.launch.job_files import check_spark_conf, refuse_login, refuse_ours
@@ -226,9 +226,6 @@ class KafkaSparkSubmitOperator(Planner, Lineage, OneStopPerTry, SubmitOperator):
             avro=self.group.registry is not None,
         )
         return {"packages": loaded.get(PACKAGES, packages), "jars": loaded.get(JARS, jars)}
-
-    def _given(self, names: Iterable[str]) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in names}
 
     def _launch(self, task: Task, launch: Launch, planned: Planned, service: WindowService) -> Report:
         from airflow_kafka_offsets.core.launch.jobs import job_name

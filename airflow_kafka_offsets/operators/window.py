@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.fields import CONN_ID, FLAG, check_attributes, or_none
-from airflow_kafka_offsets.task.definition import PLANNING, Lineage, Planner, check_event, failing_at_once
+from airflow_kafka_offsets.task.definition import PLANNING, Lineage, PlanningFields, check_event, failing_at_once
 from airflow_kafka_offsets.task.links import WindowLink
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class _PlanOperator(Planner, BaseOperator):
+class _PlanOperator(PlanningFields, BaseOperator):
     ui_color = "#d5e8f0"
     operator_extra_links = (WindowLink(),)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RACES = 60
-"""How often the loser of a race looks again."""
+"""How often a step is tried."""
 
 _T = TypeVar("_T")
 
@@ -37,12 +37,14 @@ def until_won(step: Callable[[], _T]) -> _T:
     Raises:
         ConcurrentChangeError: it lost again and again.
     """
+    lost: ConcurrentChangeError | None = None
     for _ in range(RACES):
         try:
             return step()
         except ConcurrentChangeError as exc:
-            logger.info("%s; looking again", exc)
-    return step()
+            logger.info("%s; trying again", exc)
+            lost = exc
+    raise ConcurrentChangeError(f"{lost}; that happened {RACES} times. Try again later") from lost
 
 
 class UseCases:

@@ -84,10 +84,8 @@ class Look:
         wanted: dict[IsolationLevel, set[str]] = {}
         for window in again:
             wanted.setdefault(window.isolation_level, set()).update(topics_of(window.ranges.without_empty()))
-        topics: tuple[str, ...] = ()
-        if choice.cut:
-            topics = topics_now(self.kafka, group, position)
-        wanted.setdefault(group.isolation_level, set()).update(topics, topics_of(records.owned.gaps))
+        topics = topics_now(self.kafka, group, position) if choice.cut else None
+        wanted.setdefault(group.isolation_level, set()).update(topics or (), topics_of(records.owned.gaps))
         logs = dict(facts.logs)
         for level, names in sorted(wanted.items()):
             before = logs.get(level, LogSnapshot({}, {}))
@@ -102,7 +100,7 @@ class Look:
         return replace(facts, epoch_ends=self.kafka.epoch_ends(facts.epochs) if facts.epochs else {})
 
     def _at_new(self, group: KafkaGroup, position: Position | None, request: Live, facts: Facts) -> Facts:
-        log = facts.logs[group.isolation_level].only(facts.topics) if facts.logs else LogSnapshot({}, {})
+        log = facts.logs[group.isolation_level].only(facts.topics or ()) if facts.logs else LogSnapshot({}, {})
         ends = self._offsets_at(group, log, request.ends_at)
         if position is None:
             return replace(facts, ends=ends, first=self.first_offsets(group, log))

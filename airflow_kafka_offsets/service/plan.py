@@ -1,4 +1,4 @@
-"""Planning: look, decide, write. `Planner._plan_once` is the whole of it; the rules are in `core.plan.decide`.
+"""Planning: look, decide, write. `Planner._plan` is the whole of it; the rules are in `core.plan.decide`.
 
 No one but the ledger is asked while the group is locked.
 """
@@ -152,32 +152,33 @@ class Planner(UseCases):
 
     def _plan(self, asking: Asking, is_over: IsOver) -> list[Planned]:
         look = Look(self.ledger, self._kafka, self._publisher, asking.now, self._sleep)
-        return until_won(lambda: self._plan_once(look, asking, is_over))
+        facts: Facts | None = None
 
-    def _plan_once(self, look: Look, asking: Asking, is_over: IsOver) -> list[Planned]:
-        """Look once, decide once, write once.
+        def step() -> list[Planned]:
+            """Look, unless only the last turn was lost; then decide and write."""
+            nonlocal facts
+            name, before = asking.group.name, None
+            if facts is None:
+                before, facts = self._look(look, asking, is_over)
+            try:
+                with self.ledger.turn(name):
+                    records = load(self.ledger, asking, facts, before=before)
+                    decision = decide(asking, records, facts)
+                    planned = write(self.ledger, asking, records, decision) if decision else []
+            except LogError:
+                if self.ledger.load(name).version == facts.version:
+                    raise
+                decision = None  # what Kafka held before others planned is no reason to fail
+            if decision is None:
+                facts = None
+                raise ConcurrentChangeError(f"Another process changed group {name}")
+            self._log(look, asking, facts, records, decision, planned)
+            return planned
 
-        Raises:
-            ConcurrentChangeError: others have changed the group since the look, and the facts do not fit any more.
-        """
-        name = asking.group.name
-        records, facts = self._look(look, asking, is_over)
-        try:
-            with self.ledger.turn(name):
-                records = load(self.ledger, asking, facts, before=records)
-                decision = decide(asking, records, facts)
-                planned = write(self.ledger, asking, records, decision) if decision else []
-        except LogError:
-            if self.ledger.load(name).version == facts.version:
-                raise
-            decision = None  # what Kafka held before others planned is no reason to fail
-        if decision is None:
-            raise ConcurrentChangeError(f"Another process changed group {name}")
-        self._log(look, asking, facts, records, decision, planned)
-        return planned
+        return until_won(step)
 
     def _finish_commits(self, asking: Asking) -> GroupState:
-        """Load the group, and finish commits of any run that stopped half-way."""
+        """Load the group, after finishing commits that stopped half-way: of any run, also of an earlier try of this one."""
         group, request = asking.group.name, asking.request
         state = self.ledger.load(group, asking.claim)
         half_way = {h.seq for h in (*state.open, *state.claimed) if h.state is State.COMMITTING}
@@ -193,7 +194,11 @@ class Planner(UseCases):
         return self.ledger.load(group, asking.claim)
 
     def _look(self, look: Look, asking: Asking, is_over: IsOver) -> tuple[Records, Facts]:
-        """Ask everyone but the ledger for all that the decision needs, in rounds: each depends on the one before it."""
+        """Collect all that the decision needs, in rounds: each depends on the one before it.
+
+        No window is planned here, but the look may write: it finishes commits that stopped half-way, and moves an offset store to where
+        partitions that are new to the group start.
+        """
         state = self._finish_commits(asking)
         refuse(asking, state)
         replayed, facts = replay_of(asking, state), Facts(state.version)

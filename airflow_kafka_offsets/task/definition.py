@@ -37,8 +37,8 @@ JOB: Kinds = {
 """What every operator that runs Spark takes."""
 
 
-class Planner:
-    """What every operator that plans has. As a base class, it comes before the classes of Airflow's operators."""
+class PlanningFields:
+    """The fields of every operator that plans. As a base class, it comes before the classes of Airflow's operators."""
 
     group: KafkaGroup
     on_open_window: OnOpenWindow

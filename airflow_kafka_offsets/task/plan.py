@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.run import Run
     from airflow_kafka_offsets.service.plan import Planned
     from airflow_kafka_offsets.service.windows import WindowService
-    from airflow_kafka_offsets.task.definition import Planner
+    from airflow_kafka_offsets.task.definition import PlanningFields
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def patiently(step: Callable[[], _T]) -> _T:
 
 
 def plan(
-    operator: Planner, run: Run, service: WindowService, at_most: int | None = None, new: int = 1
+    operator: PlanningFields, run: Run, service: WindowService, at_most: int | None = None, new: int = 1
 ) -> list[Planned]:
     """Get the windows of a run; while another run works on them, do what `on_open_window` says.
 
@@ -115,7 +115,7 @@ def plan(
     raise AirflowSkipException(f"This run replays another group of the DAG, and nothing of {group.name}")
 
 
-def take(operator: Planner, run: Run, service: WindowService, window: Any) -> Planned:
+def take(operator: PlanningFields, run: Run, service: WindowService, window: Any) -> Planned:
     """Get one window that a plan task of this run handed off; while another run works on it, do as `plan` does."""
     window_id, _ = named_window(window)
     with _while_busy(operator, run.claim):
@@ -138,7 +138,7 @@ def named_window(window: Any) -> tuple[str, str | None]:
 
 
 @contextmanager
-def _while_busy(operator: Planner, claim: Claim) -> Iterator[None]:
+def _while_busy(operator: PlanningFields, claim: Claim) -> Iterator[None]:
     """Wait, skip or fail if another run works on what is asked for in here."""
     try:
         yield
@@ -158,7 +158,7 @@ def _is_sibling(holder: Any, claim: Claim) -> bool:
     return holder.scope is Scope.TASK and holder.task_id == claim.task_id and holder.map_index != claim.map_index
 
 
-def _defer(operator: Planner, busy: WindowBusyError) -> None:
+def _defer(operator: PlanningFields, busy: WindowBusyError) -> None:
     from airflow_kafka_offsets.core.conditions import WindowFree, condition_to_json
     from airflow_kafka_offsets.triggers.conditions import ConditionTrigger
 
@@ -167,7 +167,7 @@ def _defer(operator: Planner, busy: WindowBusyError) -> None:
     raise TaskDeferred(trigger=trigger, method_name="resume", timeout=operator.execution_timeout)
 
 
-def _wait_until(operator: Planner, moment: datetime) -> None:
+def _wait_until(operator: PlanningFields, moment: datetime) -> None:
     from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 
     from airflow_kafka_offsets.triggers.polling import shortest_deferral

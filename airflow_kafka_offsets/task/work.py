@@ -144,7 +144,7 @@ class Work:
         self.succeeded(evidence_of(window, report), report, number)
 
     def succeeded(self, words: str, report: Report = NO_REPORT, attempt: int | None = None) -> None:
-        """Note that the job of the next window to commit succeeded.
+        """Note that the job of the next window to commit succeeded: the next call of `commit` needs it, and takes it away.
 
         Args:
             words: what proves it.

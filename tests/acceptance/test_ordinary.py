@@ -127,8 +127,11 @@ def test_a_run_with_nothing_to_read_launches_nothing_and_commits(lab: Lab, own_j
     assert row.attempts == 0
     assert lab.api.xcom("own_job", run, "load")["records"] == 0
     assert "spark-submit" not in lab.api.log("own_job", run, "load").lower()
-    quiet = f"Window {row.window.id}: committed; there was nothing new to read"
-    block = [quiet, "    offsets: none in 4 partitions", "    job: nothing to read, so none was launched"]
+    block = [
+        f"Window {row.window.id}: committed",
+        "    offsets: none",
+        "    job: none, because there is nothing to read",
+    ]
     expect_at_the_end(lab.api.unfolded_log("own_job", run, "load"), block)
 
 
@@ -179,7 +182,7 @@ def test_a_launcher_that_is_green_commits_nothing_until_its_job_has_reported(lab
     assert row.window.state is State.PLANNED
     log = lab.api.log("reported", run, "commit")
     assert "no job has reported" in log
-    assert "Clear the plan task with all tasks after it" in log
+    assert "To run the job again, clear the plan task with all tasks after it" in log
     first = lab.api.xcom("reported", run, "plan")
 
     silent.unlink()

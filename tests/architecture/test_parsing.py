@@ -30,6 +30,7 @@ GROUP = {
     "core.spark_json",
     "core.starting",
     "core.store_address",
+    "core.window_id",
     "spark",
     "spark.shared",
 }
@@ -46,7 +47,7 @@ SUBMIT = {
 }
 SPARK = {*OPERATOR, "operators.kafka_spark"}
 WINDOW = {*OPERATOR, "operators.window"}
-CONDITION = {*GROUP, "core.conditions", "core.lag.words", "core.window_id"}
+CONDITION = {*GROUP, "core.conditions", "core.lag.words"}
 SENSOR = {*CONDITION, "sensors", "sensors.condition"}
 
 # Of our modules, and nothing else that what is extended has not imported: no client, no part of Airflow or of a provider.

@@ -103,35 +103,9 @@ def test_records_that_are_about_to_expire_are_warned_about_or_not_planned(
     caplog.clear()
     assert ranges(runs.plan()) == {0: (10, 20)}
     assert (
-        f"retention may remove records of this window before its job has read them: {topic}-0 offsets [10, 20)"
+        f"retention may remove records of this window before a job has read them: {topic}-0 offsets [10, 20)"
         in caplog.text
     )
-
-
-def test_with_a_cap_the_records_that_can_not_wait_for_the_next_window_are_read_first(
-    kafka: KafkaBroker, topic: str, runs: Runs, caplog: pytest.LogCaptureFixture
-) -> None:
-    create_topic(kafka, topic, 2, config={"retention.ms": "3600000"})
-    now = time.time()
-
-    def write(partition: int, number: int, *, minutes: int) -> None:
-        produce(kafka, topic, number, partition=partition, timestamp_ms=int((now - minutes * 60) * 1000))
-
-    write(0, 10, minutes=58)
-    write(1, 10, minutes=20)
-    assert ranges(runs.read()) == {0: (0, 10), 1: (0, 10)}
-    write(0, 70, minutes=57)
-    write(0, 40, minutes=20)
-    write(1, 110, minutes=10)
-    # In equal parts, each partition would get 50.
-    assert ranges(runs.read(max_offsets=100)) == {0: (10, 80), 1: (10, 40)}
-    assert (
-        f"retention may remove records of this window before its job has read them: {topic}-0 offsets [10, 80)"
-        in caplog.text
-    )
-    caplog.clear()
-    assert ranges(runs.read(max_offsets=100)) == {0: (80, 120), 1: (40, 100)}
-    assert "retention may remove" not in caplog.text
 
 
 def test_a_recreated_topic_is_an_error_even_if_its_offsets_look_plausible(

@@ -467,7 +467,7 @@ def checked(**arguments: Any) -> Launch:
     operator = KafkaSparkSubmitOperator(
         task_id="load", group=KafkaGroup("g", topics=["t"]), connector=None, **arguments
     )
-    return operator._checked()
+    return operator._check_and_prepare()
 
 
 def test_a_relative_application_lies_beside_the_dag_file_or_where_its_templates_do(

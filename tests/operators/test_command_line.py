@@ -122,12 +122,12 @@ def test_yarn_runs_a_driver_once_unless_the_user_says_otherwise(tmp_path: Path) 
 def test_a_spark_submit_that_ends_before_its_job_is_no_evidence(tmp_path: Path, kafka_connection: None) -> None:
     waits = "spark.yarn.submit.waitAppCompletion"
     with pytest.raises(BadInputError, match=waits):
-        operator_on("yarn", conf={waits: False})._checked()
+        operator_on("yarn", conf={waits: False})._check_and_prepare()
     untracked = operator_on("yarn", durable=False)
     assert confs(command(untracked, 3, tmp_path))[waits] == "true"  # whatever spark-defaults.conf says
     for conf in ({}, {waits: False}, {waits: "true"}):
         tracked = operator_on("yarn", conf=conf, yarn_track_via_rm_api=True)
-        tracked._checked()
+        tracked._check_and_prepare()
         assert confs(command(tracked, 3, tmp_path))[waits] == "false"
 
 
@@ -135,9 +135,9 @@ def test_on_kubernetes_the_driver_is_watched_itself_as_spark_submit_ends_with_su
     kafka_connection: None,
 ) -> None:
     with pytest.raises(BadInputError, match="track_driver_via_k8s_api=True"):
-        operator_on("k8s")._checked()
-    operator_on("k8s", track_driver_via_k8s_api=True)._checked()
-    operator_on("k8s", deploy_mode="client")._checked()
+        operator_on("k8s")._check_and_prepare()
+    operator_on("k8s", track_driver_via_k8s_api=True)._check_and_prepare()
+    operator_on("k8s", deploy_mode="client")._check_and_prepare()
 
 
 def test_a_job_on_yarn_that_no_retry_could_find_is_refused_before_anything_is_planned(
@@ -146,15 +146,15 @@ def test_a_job_on_yarn_that_no_retry_could_find_is_refused_before_anything_is_pl
     on_yarn = operator_on("yarn")
     if on_yarn.durable:  # from Airflow 3.3 on
         with pytest.raises(BadInputError, match="yarn_track_via_rm_api=True"):
-            on_yarn._checked()
-    operator_on("yarn", durable=False)._checked()
+            on_yarn._check_and_prepare()
+    operator_on("yarn", durable=False)._check_and_prepare()
     monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps({**CLUSTERS["yarn"], "extra": {"deploy-mode": "cluster"}}))
     for how in ({"yarn_track_via_rm_api": True}, {"durable": False}):
         with pytest.raises(BadInputError, match="yarn_resourcemanager_webapp_address"):
-            operator_on("yarn", **how)._checked()
-    operator_on("yarn", deploy_mode="client")._checked()
+            operator_on("yarn", **how)._check_and_prepare()
+    operator_on("yarn", deploy_mode="client")._check_and_prepare()
     with pytest.raises(ValueError, match="requires `deploy_mode='cluster'`"):
-        operator_on("yarn", deploy_mode="client", yarn_track_via_rm_api=True)._checked()
+        operator_on("yarn", deploy_mode="client", yarn_track_via_rm_api=True)._check_and_prepare()
 
 
 def test_a_window_that_no_file_can_carry_to_a_standalone_cluster_is_refused_with_the_way_out(
@@ -181,8 +181,8 @@ def test_where_the_driver_runs_is_said_on_it_so_that_no_file_of_sparks_says_othe
     monkeypatch.setenv(f"AIRFLOW_CONN_{cluster.upper()}", json.dumps(CLUSTERS[cluster]))
     assert mode(operator_on(cluster)) == "client"
     with pytest.raises(BadInputError, match="deploy_mode='cluster'"):
-        operator_on(cluster, conf={"spark.submit.deployMode": "cluster"})._checked()
-    operator_on(cluster, conf={"spark.submit.deployMode": "client"})._checked()
+        operator_on(cluster, conf={"spark.submit.deployMode": "cluster"})._check_and_prepare()
+    operator_on(cluster, conf={"spark.submit.deployMode": "client"})._check_and_prepare()
 
 
 @pytest.mark.usefixtures("kafka_connection")
@@ -206,7 +206,7 @@ def test_what_the_provider_needs_to_ask_a_cluster_fails_at_once(
 ) -> None:
     monkeypatch.setitem(sys.modules, "requests_kerberos", None)
     with pytest.raises(BadInputError, match=says):
-        operator_on(cluster, **values)._checked()
+        operator_on(cluster, **values)._check_and_prepare()
 
 
 def test_a_pod_that_vanished_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def test_a_session_of_the_tasks_own_loads_the_connector_once(
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}}')
     operator = operator_with(**values)
     extra = find_connection(operator.conn_id, "spark").extra_dejson if operator.conn_id else {}
-    settings = operator._checked(Task(operator, context_of())).settings
+    settings = operator._check_and_prepare(Task(operator, context_of())).settings
     given = {**extra, **operator.config_kwargs}
     assert {k: v for k, v in settings.items() if k.startswith("spark.jars") and given.get(k) != v} == told
 

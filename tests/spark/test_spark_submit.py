@@ -117,7 +117,7 @@ def test_a_job_that_found_no_record_where_that_can_be_and_stopped_spark_must_hav
     """
     job = submit(tmp_path, code, "--conf", f"{CONF_WINDOW}={given.to_json()}")
     assert job.returncode == (0 if is_checked else 1), job.stdout
-    assert ("call window.check() before spark.stop()" in job.stdout) is not is_checked
+    assert ("Call window.check() before spark.stop()" in job.stdout) is not is_checked
 
 
 def _handoff(kafka: KafkaBroker, topic: str, **values: Any) -> Any:

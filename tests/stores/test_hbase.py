@@ -451,7 +451,7 @@ class TestHBase(StoreContract):
                 of_bob.advance(group, at(topic, 5), at(topic, 6))
             assert store.read(group, [topic]) == at(topic, 5)
             admin.allow("bob", "WRITE", table=TABLE, family="state")
-            with pytest.raises(StoreOutcomeUnknownError, match=r"The state cell has the offsets .* denies access"):
+            with pytest.raises(StoreOutcomeUnknownError, match=r"the state cell is written, .* denies access"):
                 once_it_may(lambda: of_bob.advance(group, at(topic, 5), at(topic, 6)))
             admin.allow("bob", "WRITE", table=TABLE)
             once_it_may(lambda: of_bob.advance(group, at(topic, 5), at(topic, 6)), StoreOutcomeUnknownError)

@@ -165,7 +165,7 @@ class FoldersThatLoseOne(HdfsFolders):
 
 def test_a_folder_that_is_removed_meanwhile_is_not_taken_for_an_overtaking_writer(hdfs: Hdfs, group: str) -> None:
     store = FilesStore(NAME, FoldersThatLoseOne(hdfs.client(), BASE))
-    with pytest.raises(StoreUnavailableError, match="another tool removed it"):
+    with pytest.raises(StoreUnavailableError, match="another tool removed the temporary file"):
         store.advance(group, {}, at("orders", 5))
 
 
@@ -182,14 +182,14 @@ def test_of_several_name_nodes_the_one_that_answers_is_asked(hdfs: Hdfs, group: 
 
 
 def test_a_data_node_that_hangs_is_an_error_in_bounded_time(hdfs: Hdfs, group: str) -> None:
-    store_at(hdfs.client()).advance(group, {}, at("orders", 5))
-    store = store_at(hdfs.client(timeout=1))
+    store, hasty = store_at(hdfs.client()), store_at(hdfs.client(timeout=1))
+    store.advance(group, {}, at("orders", 5))
     hdfs.data_node.suspend()
     try:
         with pytest.raises(StoreUnavailableError, match="no answer in time"):
-            store.read(group, ["orders"])
+            hasty.read(group, ["orders"])
         with pytest.raises(StoreUnavailableError):
-            store.advance(f"{group}-new", {}, at("orders", 6))
+            hasty.advance(f"{group}-new", {}, at("orders", 6))
     finally:
         hdfs.data_node.resume()
     wait_until(hdfs.takes_files, what="the data node takes files again")

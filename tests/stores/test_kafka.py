@@ -251,7 +251,7 @@ class KafkaContract(StoreContract):
     ) -> None:
         store.advance(group, at(topic, 5) | at(gone, 7), at(topic, 6) | at(gone, 8))
         assert store.read(group, [topic, gone]) == at(topic, 6)
-        assert f"Kafka no longer has {gone}-0, so their offsets are only in the ledger" in caplog.text
+        assert f"Kafka no longer has {gone}-0" in caplog.text
         store.advance(group, {}, at(topic, 6) | at(gone, 8))  # as a copy does
         with pytest.raises(StoreRefusedError, match=f"no partition {gone}-0"):
             store.advance(group, at(gone, 7), at(gone, 8))

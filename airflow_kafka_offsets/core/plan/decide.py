@@ -90,13 +90,13 @@ class Facts:
     """What one look at Airflow, Kafka, the schema registry and the offset store found. The next look replaces all of it.
 
     Attributes:
-        version: the version of the group at that moment. While it stays, the facts fit; if it has changed, `decide` checks it.
+        version: the version of the group at that moment. A plan changes it; a commit does not.
         over: for each window whose holder Airflow was asked about, by number and holds: whether that holder is over.
-        topics: the topics that the group reads, as Kafka lists them.
+        topics: the topics that the group reads, as Kafka lists them; None: no live window was to be cut, so Kafka was not asked.
         logs: what Kafka holds, by isolation level: of these topics, and of those of the windows that are run again.
         windows: the numbers of the windows whose offsets were looked at again.
         first: where a group without a position starts; None: it has one.
-        recovered: the second look at logs that seemed to end before the watermark.
+        recovered: the second look at logs that seemed to end before the position.
         ends: where a window ends by time; empty: it ends at the end offset.
         between: the offsets of a time span.
         epochs: the leader epochs that were in doubt.
@@ -108,7 +108,7 @@ class Facts:
 
     version: int
     over: Mapping[tuple[int, int], bool] = field(default_factory=dict)
-    topics: tuple[str, ...] = ()
+    topics: tuple[str, ...] | None = None
     logs: Mapping[IsolationLevel, LogSnapshot] = field(default_factory=dict)
     windows: frozenset[int] = frozenset()
     first: Offsets | None = None
@@ -240,8 +240,8 @@ def holders_to_ask(asking: Asking, records: Records) -> list[WindowRecord]:
     """Return the windows about whose holders Airflow is asked before a choice."""
     state = records.state
     if isinstance(asking.request, Live) and not ownership.own_windows(state):
-        return [held for held in state.open if held.holder != asking.claim]
-    how, windows = _there(asking, records)
+        return list(state.open)
+    how, windows = _existing(asking, records)
     return ownership.of_others(state, windows, asking.claim, how)
 
 
@@ -253,11 +253,11 @@ def choose(asking: Asking, records: Records, facts: Facts) -> Choice:
     """
     group, state, claim, request = records.group, records.state, asking.claim, asking.request
     if isinstance(request, Live) and not ownership.own_windows(state):
-        over = {held.holder for held in state.open if held.holder == claim or facts.is_over(held)}
+        over = {held.holder for held in state.open if facts.is_over(held)}
         adopt, number = ownership.choose(state, over, at_most=request.at_most, max_open=group.max_open_windows)
         ownership.check_topics(group, state, claim, adopt)
         return Choice(How.ADOPTED, adopt, number)
-    how, windows = _there(asking, records)
+    how, windows = _existing(asking, records)
     foreign = ownership.of_others(state, windows, claim, how)
     if busy := next((held for held in foreign if not facts.is_over(held)), None):
         raise WindowBusyError(busy.window.id, busy.holder, is_rerun=busy.window.state is State.COMMITTED)
@@ -268,7 +268,7 @@ def choose(asking: Asking, records: Records, facts: Facts) -> Choice:
     return Choice(how, windows)
 
 
-def _there(asking: Asking, records: Records) -> tuple[How, Sequence[WindowRecord]]:
+def _existing(asking: Asking, records: Records) -> tuple[How, Sequence[WindowRecord]]:
     """Return the windows of a run that cuts no live one, and why it gets them."""
     if isinstance(asking.request, Given):
         return How.GIVEN, records.owned.windows
@@ -344,6 +344,8 @@ def all_to_read(
     Raises:
         LogError: see `plan_all` and `leader_epochs.check_position`.
     """
+    if facts.topics is None:
+        return None
     log = log.only(facts.topics)
     if position is None:
         if facts.first is None:

@@ -85,7 +85,7 @@ class GroupState:
     """A group in the ledger, when a run asks for its windows.
 
     Attributes:
-        version: changes with every new window, abandon and reset; 0 for a group that is not in the ledger.
+        version: grows with new windows, abandon, reset, take over, and the end of a commit with a store; 0 for a group that is not in the ledger.
         position: where the next live window starts; None before the first one.
         open: live windows that wait for their commit, oldest first.
         claimed: the windows that the asking claim ever had, oldest first.

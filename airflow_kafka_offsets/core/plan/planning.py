@@ -57,7 +57,7 @@ def judge(tp: TopicPartition, position: Position | None, log: LogSnapshot, recov
 
     Args:
         tp: the topic-partition.
-        position: the group's watermark; None: it has none at all.
+        position: where the group's next live window starts; None before the first one.
         log: what Kafka holds.
         recovered: the partition's log up to the high watermark, if it was looked at again; None: it was not.
     """
@@ -69,13 +69,13 @@ def judge(tp: TopicPartition, position: Position | None, log: LogSnapshot, recov
         return Verdict.RECREATED
     if bounds is None:
         return Verdict.MISSING
-    watermark = position.offsets.get(tp)
-    if watermark is None:
+    start = position.offsets.get(tp)
+    if start is None:
         return Verdict.NEW_PARTITION
-    if bounds.beginning > watermark:
+    if bounds.beginning > start:
         return Verdict.DATA_LOSS
     # Records that an open transaction hides, or that a slow leader does not show yet, are not lost.
-    if max(bounds.end, recovered.end if recovered else 0) < watermark:
+    if max(bounds.end, recovered.end if recovered else 0) < start:
         return Verdict.TRUNCATED
     return Verdict.CONTINUE
 
@@ -86,11 +86,11 @@ def judge_all(
     log: LogSnapshot,
     recovered: Mapping[TopicPartition, Bounds] | None = None,
 ) -> dict[TopicPartition, Verdict]:
-    """Judge every partition that the group reads or has a watermark for.
+    """Judge every partition that the group reads or has a position for.
 
     Args:
         group: its topics.
-        position: the watermark; None: there is none.
+        position: where the group's next live window starts; None before the first one.
         log: what Kafka holds.
         recovered: what a second look said of the `suspects`, up to their high watermarks.
     """
@@ -126,7 +126,7 @@ def plan_all(
 
     Args:
         group: topics and policy.
-        position: where the previous live window ended; None: there was none.
+        position: where the window starts; None before the first one.
         log: what Kafka holds.
         until: the planned-until time.
         first: the resolved starting offsets; needed when there is no position.
@@ -135,7 +135,7 @@ def plan_all(
 
     Raises:
         DataLossError: retention was faster than the group, and its policy is ``fail``.
-        LogTruncatedError: a log ends before its watermark, on the second look too.
+        LogTruncatedError: a log ends before the position, on the second look too.
         TopicRecreatedError: a topic has another id than recorded.
         MissingPartitionError: a topic or partition is gone.
     """
@@ -336,10 +336,10 @@ def cap(ranges: OffsetRanges, max_offsets: int | None) -> OffsetRanges:
 
 def _level(spans: list[int], amount: int) -> tuple[int, int]:
     """Return the level up to which an amount fills spans, smallest first, and what is left of the amount then."""
-    for position, span in enumerate(spans):
-        share = amount // (len(spans) - position)
+    for number, span in enumerate(spans):
+        share = amount // (len(spans) - number)
         if span > share:
-            return share, amount - share * (len(spans) - position)
+            return share, amount - share * (len(spans) - number)
         amount -= span
     return spans[-1], 0
 
