@@ -323,11 +323,6 @@ class SubmitOperator(SparkSubmitOperator):
         return str(self._conn_id)
 
     @property
-    def chosen_deploy_mode(self) -> str | None:
-        """``client`` or ``cluster``, if the operator sets it; None if the connection does."""
-        return self._deploy_mode
-
-    @property
     def archives(self) -> str | None:
         """The archives that Spark unpacks for the executors."""
         return self._archives

@@ -139,7 +139,7 @@ def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Pr
         # The DAG that ran most of the windows.
         chosen=max((dag.dag_id for dag in dags if dag.may_run), key=holders.count, default=None),
         unknown=unknown,
-        again=[visible[seq].window for seq in sorted(visible) if visible[seq].window.id not in refused],
+        again=[visible[seq].window for seq in sorted(visible) if visible[seq].id not in refused],
     )
 
 

@@ -73,7 +73,7 @@ class Acts(UseCases):
         window = self.ledger.window(window_id).window
         newest = self.ledger.windows(window.group, states=tuple(OWNING), lane=Lane.LIVE, limit=1)
         position = self.ledger.load(window.group).position
-        return ownership.abandonment(window, position, newest[0].window.seq if newest else None)
+        return ownership.abandonment(window, position, newest[0].seq if newest else None)
 
     def abandon(self, window_id: str, who: str, why: str, *, leave_gap: bool = False) -> Abandonment:
         """Abandon an unfinished window: a person's act. See `preview_abandon`.

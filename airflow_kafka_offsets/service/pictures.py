@@ -110,7 +110,7 @@ class GroupPicture:
     @property
     def has_newest(self) -> bool:
         """Whether the newest window of the group is among `rows`."""
-        return bool(self.rows) and self.rows[0].window.seq >= self.outline.given
+        return bool(self.rows) and self.rows[0].seq >= self.outline.given
 
     @property
     def dag_ids(self) -> set[str]:

@@ -183,8 +183,8 @@ class Planner(UseCases):
         state = self.ledger.load(group, asking.claim)
         half_way = {h.seq for h in (*state.open, *state.claimed) if h.state is State.COMMITTING}
         if isinstance(request, Given):
-            window = self.ledger.window(name_window(group, request.seq)).window
-            half_way |= {window.seq} if window.state is State.COMMITTING else set()
+            record = self.ledger.window(name_window(group, request.seq))
+            half_way |= {record.seq} if record.state is State.COMMITTING else set()
         if not half_way:
             return state
         logger.info(

@@ -83,14 +83,14 @@ class _Search:
                 yield may_leave
             if self.kept is not None:
                 return
-            since = page[-1].window.seq + 1
+            since = page[-1].seq + 1
             limit = min(LONGEST_PAGE, 1 + PARTITIONS_PER_PAGE // (1 + len(page[-1].window.ranges)))
 
     def _first_of(self, page: Sequence[WindowRecord]) -> Sequence[WindowRecord]:
         for number, old in enumerate(page):
             self.why = why_kept(old, self.limits, self.log)
             if self.why is not None:
-                self.kept = old.window.seq
+                self.kept = old.seq
                 return page[:number]
         return page
 
@@ -187,7 +187,7 @@ class _Done:
         act = replace(self.act, details={**self.act.details, **_facts(group, found)})
         self.number = self.ledger.prune(page, act, self.number)
         self.found = found
-        last = name_window(group, page[-1].window.seq)
+        last = name_window(group, page[-1].seq)
         logger.info("Group %s: %s pruned, up to %s", group, counted(found.windows, "window"), last)
 
 

@@ -163,9 +163,9 @@ def _named(ledger: Ledger, group: str, seqs: Sequence[int]) -> list[WindowRecord
         raise pruning.absent(group, missing, ledger.pruned(group))
     for held in rows.values():
         replay.check_replayable(held.window)
-    if windows := [rows[seq] for seq in seqs if rows[seq].window.span]:
+    if windows := [rows[seq] for seq in seqs if rows[seq].span]:
         return windows
-    raise replay.nothing_to_replay(f"{name_some([rows[seq].window.id for seq in seqs], ', ')}: no records")
+    raise replay.nothing_to_replay(f"{name_some([rows[seq].id for seq in seqs], ', ')}: no records")
 
 
 def _cut_in(ledger: Ledger, group: str, span: TimeSpan) -> list[WindowRecord]:

@@ -25,7 +25,7 @@ class Runs(UseCases):
         Raises:
             UnknownWindowError: there is none of this id.
         """
-        number = self.ledger.window(window_id).window.schemas
+        number = self.ledger.window(window_id).schemas
         return {} if number is None else self.ledger.schemas(number)
 
     def start_attempt(self, window: Window, claim: Claim, this_try: Try = FIRST_TRY) -> int:
@@ -84,4 +84,4 @@ class Runs(UseCases):
         group, seq = parse_window_id(window_id)
         finished = until_won(lambda: self._publisher.finish(group))
         # A backfill window moves no store: its commit was done in one step.
-        return seq in finished or self.ledger.window(window_id).window.lane is Lane.BACKFILL
+        return seq in finished or self.ledger.window(window_id).lane is Lane.BACKFILL

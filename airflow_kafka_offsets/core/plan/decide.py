@@ -260,7 +260,7 @@ def choose(asking: Asking, records: Records, facts: Facts) -> Choice:
     how, windows = _existing(asking, records)
     foreign = ownership.of_others(state, windows, claim, how)
     if busy := next((held for held in foreign if not facts.is_over(held)), None):
-        raise WindowBusyError(busy.window.id, busy.holder, is_rerun=busy.window.state is State.COMMITTED)
+        raise WindowBusyError(busy.id, busy.holder, is_rerun=busy.state is State.COMMITTED)
     if how is How.GIVEN:
         ownership.check_given(group, state, claim, foreign)
     elif not ownership.is_owner(state.owner, claim):  # a topic may have left the owner's group since

@@ -275,7 +275,7 @@ def check_something(state: GroupState, adopted: Sequence[WindowRecord], spans: C
 
 def _busy(state: GroupState) -> WindowBusyError:
     oldest, *more = state.open
-    return WindowBusyError(oldest.window.id, oldest.holder, others=[record.id for record in more])
+    return WindowBusyError(oldest.id, oldest.holder, others=[record.id for record in more])
 
 
 # Choices.
