@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.launch.jobs import CONF_JOB
-
-if TYPE_CHECKING:
-    from airflow.sdk import Connection
 
 # Properties with which the driver's JVM must be started. The inner spark-submit is too late for them.
 _OF_THE_JVM = (
@@ -42,19 +38,6 @@ def is_relative(text: str) -> bool:
     [True, False, False]
     """
     return is_path(text) and not PurePosixPath(text).is_absolute()
-
-
-def is_cluster_mode(connection: Connection, deploy_mode: str | None) -> bool:
-    """Whether drivers run on the cluster, as the provider's hook decides. Making a hook would write the connection's keytab to a file.
-
-    Args:
-        connection: of Spark.
-        deploy_mode: the operator's; None if the connection sets it.
-    """
-    host, kind = connection.host or "", connection.conn_type
-    is_whole = kind == "spark" and host and ("://" in host or not connection.port)
-    master = host if is_whole else f"{kind}://{host}"
-    return "spark://" in master and (deploy_mode or connection.extra_dejson.get("deploy-mode")) == "cluster"
 
 
 def is_python(application: str) -> bool:

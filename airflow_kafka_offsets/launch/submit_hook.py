@@ -323,11 +323,6 @@ class SubmitOperator(SparkSubmitOperator):
         return str(self._conn_id)
 
     @property
-    def archives(self) -> str | None:
-        """The archives that Spark unpacks for the executors."""
-        return self._archives
-
-    @property
     def last_launch(self) -> LaunchHook | None:
         """The launch at work, or the last one of this try."""
         return self._hook

@@ -29,10 +29,8 @@ from airflow_kafka_offsets.adapters.machine import spark_home
 from airflow_kafka_offsets.airflow_versions import AirflowFailException
 from airflow_kafka_offsets.core import ending
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError
-from airflow_kafka_offsets.launch import standalone
 from airflow_kafka_offsets.launch.launch import Launch
 from airflow_kafka_offsets.task.dag_files import launch_files
-from airflow_kafka_offsets.wiring import connections
 from tests.lab.java import pyspark_home
 from tests.lab.topics import create_topic, produce
 from tests.launch.test_connector import run_without_kafka
@@ -606,28 +604,3 @@ def test_a_field_of_the_launch_is_checked_by_its_type(worker: Path, field: str, 
 def test_a_path_is_taken_as_python_has_it(worker: Path) -> None:
     plans(launch, worker, application=worker / "job.py")
     refused(worker, "application '.*nowhere.py' is not there", launch, worker, application=worker / "nowhere.py")
-
-
-@pytest.mark.parametrize("deploy_mode", [None, "client", "cluster"])
-@pytest.mark.parametrize("extra", [{}, {"deploy-mode": "cluster"}])
-@pytest.mark.parametrize(
-    "connection",
-    [
-        {"conn_type": "spark", "host": "spark://m:7077"},
-        {"conn_type": "spark", "host": "m", "port": 7077},
-        {"conn_type": "spark", "host": "spark://m", "port": 7077},
-        {"conn_type": "spark", "host": "local[*]"},
-        {"conn_type": "spark", "host": "yarn"},
-        {"conn_type": "spark", "host": "k8s://https://m", "port": 443},
-        {"conn_type": "spark"},
-    ],
-)
-def test_who_looks_ahead_knows_the_cluster_mode_as_the_provider_does(
-    monkeypatch: pytest.MonkeyPatch, connection: dict[str, Any], extra: dict[str, str], deploy_mode: str | None
-) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({**connection, "extra": extra}))
-    group = KafkaGroup("g", topics=["t"])
-    operator = KafkaSparkSubmitOperator(task_id="load", group=group, application="j.py", deploy_mode=deploy_mode)
-    hook = operator._get_hook()
-    told = standalone.is_cluster_mode(connections.find_connection("spark_default", "spark"), deploy_mode)
-    assert told == hook._should_track_driver_status
