@@ -15,4 +15,4 @@ def test_each_file_and_folder_that_it_names_exists() -> None:
     missing = {
         path for path in named if not (ROOT / path).exists() and not (ROOT / "airflow_kafka_offsets" / path).exists()
     }
-    assert missing == made_by_commands
+    assert missing <= made_by_commands

@@ -40,7 +40,7 @@ _hold = runs._hold
 _load = plan.load
 
 
-def _change(connection: Connection, group_id: int, window: Window, holds: int, /, **values: Any) -> None:
+def _change(connection: Connection, group_id: int, window: Window, /, **values: Any) -> None:
     """Change a window, whatever became of it since."""
     here = (windows.c.group_id == group_id, windows.c.seq == window.seq)
     connection.execute(update(windows).where(*here).values(values))
@@ -56,7 +56,7 @@ def _step(connection: Connection, group_id: int, seqs: Sequence[int], before: ob
     connection.execute(update(windows).where(*here).values(values))
 
 
-def _advance(connection: Connection, group: str, version: int, **values: Any) -> None:
+def _next_version(connection: Connection, group: str, version: int, **values: Any) -> None:
     connection.execute(update(groups).where(groups.c.name == group).values(version=groups.c.version + 1, **values))
 
 
@@ -99,7 +99,7 @@ RULES: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "a window is changed by compare-and-set": lambda: _both(patch.object(runs, "change_window", _change)),
     "a window is held by compare-and-set": lambda: _both(patch.object(runs, "_hold", _change_when_held)),
     "a commit is finished by compare-and-set": partial(patch.object, runs, "step_windows", _step),
-    "a group has versions": lambda: _both(patch.object(runs, "advance", _advance)),
+    "a group has versions": lambda: _both(patch.object(runs, "next_version", _next_version)),
     "abandon gives the offsets back": partial(patch.object, acts, "abandonment", _abandonment),
     "a gap is recorded": partial(patch.object, Abandonment, "facts", property(lambda self: {"window": self.window.id})),
     "a gap is confirmed": partial(patch.object, acts, "check_gap", _nothing),

@@ -285,7 +285,7 @@ def own_session(monkeypatch: pytest.MonkeyPatch, folder: Path, **more: Any) -> d
     )
     context = {**context_of(), "ti": ti, "dag_run": run}
     ti.get_template_context = lambda: context
-    return dict(operator._checked(Task(operator, context)).settings)
+    return dict(operator._check_and_prepare(Task(operator, context)).settings)
 
 
 def test_the_provider_s_spark_helpers_are_imported_only_if_airflow_is_told_to_use_them(
