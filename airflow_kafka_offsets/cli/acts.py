@@ -44,9 +44,9 @@ def act_answer(
     """Answer with what was done, or would be.
 
     Args:
-        document: for programs; ``done`` says which.
+        document: for programs; ``done`` is whether it was done.
         paragraphs: for people.
-        already: why there is nothing to do; None if there is.
+        already: why there is nothing to do, or None if there is.
         flags: what the act needs beside ``--yes``; an act that supersedes windows has its own.
     """
     if already is not None:
@@ -175,7 +175,7 @@ def _reset_text(document: Document, move: Reset) -> Iterator[str]:
 
 
 def already_there(sentence: str, unchecked: Collection[PartitionEpoch]) -> str:
-    """Say that there is nothing to do, and what Kafka left open."""
+    """Return why there is nothing to do, with what Kafka left open."""
     return f"{sentence}. {leader_epochs.warning(unchecked)}" if unchecked else sentence
 
 
@@ -183,7 +183,7 @@ def consequences_document(move: Reset | None, unchecked: Collection[PartitionEpo
     """Return what a move of the watermark does to offsets and windows.
 
     Args:
-        move: the move; None if the group is new, and has no windows.
+        move: the move, or None if the group is new and has no windows.
         unchecked: the leader epochs whose ends Kafka did not report.
         ledger: has the holders of the windows.
     """
@@ -216,7 +216,7 @@ def _superseded(windows: Sequence[Window], ledger: Ledger) -> list[Document]:
 
 
 def consequences(document: Document, move: Reset | None, unchecked: Collection[PartitionEpoch]) -> Iterator[str]:
-    """Say what a move of the watermark does to offsets and windows. The arguments are as above."""
+    """Return the paragraphs on what a move of the watermark does to offsets and windows. The arguments are as above."""
     if document["replaced"]:
         yield (
             "Other records have these offsets now, and no window reads them (recorded):\n\n"

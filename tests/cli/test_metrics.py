@@ -102,7 +102,7 @@ def test_a_file_stays_if_the_ledger_does_not_answer(cli: Cli, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--listen", "127.0.0.1:0", "--output", "x.prom"), "use one of them"),
+        (("--listen", "127.0.0.1:0", "--output", "x.prom"), "Use either --listen or --output"),
         (("--listen", "9310"), "is not HOST:PORT, such as 127.0.0.1:9310"),
         (("--listen", "127.0.0.1:99999"), "is not HOST:PORT"),
         (("--listen", "127.0.0.1:" + "9" * 5000), "is not HOST:PORT"),

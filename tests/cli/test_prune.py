@@ -78,7 +78,7 @@ def test_it_is_shown_where_the_history_begins(cli: Cli, old: Lake) -> None:
     assert "before 000002" in status
     assert cli("windows", "lake.orders").out.endswith("Pruned before lake.orders-000002.\n")
     assert cli("windows", "lake.orders", "--state", "abandoned").out == (
-        "Group lake.orders has no such windows (pruned before lake.orders-000002).\n"
+        "Group lake.orders has no such windows.\n\nPruned before lake.orders-000002.\n"
     )
     assert cli("windows", "lake.orders", "-o", "json").json["pruned_before"] == 2
     assert [group["pruned_before"] for group in cli("status", "-o", "json").json["groups"]] == [None, 2]
