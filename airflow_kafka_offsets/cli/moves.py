@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
-_NUMBERS = {Meaning.NEXT: "next offsets to read", Meaning.LAST_READ: "last offsets read, one less than the next"}
+_NUMBERS = {Meaning.NEXT: "next offsets", Meaning.LAST_READ: "last offsets read"}
 
 
 def import_offsets(args: Namespace) -> Answer:
@@ -110,7 +110,7 @@ def _import_text(document: Document, planned: Import) -> Iterator[str]:
     yield from _notes(document)
     if not_named := document["not_named"]:
         names = name_some([f"{p['topic']}-{p['partition']}" for p in not_named], ", ")
-        where = "begin at their beginning offset" if document["founded"] else "stay where they are"
+        where = "begin at their beginning offset" if document["founded"] else "stay"
         yield f"Not in the source: {names}, which {where}."
     if document["lost"]:
         yield "Lost to retention (recorded):\n\n" + ranges_table(document["lost"])

@@ -92,7 +92,7 @@ def _url_of_connection(conn_id: str, source: str, *, may_be_shown: bool) -> str:
             raise
         # Not shown, as Airflow's own words would do: it may be a mistyped URL, with its password.
         raise BadInputError(
-            f"{source} is neither a URL, as it has no '://', nor an Airflow connection. Write one, such as "
+            f"{source} is neither a URL (no '://') nor an Airflow connection. Write one, such as "
             f"postgresql://user{'' if may_be_shown else ':password'}@host/db or sqlite:////var/lib/kafka_offsets.db"
         ) from None
 
@@ -197,7 +197,7 @@ def read_properties(path: str) -> dict[str, str]:
             continue
         name, equals, value = line.partition("=")
         if not equals or not name.strip():
-            raise BadInputError(f"{path}, line {number}: expected name=value, such as bootstrap.servers=kafka:9092")
+            raise BadInputError(f"{path}, line {number}: expected name=value")
         if name.strip() in CALLBACKS:
             raise BadInputError(f"{path}, line {number}: {name.strip()} is a function, which a file can't hold")
         values[name.strip()] = value.strip()

@@ -275,7 +275,7 @@ class _AtWork:
         from airflow_kafka_offsets.launch.connect import end_sessions, own_and_earlier, session_url
 
         run, url = self.task.run, self.launch.remote
-        assert url is not None, "the task's own Spark has one session for all windows"
+        assert url is not None
         attempts = self.service.ledger.attempts(planned.window.id)
         attempt, earlier = own_and_earlier(attempts, run.claim, run.this_try.number)
         end_sessions(url, earlier, self.task.state)

@@ -121,7 +121,7 @@ class Work:
     @contextmanager
     def attempt(self, planned: Planned) -> Iterator[Job]:
         """Record an attempt at a window, in which the caller runs the job. Its recorded success is the evidence for the commit."""
-        assert self._stop is not None, "another launcher runs the job"
+        assert self._stop is not None
         self._stop.check()
         window = planned.window
         number = self._service.start_attempt(window, self._run.claim, self._run.this_try)
@@ -163,7 +163,7 @@ class Work:
             words = f"try {done.try_number} of this task had run it{read}"
             self.succeeded(words, Report(records=done.records), done.id)
         success = self._success
-        assert success is not None, "its job is not done"
+        assert success is not None
         began = time.monotonic()
         is_first = patiently(lambda: self._service.commit(window.id, self._run.claim, success.attempt))
         self._success = None
@@ -261,9 +261,9 @@ def evidence_of(window: Window, report: Report) -> str:
         left_out = f"; {counted(report.bad, 'record')} could not be decoded" if report.bad else ""
         return f"{counted(report.records, 'record')} read of {counted(window.span, 'offset')}{share}{left_out}"
     if report.written is False:
-        return "an earlier run had written it, so this one read nothing"
+        return "an earlier run had written it"
     if report.took_window is False:
-        return "it never called current_window(); its exit code 0 is the only evidence"
+        return "it never called current_window(); the only evidence is exit code 0"
     return "it succeeded, and reported no count"
 
 

@@ -138,7 +138,6 @@ def test_what_is_missing_before_the_first_window_has_its_replay(cli: Cli, lake: 
         "starting_offsets": {"orders": {"0": 480}},
         "ending_offsets": {"orders": {"0": 500}},
     }
-    assert "kafka-offsets audit lake.moved --table ... --windows FIRST-LAST" in done.out
     assert cli("audit", "lake.moved", "--table", table, "--windows", "1").code == 0
     asked = (
         "--starting-offsets",

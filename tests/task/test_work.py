@@ -189,7 +189,7 @@ def test_a_job_is_told_how_many_records_the_last_successful_run_that_told_has_re
         (Report(10, took_window=True, bad=2), "10 records read of 10 offsets; 2 records could not be decoded"),
         (
             Report(took_window=False),
-            "never called current_window(); its exit code 0 is the only evidence",
+            "never called current_window(); the only evidence is exit code 0",
         ),
         (Report(took_window=True), "it succeeded, and reported no count"),
         (Report(took_window=None), "it succeeded, and reported no count"),
