@@ -45,7 +45,7 @@ def test_yes_abandons_and_records_who_and_why(cli: Cli, lake: Lake) -> None:
 
 @pytest.mark.parametrize("yes", [(), ("--yes",)])
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "sentence"),
     [
         (True, "orders/scheduled__3/load is over. Make sure that its job is over"),
         (False, "orders/scheduled__3/load still runs: mark its task as failed"),
@@ -53,19 +53,19 @@ def test_yes_abandons_and_records_who_and_why(cli: Cli, lake: Lake) -> None:
     ],
 )
 def test_it_is_told_whether_the_holder_is_at_work(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, yes: tuple[str, ...], answer: bool | None, told: str
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, yes: tuple[str, ...], answer: bool | None, sentence: str
 ) -> None:
-    asked: list[Claim] = []
+    claims: list[Claim] = []
 
     def is_over(claim: Claim) -> bool | None:
-        asked.append(claim)
+        claims.append(claim)
         return answer
 
     monkeypatch.setattr(airflow_runs, "is_over", is_over)
     abandon = ("abandon", WINDOW, "--why", "w")
     assert cli(*abandon, "-o", "json").json["holder_is_over"] is answer
-    assert told in cli(*abandon, *yes).out
-    assert asked == [Claim("orders", "scheduled__3", "load")] * 2
+    assert sentence in cli(*abandon, *yes).out
+    assert claims == [Claim("orders", "scheduled__3", "load")] * 2
 
 
 def test_somebody_else_may_be_named(cli: Cli, lake: Lake) -> None:

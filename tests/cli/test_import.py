@@ -264,7 +264,7 @@ def test_partitions_and_topics_that_kafka_does_not_have(cli: Cli, tmp_path: Path
     assert cli(*NEW, "--from", csv(tmp_path, "order,0,1\norders,0,5\n"), "--topic", "orders").code == 4
 
 
-# A group that the ledger knows
+# A group of the ledger
 
 
 def test_a_known_group_is_reset(cli: Cli, quiet: Lake, tmp_path: Path) -> None:
@@ -359,17 +359,17 @@ def test_the_number_of_an_earlier_topic_of_the_name_is_not_where_the_group_stand
 ) -> None:
     lake.log.recreate("clicks")
     lake.log.produce(CLICKS_0, 100)
-    known, place = ("import", "lake.clicks", "--why", "w"), csv(tmp_path, "clicks,0,90\n")
+    command, place = ("import", "lake.clicks", "--why", "w"), csv(tmp_path, "clicks,0,90\n")
     before = lake.dump()
-    done = cli(*known, "--from", place)
+    done = cli(*command, "--from", place)
     assert done.code == 4
     assert "Group lake.clicks would continue from csv:" in done.out
     assert ["clicks", "0", "90", "next", "-", "90", "100"] in map(cells, done.out.splitlines())
     assert done.out.endswith("Nothing was changed. To do it, add --yes\n")
-    assert cli(*known, "--from", place, "-o", "json").json["needed"]
+    assert cli(*command, "--from", place, "-o", "json").json["needed"]
     assert lake.dump() == before
-    assert "Group lake.clicks continues from csv:" in cli(*known, "--from", place, "--yes").out
-    again = cli(*known, "--from", place)
+    assert "Group lake.clicks continues from csv:" in cli(*command, "--from", place, "--yes").out
+    again = cli(*command, "--from", place)
     assert (again.code, again.out.startswith("Group lake.clicks is already where csv:")) == (0, True)
 
 

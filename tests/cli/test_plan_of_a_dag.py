@@ -353,8 +353,8 @@ def test_a_task_that_is_given_its_windows_plans_none(cli: Cli, quiet: Lake, fold
 def test_neither_a_ledger_nor_a_database_of_airflow_is_made(folder: Path, tmp_path: Path) -> None:
     file = write(folder, dag("lake.new", options="kafka_timeout=1"))
     home = tmp_path / "home"
-    asked = ("plan", "--dag", file, "--bootstrap-servers", "127.0.0.1:1")
-    done = in_a_process(*asked, environment={"AIRFLOW_HOME": str(home)})
+    command = ("plan", "--dag", file, "--bootstrap-servers", "127.0.0.1:1")
+    done = in_a_process(*command, environment={"AIRFLOW_HOME": str(home)})
     assert (done.code, done.out) == (3, "")
     assert "Kafka at 127.0.0.1:1 did not answer" in done.err
     assert list(home.rglob("*.db")) == []

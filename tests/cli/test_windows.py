@@ -111,8 +111,8 @@ def test_the_schemas_that_are_frozen_with_a_window_are_shown(cli: Cli, lake: Lak
         ["orders-key", "not there", "-", "-"],
         ["orders-value", "AVRO", "7", "3, 7"],
     ]
-    told = cli("windows", "lake.orders-000002", "-o", "json").json["windows"][0]["schemas"]
-    assert told == {"orders-key": None, "orders-value": {"kind": "AVRO", "latest": 7, "ids": [3, 7]}}
+    frozen = cli("windows", "lake.orders-000002", "-o", "json").json["windows"][0]["schemas"]
+    assert frozen == {"orders-key": None, "orders-value": {"kind": "AVRO", "latest": 7, "ids": [3, 7]}}
 
 
 def test_lost_ranges_are_shown(cli: Cli) -> None:

@@ -82,7 +82,7 @@ def call(**arguments: Any) -> None:
 
 
 def refused(folder: Path, message: str, task: Any, *args: Any, **arguments: Any) -> str:
-    """Check that a task fails without a retry and plans nothing, and return what it says."""
+    """Check that a task fails without a retry and plans nothing, and return its message."""
     before = ledger(folder)
     with pytest.raises(AirflowFailException, match=message) as caught:
         task(*args, **arguments)
@@ -332,7 +332,7 @@ def test_an_older_spark_takes_an_older_java(
 
 
 def java_of(folder: Path, version: str) -> Path:
-    """Make the home of a Java that says this of itself."""
+    """Make the home of a Java of this version; an empty version leaves it out of the release file."""
     home = script(folder / "jdk" / "bin" / "java").parents[1]
     (home / "release").write_text(f'JAVA_VERSION="{version}"\n' if version else "")
     return home
@@ -473,7 +473,7 @@ def test_a_relative_application_lies_beside_the_dag_file_or_where_its_templates_
     worker: Path, dag: DAG, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(worker)
-    script(worker / "jobs" / "orders.py")  # the worker's own folder says nothing
+    script(worker / "jobs" / "orders.py")  # the worker's own folder does not count
     assert checked(application="jobs/orders.py", dag=dag).application == f"{worker}/dags/jobs/orders.py"
     again = dag_at(worker / "dags")
     assert checked(application="jobs/shared.py", dag=again).application == f"{worker}/templates/jobs/shared.py"

@@ -1,4 +1,4 @@
-"""What a task does with its windows, and what it tells of them: on a real ledger, with a Kafka in memory."""
+"""What a task does with its windows, and what it logs: on a real ledger, with a Kafka in memory."""
 
 from __future__ import annotations
 
@@ -163,11 +163,11 @@ def test_a_topic_that_is_recreated_while_the_job_runs_is_noticed_before_the_comm
 
 
 def test_a_job_is_told_how_many_records_the_last_successful_run_that_told_has_read(world: World) -> None:
-    told: list[int | None] = []
+    counts: list[int | None] = []
     reports = iter([Report(10), Report(7), Report(None), RuntimeError("failed"), Report(10)])
 
     def run(planned: Planned) -> Report:
-        told.append(planned.read_before)
+        counts.append(planned.read_before)
         report = next(reports)
         if isinstance(report, Exception):
             raise report
@@ -178,11 +178,11 @@ def test_a_job_is_told_how_many_records_the_last_successful_run_that_told_has_re
             work(world, run, world.ask(REPLAY, Windows((1,)), last_clear=clear), last_clear=clear)
         except RuntimeError:
             continue
-    assert told == [10, 10, 7, 7, 7]
+    assert counts == [10, 10, 7, 7, 7]
 
 
 @pytest.mark.parametrize(
-    ("report", "said"),
+    ("report", "words"),
     [
         (Report(10, took_window=True), "10 records read of 10 offsets"),
         (Report(4, took_window=True), "4 records read of 10 offsets; 6 offsets (60.0 %) gave none"),
@@ -197,14 +197,14 @@ def test_a_job_is_told_how_many_records_the_last_successful_run_that_told_has_re
     ],
 )
 def test_the_log_of_the_task_says_what_the_commit_rests_on(
-    world: World, caplog: pytest.LogCaptureFixture, report: Report, said: str
+    world: World, caplog: pytest.LogCaptureFixture, report: Report, words: str
 ) -> None:
     caplog.set_level("INFO")
     work(world, lambda _: report, world.ask(REPLAY, Windows((2,))))
     last = caplog.records[-1].getMessage()
     assert last.startswith("Window lake-000002: run again")
-    assert said in last
-    assert sum(said in record.getMessage() for record in caplog.records) == 1, "it is told once"
+    assert words in last
+    assert sum(words in record.getMessage() for record in caplog.records) == 1, "it is told once"
 
 
 def test_a_time_out_is_a_failure_and_no_kill_by_a_person(world: World) -> None:
@@ -358,7 +358,7 @@ def test_a_ledger_that_is_away_for_this_warning_does_not_fail_the_try_and_an_end
 
 
 class Clock:
-    """The time of a task that waits for an answer; each pause is told to `at_pause` by its number."""
+    """The time of a task that waits for an answer; `at_pause` gets the number of each pause."""
 
     def __init__(self, at_pause: Callable[[int], None]) -> None:
         self.now = 0.0
@@ -377,7 +377,7 @@ class Clock:
 
 
 class Away:
-    """An offset store or a ledger that does not answer a commit, until it is back after so many pauses; None: never."""
+    """An offset store or a ledger that does not answer a commit, until it is back after so many pauses, or never if None."""
 
     def __init__(self, world: World, what: str, back_after: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = Clock(lambda pause: self._come_back() if pause == back_after else None)
