@@ -54,7 +54,7 @@ def act_answer(
     if document["done"]:
         return Answer(document, lambda: "\n\n".join(paragraphs()))
     needed = ["--yes", *flags, *(["--supersede"] if document.get("superseded") else [])]
-    to_do_it = f"{NOTHING_CHANGED} To do it: the same command with {' '.join(needed)}"
+    to_do_it = f"{NOTHING_CHANGED} To do it, add {' '.join(needed)}"
     return Answer(document, lambda: "\n\n".join([*paragraphs(), to_do_it]), ExitCode.UNCONFIRMED)
 
 
@@ -112,9 +112,7 @@ def _commit_text(document: Document) -> Iterator[str]:
         yield f"Window {document['window']['id']} is committed, by {document['who']}."
         return
     yield from _window_text("commit", document)
-    yield (
-        "Nothing proves that its job has read all of it: look into the job's log, and at what it wrote. No later window reads what is missing."
-    )
+    yield "Nothing proves that its job read all of it: check what it wrote. No later window reads what is missing."
 
 
 def _window_text(verb: str, document: Document) -> Iterator[str]:
@@ -122,7 +120,7 @@ def _window_text(verb: str, document: Document) -> Iterator[str]:
     yield f"This would {verb} window {open_text(window)}:"
     yield ranges_table([r for r in window["ranges"] if r["span"]]) if window["span"] else "It is empty."
     if running := [a for a in window["history"] if a["outcome"] == "running"]:
-        yield f"The ledger has no end of its last attempt, which began at {time(running[-1]['started_at'])}."
+        yield f"Its last attempt, from {time(running[-1]['started_at'])}, has no recorded end."
     yield _holder_text(document)
 
 
@@ -130,13 +128,11 @@ def _holder_text(document: Document) -> str:
     holder = document["window"]["held_by"]
     match document["holder_is_over"]:
         case True:
-            return (
-                f"{holder} is over, says Airflow. Make sure that its driver is, too: it would write on under this id."
-            )
+            return f"{holder} is over, says Airflow. Make sure that its driver is, too."
         case False:
-            return f"{holder} still works on it, says Airflow. Mark its task as failed, and make sure that its job is over."
+            return f"{holder} still runs, says Airflow. Mark its task as failed, and make sure that its job is over."
         case _:
-            return f"No Airflow is here to ask about {holder}. Make sure that this run and its job are over."
+            return f"Airflow can't be asked about {holder}. Make sure that this run and its job are over."
 
 
 def reset(args: Namespace) -> Answer:
@@ -162,7 +158,7 @@ def reset(args: Namespace) -> Answer:
 
 def _target(args: Namespace) -> tuple[str, dict[str, Any]]:
     if bool(args.to) == bool(args.to_window):
-        raise BadInputError("Name the new position: either --to (earliest, latest, a time, JSON) or --to-window")
+        raise BadInputError("Name the new position: either --to or --to-window")
     to_window = name_window(args.group, parse_seq(args.group, args.to_window)) if args.to_window else None
     return args.to or "", {"topics": args.topic or (), "to_window": to_window}
 
@@ -223,7 +219,7 @@ def consequences(document: Document, move: Reset | None, unchecked: Collection[P
     """Say what a move of the watermark does to offsets and windows. The arguments are as above."""
     if document["replaced"]:
         yield (
-            "Kafka gave these offsets to other records after they were read. No window reads the new records (recorded):\n\n"
+            "Other records have these offsets now, and no window reads them (recorded):\n\n"
             + ranges_table(document["replaced"])
         )
     if document["skipped"]:
@@ -232,8 +228,8 @@ def consequences(document: Document, move: Reset | None, unchecked: Collection[P
         yield f"{leader_epochs.warning(unchecked)}."
     if document["read_by_others"]:
         yield (
-            "Before the import, another reader read these offsets, and new windows read them again. Remove what it wrote of them, or "
-            "records count twice:\n\n" + ranges_table(document["read_by_others"])
+            "New windows read again what another reader had read before the import. Remove what it wrote, or records count twice:\n\n"
+            + ranges_table(document["read_by_others"])
         )
     if move is not None and document["superseded"]:
         yield from _superseded_text(document, move)
@@ -241,26 +237,22 @@ def consequences(document: Document, move: Reset | None, unchecked: Collection[P
 
 def gap(document: Document) -> str:
     """Show the offsets that lose their owner."""
-    return (
-        "No one owns these offsets after that (recorded as a gap). A replay reads them, as long as Kafka holds them:\n\n"
-        + ranges_table(document["skipped"])
+    return "These offsets become a recorded gap. A replay reads them, as long as Kafka holds them:\n\n" + ranges_table(
+        document["skipped"]
     )
 
 
 def _superseded_text(document: Document, move: Reset) -> Iterator[str]:
-    windows, is_done = document["superseded"], document["done"]
-    their = "its" if len(windows) == 1 else "their"
-    lose = ("has lost" if len(windows) == 1 else "have lost") if is_done else "would lose"
+    windows = document["superseded"]
     yield (
-        f"{counted(len(windows), 'committed window')} {lose} {their} offsets, which new windows read again. Remove {their} output, or "
-        "records count twice:"
+        f"Superseded: {counted(len(windows), 'committed window')}. New windows read these offsets again: remove the output, or records count twice:"
     )
     yield table(("id", "planned_until", "span", "held_by"), windows, held_by="run")
     if document["unread"]:
         yield from nobody_reads(move)
         yield ranges_table(document["unread"])
-    if not is_done:
-        yield "To run these windows again under their own ids, clear the runs above in Airflow instead: that replaces their output."
+    if not document["done"]:
+        yield "To replace the output instead, clear these runs in Airflow."
 
 
 def take_over(args: Namespace) -> Answer:
@@ -288,22 +280,19 @@ def _take_over_text(document: Document) -> Iterator[str]:
     verb = "belongs" if document["done"] else "would belong"
     before = document["from"] or "no one"
     yield (
-        f"Group {document['group']} {verb} to {document['to']}, and no longer to {before}: runs of other tasks get no live window. Make "
-        "sure that the new task writes the same output."
+        f"Group {document['group']} {verb} to {document['to']}, and no longer to {before}. Make sure that the new task writes the same output."
     )
     if windows := document["open_windows"]:
-        yield "It adopts these windows as they are, each after its run is over:"
+        yield "It adopts these windows, each after its run is over:"
         yield table(("id", "state", "span", "held_by"), windows)
 
 
 def prune(args: Namespace) -> Answer:
     """Take windows out of the ledger: those of a group, or of all."""
     if (args.group is None) == (not args.all):
-        raise BadInputError("Name a group, or add --all for all groups of the ledger")
+        raise BadInputError("Name a group, or add --all")
     if args.all and args.deleted_topics:
-        raise BadInputError(
-            "--deleted-topics is for one group, not for --all: with a wrong Kafka every topic would count as deleted"
-        )
+        raise BadInputError("--deleted-topics is for one group, not for --all")
     args.why = args.why or f"older than {args.older_than.written}"
     who, ledger = person(args), open_ledger(args)
     groups, errors = [], []
@@ -360,7 +349,7 @@ def _prune_text(document: Document) -> Iterator[str]:
     groups = [group for group in document["groups"] if group["windows"]]
     number = counted(sum(group["windows"] for group in groups), "window")
     left = "left" if document["done"] else "would leave"
-    yield f"{number} {left} the ledger, as Kafka no longer holds the offsets. The output and the watermark stay as they are:"
+    yield f"{number} {left} the ledger. The output and the watermark stay:"
     yield table(("group", "windows", "attempts", "first", "last"), groups)
     if kept := _kept(document["groups"]):
         yield "\n".join(kept)

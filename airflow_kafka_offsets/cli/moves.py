@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
+_NUMBERS = {Meaning.NEXT: "next offsets to read", Meaning.LAST_READ: "last offsets read, one less than the next"}
+
+
 def import_offsets(args: Namespace) -> Answer:
     """Set the watermark of a group to the offsets of a source."""
     who, ledger = person(args), open_ledger(args)
@@ -101,23 +104,17 @@ def _import_document(planned: Import, ledger: Ledger) -> Document:
 
 def _import_text(document: Document, planned: Import) -> Iterator[str]:
     verb = "continues" if document["done"] else "would continue"
-    new = ", which is new to the ledger," if document["founded"] else ""
-    yield f"Group {document['group']}{new} {verb} from {document['from']}. {_meaning(document)}"
+    new = " (new)" if document["founded"] else ""
+    yield f"Group {document['group']}{new} {verb} from {document['from']}, whose numbers are the {_NUMBERS[document['meaning']]}:"
     yield table(("topic", "partition", "found", "meaning", "watermark", "to", "end"), document["partitions"])
     yield from _notes(document)
     if not_named := document["not_named"]:
         names = name_some([f"{p['topic']}-{p['partition']}" for p in not_named], ", ")
-        where = "they begin at their beginning offset" if document["founded"] else "they stay where they are"
-        yield f"The source does not name {names}: {where}."
+        where = "begin at their beginning offset" if document["founded"] else "stay where they are"
+        yield f"Not in the source: {names}, which {where}."
     if document["lost"]:
-        yield "Lost to retention, and recorded as lost:\n\n" + ranges_table(document["lost"])
+        yield "Lost to retention (recorded):\n\n" + ranges_table(document["lost"])
     yield from consequences(document, planned.reset, planned.unchecked)
-
-
-def _meaning(document: Document) -> str:
-    if document["meaning"] == Meaning.NEXT:
-        return "Its numbers are the next offsets to read:"
-    return "Its numbers are the last offsets that were read. The next offset is one higher:"
 
 
 def _notes(document: Document) -> list[str]:
@@ -129,7 +126,7 @@ def export(args: Namespace) -> Answer:
     file = args.to.removeprefix("csv:")
     is_file = file != "-"
     if is_file and not args.why:
-        raise BadInputError("An export into a file is recorded: say why with --why")
+        raise BadInputError("An export into a file needs --why")
     who = person(args) if is_file else ""
     ledger = open_ledger(args)
     group, moving = ledger.group(args.group), Moving(ledger)
@@ -187,7 +184,7 @@ def copy(args: Namespace) -> Answer:
     answer = act_answer(document, lambda: _copy_text(document), already=already)
     if differing:
         error = (
-            f"{planned.store} does not hold what was written to it: someone else writes there, or it lost a part. Compare:\n"
+            f"{planned.store} does not hold what was written to it. Compare:\n"
             f"kafka-offsets verify {group.name} --store '{planned.store}'"
         )
         return replace(answer, code=ExitCode.REFUSED, error=error)
@@ -220,11 +217,11 @@ def _copy_text(document: Document) -> Iterator[str]:
     yield table(("topic", "partition", "found", "meaning", "from", "to"), document["moves"])
     yield from _notes(document)
     if document["same"]:
-        yield f"Already the same in both: {counted(document['same'], 'partition')}."
+        yield f"The same in both: {counted(document['same'], 'partition')}."
     if rest := document["only_in_target"]:
-        yield f"Only in {document['to']}, and not changed: {counted(len(rest), 'partition')} of these topics."
+        yield f"Only in {document['to']}, and not changed: {counted(len(rest), 'partition')}."
     if document["verified"]:
-        yield "The store was read back: it holds exactly these offsets."
+        yield "Read back: the store holds these offsets."
 
 
 def verify(args: Namespace) -> Answer:
@@ -269,7 +266,7 @@ def _verify_text(document: Document, differences: Sequence[Difference]) -> Itera
         yield f"{compared} differ on {counted(len(differences), 'partition')} of group {group}:"
         yield table(keys, rows)
     if open_commits := ", ".join(document["committing"]):
-        yield f"The commit of {open_commits} is under way: the store may already have followed it."
+        yield f"The commit of {open_commits} is under way: the store may have it already."
     if ways := "\n".join(_ways_out(document, differences)):
         yield ways
 
@@ -280,7 +277,7 @@ def _ways_out(document: Document, differences: Sequence[Difference]) -> Iterator
     if any(difference.can_be_copied for difference in differences):
         if open_commits := document["committing"]:
             yield f"If the store is wrong: {copy_it}"
-            yield f"The job of {open_commits[0]} is done: let its task retry, which finishes the commit."
+            yield f"To finish the commit of {open_commits[0]}, let its task retry."
         else:
             yield f"If the ledger is right: {copy_it}"
             yield f"If the store is right: kafka-offsets import {group} --from '{store}' --why '...'"

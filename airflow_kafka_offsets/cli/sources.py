@@ -48,7 +48,7 @@ def ledger_url(args: Namespace, conn_id: str | None = None) -> str:
 
     Args:
         args: the arguments.
-        conn_id: the connection that a group's definition names; None: it names none.
+        conn_id: the connection that a group's definition names, or None.
 
     Raises:
         BadInputError: a password in argv, not a URL, or no such connection.
@@ -72,18 +72,14 @@ def _url(value: str, source: str, *, may_hold_password: bool) -> str:
         url = make_url(value)
     except (ArgumentError, ValueError):
         # Neither the value nor SQLAlchemy's words for it: both may show a password.
-        raise BadInputError(
-            f"{source} is not SQLAlchemy's URL of a database, such as postgresql://user@host/db"
-        ) from None
+        raise BadInputError(f"{source} is not a database URL such as postgresql://user@host/db") from None
     if any(map(is_secret, url.query)):
-        # SQLAlchemy masks only a password that stands before the @.
-        raise BadInputError(
-            f"{source} holds a password after the '?', where messages would show it: put it before the @"
-        )
+        # SQLAlchemy masks only a password before the @.
+        raise BadInputError(f"{source} holds a password after the '?': put it before the @")
     if url.password is not None and not may_hold_password:
         raise BadInputError(
-            f"{source} holds a password, and every user of this machine can read a command line: put the URL into the "
-            f"environment variable {LEDGER_VARIABLE}, or name an Airflow connection"
+            f"{source} holds a password, which others can read: put the URL into the environment variable {LEDGER_VARIABLE}, or name an "
+            "Airflow connection"
         )
     return value
 
@@ -94,11 +90,10 @@ def _url_of_connection(conn_id: str, source: str, *, may_be_shown: bool) -> str:
     except NotYetError:
         if may_be_shown and re.fullmatch(r"[\w.-]+", conn_id):
             raise
-        # Airflow's own words would show it, and it may be a URL that was typed wrong, with its password.
+        # Not shown, as Airflow's own words would do: it may be a mistyped URL, with its password.
         raise BadInputError(
-            f"{source} is not a URL, as it has no '://', and Airflow has no connection of that name. It is not shown here, as it "
-            f"may hold a password. Write SQLAlchemy's URL, such as postgresql://user{'' if may_be_shown else ':password'}@host/db (a "
-            "file is sqlite:////var/lib/kafka_offsets.db), or a connection id"
+            f"{source} is neither a URL, as it has no '://', nor an Airflow connection. Write one, such as "
+            f"postgresql://user{'' if may_be_shown else ':password'}@host/db or sqlite:////var/lib/kafka_offsets.db"
         ) from None
 
 
@@ -108,14 +103,14 @@ def open_log(args: Namespace, group: KafkaGroup) -> LogOffsets:
 
 
 def open_service(args: Namespace, ledger: Ledger, group: KafkaGroup) -> WindowService:
-    """Return the use cases on a ledger, the group's Kafka and its offset store: these two are opened when they are needed."""
+    """Return the use cases on a ledger. The group's Kafka and offset store are opened when they are needed."""
     from airflow_kafka_offsets.service.windows import WindowService
 
     return WindowService(ledger, late(lambda: open_log(args, group)), store=open_own_store(args, group))
 
 
 def open_own_store(args: Namespace, group: KafkaGroup) -> OffsetStore | None:
-    """Return the group's own offset store, which is opened when it is needed; None: it has none."""
+    """Return the group's own offset store, which is opened when it is needed, or None if it has none."""
     if group.offset_store is None:
         return None
     address = parse_store_address(group.offset_store)
@@ -123,7 +118,7 @@ def open_own_store(args: Namespace, group: KafkaGroup) -> OffsetStore | None:
 
 
 def requested_source(args: Namespace, ledger: Ledger, group: KafkaGroup) -> Asked:
-    """Open the source that offsets are taken from, and say what of it.
+    """Open the source of offsets that the arguments name.
 
     Raises:
         BadInputError: it is no source, or can't have that name or meaning.
@@ -160,19 +155,15 @@ def open_target(args: Namespace, address: str, group: KafkaGroup) -> OffsetStore
         case StoreAddress() as source:
             return opening.open_store(source, group, kafka_config(args))
         case LedgerAddress():
-            raise BadInputError(
-                f"The ledger is not an offset store. To bring offsets there: kafka-offsets import {group.name}"
-            )
+            raise BadInputError(f"The ledger is no offset store: use kafka-offsets import {group.name}")
         case CsvAddress():
-            raise BadInputError(
-                f"A file is not an offset store. To bring offsets there: kafka-offsets export {group.name}"
-            )
+            raise BadInputError(f"A file is no offset store: use kafka-offsets export {group.name}")
         case _:
-            raise BadInputError("A checkpoint belongs to its query: no one else can write to it")
+            raise BadInputError("Only its query can write to a checkpoint")
 
 
 def kafka_config(args: Namespace) -> dict[str, Any] | None:
-    """Return librdkafka's settings from the arguments; None: they name no Kafka.
+    """Return librdkafka's settings from the arguments, or None if they name no Kafka.
 
     Raises:
         BadInputError: the file can't be read or names no servers.
@@ -208,9 +199,7 @@ def read_properties(path: str) -> dict[str, str]:
         if not equals or not name.strip():
             raise BadInputError(f"{path}, line {number}: expected name=value, such as bootstrap.servers=kafka:9092")
         if name.strip() in CALLBACKS:
-            raise BadInputError(
-                f"{path}, line {number}: {name.strip()} is a function in Python, which a file can't hold"
-            )
+            raise BadInputError(f"{path}, line {number}: {name.strip()} is a function, which a file can't hold")
         values[name.strip()] = value.strip()
     return values
 
@@ -224,6 +213,6 @@ def person(args: Namespace) -> str:
     try:
         who = str(args.who or getpass.getuser())
     except (OSError, KeyError) as exc:
-        raise BadInputError("This user has no name on this machine: give your name with --who") from exc
+        raise BadInputError("Give your name with --who: this user has none") from exc
     check_signature(who, args.why)
     return who

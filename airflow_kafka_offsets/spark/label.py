@@ -19,6 +19,8 @@ from airflow_kafka_offsets.spark.handoff import Handoff
 MAX_RANGES = 100
 """Up to this number of partitions, a note also has the ranges. The ledger always has them."""
 
+OTHER_WINDOW = "docs/reference/errors.md#otherwindowerror"
+
 _MAX_SHOWN = 200
 """Characters of ranges that an error shows."""
 
@@ -30,7 +32,7 @@ class Label:
     Attributes:
         window_id, group, seq: which window it is.
         digest: differs if ranges, `planned_until` or topic ids differ.
-        ranges: as JSON; None if there are too many.
+        ranges: as JSON, or None if there are too many.
         is_rerun: whether the window was committed before, according to the ledger.
     """
 
@@ -57,7 +59,7 @@ class Label:
 
         Args:
             target: the name of the output.
-            note: of the output; None if it has none. Then `is_rerun` decides.
+            note: of the output, or None if it has none. Then `is_rerun` decides.
 
         Raises:
             OtherWindowError: another window of this id wrote it.
@@ -71,8 +73,8 @@ class Label:
         else:
             digest = _shown(note)
         raise OtherWindowError(
-            f"{target} has output of another window {self.window_id} (its digest is {digest}, not {_shown(self.note)}), "
-            "which was not replaced. See docs/reference/errors.md#otherwindowerror"
+            f"{target} has output of another window {self.window_id} (digest {digest}, not {_shown(self.note)}). "
+            f"See {OTHER_WINDOW}"
         )
 
 
@@ -103,7 +105,7 @@ def digest(ranges: str, until: datetime, topic_ids: Mapping[str, str] | None) ->
 
 
 def read_note(text: str | None) -> dict[str, Any] | None:
-    """Read a note; None if the text is none, or someone else's."""
+    """Return a note, or None if the text is not one of ours."""
     try:
         note = json.loads(text or "null")
     except ValueError:

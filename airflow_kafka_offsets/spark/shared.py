@@ -51,23 +51,23 @@ def report_name(number: int, own: str, serial: int) -> str:
     """Return the name of the folder of one report of a job.
 
     Args:
-        number: one more than that of any report when the job took its window. It orders jobs, whose machines' clocks may differ.
+        number: one more than that of any report when the job took its window. It orders jobs, because clocks may differ.
         own: unique for the job.
-        serial: counts the reports of the job, which never removes or rewrites one: meanwhile, its number would be missing.
+        serial: counts the reports of the job. The job never removes or rewrites one, so its number is never missing.
     """
     return f"{number:06d}-{own}.{serial}"
 
 
 def report_order(name: str) -> tuple[int, str, int] | None:
-    """Return number, own name and serial from the name of a report's folder; None for another name.
+    """Return number, own name and serial from the name of a report's folder, or None for another name.
 
     The largest is the last report of the job that took the window last.
 
     >>> report_order(report_name(7, "20260131T120000Z-5ad0", 2)), report_order("notes.txt")
     ((7, '20260131T120000Z-5ad0', 2), None)
     """
-    found = _REPORT.fullmatch(name)
-    return (int(found[1]), found[2], int(found[3])) if found else None
+    match = _REPORT.fullmatch(name)
+    return (int(match[1]), match[2], int(match[3])) if match else None
 
 
 def short(value: object) -> str:
@@ -79,7 +79,7 @@ def short(value: object) -> str:
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # an int of thousands of digits, lists in thousands of lists
-        text = f"a {type(value).__name__} too large to be shown"
+        text = f"a large {type(value).__name__}"
     return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 3] + "..."
 
 

@@ -64,7 +64,7 @@ def session_id(spark: SparkSession) -> str:
 
 
 def application_id(spark: SparkSession) -> str | None:
-    """Return Spark's id of the application; None if the platform hides it."""
+    """Return Spark's id of the application, or None if the platform hides it."""
     return _conf(spark, "spark.app.id")
 
 
@@ -74,7 +74,7 @@ def is_stopped(spark: SparkSession) -> bool:
 
 
 def parallelism(spark: SparkSession) -> int | None:
-    """Return how many tasks can run at once; None if it is unknown yet."""
+    """Return how many tasks can run at once, or None if it is unknown yet."""
     # With Spark's own default: without one, a Connect client logs the missing setting as an error, after two more requests.
     if (_conf(spark, "spark.dynamicAllocation.enabled", "false") or "").lower() == "true":
         return None

@@ -1,4 +1,4 @@
-"""Finds fields that two Avro schemas count in different units. Avro compares only the types below, and would read an old amount wrong."""
+"""Finds fields with different units in two Avro schemas. Avro compares only the underlying types, and would read an old amount wrong."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    Placed = tuple[Any, str]
-    """A schema, and the namespace that is valid in it."""
+    Placed = tuple[Any, str]  # a schema, and the namespace that is valid in it
     Names = dict[str, Placed]
     Seen = set[tuple[str, str]]
 
@@ -17,12 +16,12 @@ _UNITS = ("date", *(f"{what}-{unit}" for what in ("time", "timestamp") for unit 
 
 
 def unlike(writer: str, reader: str) -> str | None:
-    """Name the first field with different units in two schemas; None if there is none.
+    """Describe the first field with different units in two schemas, or return None if there is none.
 
     A unit that only one schema has is no difference: people add it later.
 
     >>> print(unlike('{"type": "long", "logicalType": "timestamp-millis"}', '{"type": "long", "logicalType": "timestamp-micros"}'))
-    it is timestamp-millis in the writer's schema, and timestamp-micros in the reader's
+    it is timestamp-millis for the writer, and timestamp-micros for the reader
     >>> unlike('"long"', '{"type": "long", "logicalType": "timestamp-micros"}')
 
     Args:
@@ -55,7 +54,7 @@ class _Pair:
         units = _unit(written), _unit(read)
         if None not in units and units[0] != units[1]:
             subject = f"its field {path}" if path else "it"
-            yield f"{subject} is {_described(written)} in the writer's schema, and {_described(read)} in the reader's"
+            yield f"{subject} is {_described(written)} for the writer, and {_described(read)} for the reader"
         elif written["type"] == read["type"] == "record":
             pair = f"{its_space}.{written['name']}", f"{other_space}.{read['name']}"
             if pair in seen:  # a record may have fields of its own type
@@ -98,7 +97,7 @@ def _matching(written: Placed, branches: list[Placed]) -> list[Placed]:
 
 
 def _kind(placed: Placed) -> tuple[str, str, str]:
-    """Return the type of a schema, its full name and the name's last part, both empty without a name."""
+    """Return the type of a schema, its full name and the name's last part; both names are empty for an unnamed type."""
     schema, space = placed
     last = str(schema.get("name", "")).rpartition(".")[2] if schema["type"] in _NAMED else ""
     return str(schema["type"]), _full(last, space) if last else "", last

@@ -1,9 +1,9 @@
 """Decodes the keys and values of a window's records: Avro with a schema registry's header, JSON, text.
 
-A registry's header is the byte 0x00 and the schema's id in four bytes (big endian). Spark's `from_avro` decodes the body behind it, in one
+A registry's header is the byte 0x00 and the schema's id in four bytes (big endian). Spark's `from_avro` decodes the body after it, in one
 branch of a CASE for each id. The schemas were frozen with the window, so no job asks a registry.
 
-`from_avro` hides a failure: it gives a row of NULLs. So each schema is wrapped in a record, which Avro encodes as its field alone. The
+`from_avro` hides a failure: it returns a row of NULLs. So each schema is wrapped in a record, which Avro encodes as its field alone. The
 reader's wrapper has a second field with a default, `_OK`, which is NULL only if the body could not be decoded.
 """
 
@@ -56,15 +56,27 @@ class Form:
     schema: str | StructType | None = None
 
     def __post_init__(self) -> None:
-        name = "schema" if self.part == VALUE else "key_schema"
-        if self.kind not in KINDS:
-            raise DecodeError(f"{self.part} must be one of {', '.join(KINDS)}; got {short(self.kind)}")
+        _check_choice(self.part, self.kind, KINDS)
+        name = _schema_name(self.part)
         if self.kind == "string" and self.schema is not None:
-            raise DecodeError(f"{name} has no effect with {self.part}='string'")
+            raise DecodeError(_needless_schema(self.part))
         if self.kind == "json" and not isinstance(self.schema, (str, StructType)):
             raise DecodeError(f"{self.part}='json' requires {name}='<columns as DDL>'; got {short(self.schema)}")
         if self.kind == "avro" and self.schema is not None and not _is_avro(self.schema):
-            raise DecodeError(f"{name} must be an Avro schema as JSON text; got {short(self.schema)}")
+            raise DecodeError(f"{name} must be an Avro schema as JSON; got {short(self.schema)}")
+
+
+def _check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise DecodeError(f"{name} must be one of {', '.join(choices)}; got {short(value)}")
+
+
+def _schema_name(part: str) -> str:
+    return "schema" if part == VALUE else "key_schema"
+
+
+def _needless_schema(part: str) -> str:
+    return f"{_schema_name(part)} requires {part}='avro' or 'json'"
 
 
 class Decoding:
@@ -72,7 +84,7 @@ class Decoding:
 
     Args:
         handoff: holds the schemas.
-        value, key: ``avro``, ``json`` or ``string``; None leaves it binary.
+        value, key: ``avro``, ``json`` or ``string``, or None to leave it binary.
         schema, key_schema: what to read them with.
         on_bad: ``fail``, ``null`` or ``side``.
 
@@ -93,18 +105,17 @@ class Decoding:
         key_schema: str | StructType | None = None,
         on_bad: str = FAIL,
     ) -> None:
-        if on_bad not in (FAIL, NULL, SIDE):
-            raise DecodeError(f"on_bad must be one of {FAIL}, {NULL}, {SIDE}; got {short(on_bad)}")
+        _check_choice("on_bad", on_bad, (FAIL, NULL, SIDE))
         self._parts: list[_Part] = []
         for part, kind, part_schema in ((VALUE, value, schema), (KEY, key, key_schema)):
             if kind is not None:
                 self._parts.append(_part(Form(part, kind, part_schema), handoff))
             elif part_schema is not None:
-                raise DecodeError(f"A schema for the {part} requires {part}='avro' or 'json'")
+                raise DecodeError(_needless_schema(part))
         self.is_on = bool(self._parts)
         self.on_bad = on_bad
         if on_bad != FAIL and not self.is_on:
-            raise DecodeError(f"on_bad={on_bad!r} has no effect without value= or key=")
+            raise DecodeError(f"on_bad={on_bad!r} requires value= or key=")
 
     def options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of Spark's reader, with headers for Avro: they may hold the id of the schema."""
@@ -117,7 +128,7 @@ class Decoding:
 
         Args:
             frame: read with the method `options`.
-            options: of the group and the call. Without headers in them, the result has none.
+            options: of the group and the call. The result has headers only if these ask for them.
 
         Raises:
             DecodeError: Spark has no ``from_avro``.
@@ -138,7 +149,7 @@ class Decoding:
 
 
 def observe_bad(frame: DataFrame) -> tuple[DataFrame, Observed]:
-    """Return the public part of a frame of `Decoding.decoded`, and what will hold the number of `bad` records of its first action."""
+    """Return the public part of a frame of `Decoding.decoded`, and the observation of the `bad` records of its first action."""
     frame, observed = observe(frame, F.count(F.col(_BAD)).alias("bad"))
     return public(frame), observed
 
@@ -160,7 +171,7 @@ def good(frame: DataFrame) -> DataFrame:
 
 
 def aside(frame: DataFrame) -> DataFrame:
-    """Return the bad records of a frame of `Decoding.decoded`: their place, the reason, and their bytes."""
+    """Return the bad records of a frame of `Decoding.decoded`, with topic-partition, offset, reason and bytes."""
     raw = F.col(_RAW)
     columns = [*map(F.col, _WHERE), F.col(_BAD).alias("reason"), raw[KEY].alias(KEY), raw[VALUE].alias(VALUE)]
     return frame.filter(F.col(_BAD).isNotNull()).select(*columns)
@@ -186,7 +197,7 @@ class _Part:
         return frame
 
     def decoded(self, frame: DataFrame) -> DataFrame:
-        """Add `_name`, the decoded part, and `_why`, the reason if there is none."""
+        """Add `_name`, the decoded part, and `_why`, the reason if it can't be decoded."""
         raise NotImplementedError
 
     def result(self) -> Column:
@@ -222,7 +233,7 @@ class _Json(_Part):
         frame = _with(frame, {parsed: F.from_json(body.cast("string"), self._columns(), options)})
         row = F.col(parsed)
         is_bad = self._raw.isNotNull() & (row.isNull() | row[_OK].isNotNull())
-        why = F.when(is_bad, F.lit("it is not JSON of the columns in the schema"))
+        why = F.when(is_bad, F.lit("it is not JSON of the schema"))
         return _with(frame, {self._name: row.dropFields(_OK), self._why: why})
 
     def _columns(self) -> Any:
@@ -239,7 +250,7 @@ class Writer:
     Attributes:
         id: in the registry.
         text: the schema.
-        topics: whose subjects have it.
+        topics: those whose subjects have it.
     """
 
     id: int
@@ -284,14 +295,13 @@ def readers(form: Form, handoff: Handoff) -> list[Reader]:
 
 
 def _no_schemas(form: Form, handoff: Handoff) -> str:
-    problem = f"Window {handoff.window_id} has no Avro schemas for {form.part}s"
-    if handoff.schemas is None:
-        return f"{problem}: its group has no registry. Set it, and run the window again:\n    KafkaGroup(registry='<connection id>')"
     names = "subjects" if form.part == VALUE else "key_subjects"
-    return (
-        f"{problem}: the registry had no Avro subject <topic>-{form.part}. Name its subject, and run the window again:\n"
-        f"    Registry(..., {names}={{'<topic>': [...]}})"
+    setting = (
+        "KafkaGroup(registry='<connection id>')"
+        if handoff.schemas is None
+        else f"Registry(..., {names}={{'<topic>': [...]}})"
     )
+    return f"Window {handoff.window_id} has no Avro schemas for {form.part}s. Set this and run it again:\n    {setting}"
 
 
 def _writers(subjects: Iterable[Subject]) -> tuple[Writer, ...]:
@@ -380,7 +390,7 @@ class _Avro(_Part):
         return has_id if set(topics) == self._topics else has_id & F.col("topic").isin(*topics)
 
     def _reason(self, is_ok: Column) -> Column:
-        """Return why a record can't be decoded; NULL if it can, or has no such part."""
+        """Return why a record can't be decoded, or NULL if it can or has no such part."""
         id_header = f"__{self.form.part}_schema_id"
         has_header = F.exists(F.col(_HEADERS), lambda header: header["key"] == id_header)
         number = F.conv(F.hex(F.substring(F.col(self._header), 2, 4)), 16, 10)
@@ -394,16 +404,16 @@ class _Avro(_Part):
         first = F.lower(F.hex(F.substring(self._raw, 1, 1)))
         return (
             F.when(self._raw.isNull(), none)
-            .when(F.coalesce(has_header, F.lit(False)), F.lit(f"the id of its schema is in its header {id_header}"))
+            .when(F.coalesce(has_header, F.lit(False)), F.lit(f"its schema id is in header {id_header}"))
             .when(is_ok, none)
             .when(*((F.lit(False), none) if other_unit is F else (other_unit.isNotNull(), other_unit)))
             .when(is_frozen, _sentence("its bytes do not fit schema ", number, ", or not the schema to read with"))
             .when(
                 F.length(self._raw) < _HEADER_BYTES,
-                _sentence("it has ", F.length(self._raw), " bytes, a registry's header has 5"),
+                _sentence("it has ", F.length(self._raw), " bytes, fewer than a header"),
             )
-            .when(first == "01", F.lit("its schema is named by a GUID (byte 0x01), not by an id (0x00)"))
-            .when(first != "00", _sentence("it begins with the byte 0x", first, ", a registry's header with 0x00"))
+            .when(first == "01", F.lit("its header has a GUID (byte 0x01), not an id"))
+            .when(first != "00", _sentence("it begins with byte 0x", first, ", not 0x00"))
             .otherwise(_sentence("no schema with id ", number, " was frozen with the window"))
         )
 
@@ -426,7 +436,7 @@ def _from_avro() -> Callable[..., Column]:
         except TypeError as exc:
             if "JavaPackage" not in str(exc):
                 raise
-            raise DecodeError("The jar spark-avro is missing: add it to Spark, in Spark's own version") from exc
+            raise DecodeError("The jar spark-avro is missing. Add it in Spark's version") from exc
 
     return decode
 

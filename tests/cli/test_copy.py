@@ -25,7 +25,7 @@ def test_the_ledgers_watermark_goes_into_a_store(cli: Cli, lake: Lake, stores: S
     assert done.code == 4
     assert ["orders", "0", "1000", "next", "600", "1000"] in map(cells, done.out.splitlines())
     assert ["orders", "1", "300", "next", "-", "300"] in map(cells, done.out.splitlines())
-    assert "Only in redis://redis_default, and not changed: 1 partition of these topics." in done.out
+    assert "Only in redis://redis_default, and not changed: 1 partition." in done.out
     assert stores[REDIS].groups["lake.orders"] == {ORDERS_0: 600, ORDERS_2: 8, CLICKS_0: 3}
     assert lake.dump() == before
     document = cli(*arguments, "--yes", "--who", "ann", "-o", "json").json
@@ -63,7 +63,7 @@ def test_from_one_store_into_another(cli: Cli, stores: Stores) -> None:
     arguments = (*COPY, "--from", "zookeeper://zk", "--as", "old", "--meaning", "last-read", "--yes")
     done = cli(*arguments)
     assert done.code == 0
-    assert "The store was read back: it holds exactly these offsets." in done.out
+    assert "Read back: the store holds these offsets." in done.out
     assert ["orders", "0", "41", "last-read", "-", "42"] in map(cells, done.out.splitlines())
     assert stores[REDIS].groups["lake.orders"] == {ORDERS_0: 42, ORDERS_1: 8}
     assert stores["zookeeper://zk"].groups == {"old": {ORDERS_0: 41, ORDERS_1: 7}}
@@ -158,9 +158,9 @@ def test_what_is_read_back_is_compared(cli: Cli, lake: Lake, stores: Stores) -> 
 @pytest.mark.parametrize(
     ("to", "message"),
     [
-        ("ledger", "To bring offsets there: kafka-offsets import lake.orders"),
-        ("csv:x.csv", "To bring offsets there: kafka-offsets export lake.orders"),
-        ("checkpoint:/x", "no one else can write to it"),
+        ("ledger", "use kafka-offsets import lake.orders"),
+        ("csv:x.csv", "use kafka-offsets export lake.orders"),
+        ("checkpoint:/x", "Only its query can write to a checkpoint"),
         ("mongo://m", "There is no offset store 'mongo'"),
     ],
 )

@@ -92,7 +92,7 @@ def test_a_file_is_never_written_over(cli: Cli, lake: Lake, tmp_path: Path) -> N
 
 
 def test_a_file_wants_a_reason_and_a_folder(cli: Cli, tmp_path: Path) -> None:
-    assert "say why with --why" in cli(*EXPORT, "--to", str(tmp_path / "x.csv")).err
+    assert "An export into a file needs --why" in cli(*EXPORT, "--to", str(tmp_path / "x.csv")).err
     done = cli(*EXPORT, "--to", str(tmp_path / "no" / "x.csv"), "--why", "w")
     assert (done.code, done.err) == (2, f"There is no folder {tmp_path / 'no'}\n")
 

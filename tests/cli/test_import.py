@@ -39,10 +39,10 @@ def test_a_group_is_founded_where_a_file_says(cli: Cli, lake: Lake, tmp_path: Pa
     place = csv(tmp_path, "orders,0,900\norders,1,40\n")
     done = cli(*NEW, "--from", place)
     assert done.code == 4
-    assert "Group nightly, which is new to the ledger, would continue from csv:" in done.out
-    assert "Its numbers are the next offsets to read:" in done.out
+    assert "Group nightly (new) would continue from csv:" in done.out
+    assert "whose numbers are the next offsets to read:" in done.out
     assert ["orders", "0", "900", "next", "-", "900", "1000"] in map(cells, done.out.splitlines())
-    assert done.out.endswith("Nothing was changed. To do it: the same command with --yes\n")
+    assert done.out.endswith("Nothing was changed. To do it, add --yes\n")
     assert lake.dump() == before
     document = cli(*NEW, "--from", place, "--yes", "--who", "ann", "--kafka-conn-id", "other", "-o", "json").json
     assert (document["done"], document["founded"], document["topics"]) == (True, True, ["orders"])
@@ -87,7 +87,7 @@ def test_partitions_that_are_not_named_begin_at_their_beginning_and_are_listed(
     lake.log.expire(ORDERS_1, 30)
     place = csv(tmp_path, "orders,0,900\n")
     done = cli(*NEW, "--from", place)
-    assert "The source does not name orders-1: they begin at their beginning offset." in done.out
+    assert "Not in the source: orders-1, which begin at their beginning offset." in done.out
     document = cli(*NEW, "--from", place, "--yes", "-o", "json").json
     assert document["not_named"] == [{"topic": "orders", "partition": 1}]
     assert [(p["partition"], p["found"], p["to"]) for p in document["partitions"]] == [(0, 900, 900), (1, None, 30)]
@@ -99,14 +99,14 @@ def test_partitions_that_are_not_named_begin_at_their_beginning_and_are_listed(
 
 def test_many_partitions_that_are_not_named_stay_one_sentence(cli: Cli, lake: Lake, tmp_path: Path) -> None:
     lake.log.add_partitions("orders", 12)
-    assert "orders-9, orders-10, and 3 more: they begin" in cli(*NEW, "--from", csv(tmp_path, "orders,0,900\n")).out
+    assert "orders-9, orders-10, and 3 more, which begin" in cli(*NEW, "--from", csv(tmp_path, "orders,0,900\n")).out
 
 
 def test_last_read_is_one_before_next(cli: Cli, lake: Lake, stores: Stores) -> None:
     stores[REDIS].groups["nightly"] = {ORDERS_0: 899, ORDERS_1: 0}
     arguments = (*NEW, "--from", REDIS, "--topic", "orders", "--meaning", "last-read")
     done = cli(*arguments)
-    assert "Its numbers are the last offsets that were read. The next offset is one higher" in done.out
+    assert "whose numbers are the last offsets read, one less than the next:" in done.out
     assert ["orders", "0", "899", "last-read", "-", "900", "1000"] in map(cells, done.out.splitlines())
     document = cli(*arguments, "--yes", "-o", "json").json
     assert [(p["found"], p["meaning"], p["to"]) for p in document["partitions"]] == [
@@ -272,8 +272,8 @@ def test_a_known_group_is_reset(cli: Cli, quiet: Lake, tmp_path: Path) -> None:
     place = csv(tmp_path, "orders,1,400\n")
     done = cli(*KNOWN, "--from", place)
     assert done.code == 4
-    assert "No one owns these offsets after that (recorded as a gap)" in done.out
-    assert "The source does not name orders-0: they stay where they are." in done.out
+    assert "These offsets become a recorded gap" in done.out
+    assert "Not in the source: orders-0, which stay where they are." in done.out
     assert quiet.dump() == before
     assert cli(*KNOWN, "--from", place, "--yes", "--who", "zoe").code == 0
     assert quiet.watermark() == {0: 1000, 1: 400}
@@ -306,15 +306,15 @@ def test_backwards_supersedes_and_wants_that_confirmed(cli: Cli, quiet: Lake, tm
     before = quiet.dump()
     place = csv(tmp_path, "orders,0,600\n")
     done = cli(*KNOWN, "--from", place)
-    assert "1 committed window would lose its offsets, which new windows read again. Remove its output" in done.out
-    assert done.out.endswith("the same command with --yes --supersede\n")
+    assert "Superseded: 1 committed window." in done.out
+    assert done.out.endswith("To do it, add --yes --supersede\n")
     done = cli(*KNOWN, "--from", place, "--yes")
     assert (done.code, done.out) == (4, "")
     assert "To do it all the same, add --supersede" in done.err
     assert quiet.dump() == before
     done = cli(*KNOWN, "--from", place, "--yes", "--supersede")
     assert done.code == 0
-    assert "1 committed window has lost its offsets, which new windows read again" in done.out
+    assert "Superseded: 1 committed window." in done.out
     assert quiet.ledger.window("lake.orders-000002").window.state == "superseded"
     assert quiet.watermark() == {0: 600, 1: 300}
 
@@ -330,7 +330,7 @@ def test_records_that_kafka_replaced_are_named_before_an_import_settles_them(
         place = csv(tmp_path, f"orders,1,{to}\n")
         preview = cli(*KNOWN, "--from", place)
         assert preview.code == 4
-        assert "Kafka gave these offsets to other records after they were read" in preview.out
+        assert "Other records have these offsets now, and no window reads them" in preview.out
         assert cli(*KNOWN, "--from", place, "-o", "json").json["replaced"] == replaced
         assert quiet.dump() == before
     assert cli(*KNOWN, "--from", csv(tmp_path, "orders,1,300\n"), "--yes").code == 0
@@ -365,7 +365,7 @@ def test_the_number_of_an_earlier_topic_of_the_name_is_not_where_the_group_stand
     assert done.code == 4
     assert "Group lake.clicks would continue from csv:" in done.out
     assert ["clicks", "0", "90", "next", "-", "90", "100"] in map(cells, done.out.splitlines())
-    assert done.out.endswith("Nothing was changed. To do it: the same command with --yes\n")
+    assert done.out.endswith("Nothing was changed. To do it, add --yes\n")
     assert cli(*known, "--from", place, "-o", "json").json["needed"]
     assert lake.dump() == before
     assert "Group lake.clicks continues from csv:" in cli(*known, "--from", place, "--yes").out
@@ -464,7 +464,7 @@ def test_a_reset_to_before_the_import_names_what_the_other_reader_has_read(
 ) -> None:
     cli(*NEW, "--from", csv(tmp_path, "orders,0,900\norders,1,40\n"), "--yes")
     done = cli("reset", "nightly", "--to", "earliest", "--why", "oops")
-    assert "Before the import, another reader read these offsets" in done.out
+    assert "New windows read again what another reader had read before the import" in done.out
     assert [line.split() for line in done.out.splitlines() if line.startswith("orders  ")][-2:] == [
         ["orders", "0", "0", "900", "900"],
         ["orders", "1", "0", "40", "40"],

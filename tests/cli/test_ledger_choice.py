@@ -65,14 +65,14 @@ def test_what_stands_in_the_environment_is_not_repeated_when_it_is_no_url(
     monkeypatch.setenv("KAFKA_OFFSETS_LEDGER", value)
     done = cli("status", "--offline")
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("KAFKA_OFFSETS_LEDGER is not a URL, as it has no '://'")
+    assert done.err.startswith("KAFKA_OFFSETS_LEDGER is neither a URL, as it has no '://'")
     assert CANARY not in done.err
 
 
 def test_an_argument_that_can_be_no_connection_id_is_not_repeated(cli: Cli) -> None:
     done = cli("status", "--offline", "--ledger", f"user:{CANARY}@host/db")
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("--ledger is not a URL, as it has no '://'")
+    assert done.err.startswith("--ledger is neither a URL, as it has no '://'")
     assert CANARY not in done.err
 
 
@@ -80,7 +80,7 @@ def test_an_argument_that_can_be_no_connection_id_is_not_repeated(cli: Cli) -> N
 def test_a_path_in_the_place_of_a_url_leads_to_the_url_of_a_file(cli: Cli, path: str) -> None:
     done = cli("status", "--offline", "--ledger", path)
     assert done.code == 2
-    assert "a file is sqlite:////var/lib/kafka_offsets.db" in done.err
+    assert "or sqlite:////var/lib/kafka_offsets.db" in done.err
     assert "password@" not in done.err, "it would be refused here"
 
 

@@ -29,13 +29,13 @@ def test_a_dry_run_says_what_would_leave_and_why_the_rest_stays(cli: Cli, old: L
     before = old.dump()
     done = cli(*PRUNE)
     assert done.code == 4
-    assert done.out.startswith("1 window would leave the ledger, as Kafka no longer holds the offsets.")
+    assert done.out.startswith("1 window would leave the ledger. The output and the watermark stay:")
     assert "lake.orders          1           1  lake.orders-000001  lake.orders-000001" in done.out
     assert (
         "lake.orders-000002 and later windows stay, because the group's watermark or its last commit is known from it.\n"
         in done.out
     )
-    assert done.out.endswith("Nothing was changed. To do it: the same command with --yes\n")
+    assert done.out.endswith("Nothing was changed. To do it, add --yes\n")
     assert old.dump() == before
 
 

@@ -112,7 +112,7 @@ def test_a_store_that_has_followed_a_commit_under_way_is_right(cli: Cli, lake: L
     stores[REDIS].groups["lake.orders"] = {**window.ranges.ends, ORDERS_1: 301}
     done = cli(*VERIFY)
     assert done.code == 1
-    assert "The job of lake.orders-000003 is done: let its task retry" in done.out
+    assert "To finish the commit of lake.orders-000003, let its task retry" in done.out
     assert f"If the store is wrong: kafka-offsets copy lake.orders --from ledger --to '{REDIS}' --why" in done.out
     assert "import" not in done.out  # it would be refused now
 

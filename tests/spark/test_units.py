@@ -38,8 +38,8 @@ TREE = record("Tree", ("at", MILLIS), ("below", {"type": "array", "items": "Tree
 @pytest.mark.parametrize(
     ("written", "read", "says"),
     [
-        (MILLIS, MICROS, "it is timestamp-millis in the writer's schema, and timestamp-micros in the reader's"),
-        (money(2), money(4), "it is decimal of scale 2 in the writer's schema, and decimal of scale 4"),
+        (MILLIS, MICROS, "it is timestamp-millis for the writer, and timestamp-micros for the reader"),
+        (money(2), money(4), "it is decimal of scale 2 for the writer, and decimal of scale 4"),
         (money(None), money(1), "it is decimal of scale 0 "),
         (DAY, MILLIS, "it is date "),  # Avro promotes an int to a long
         (["null", MILLIS], ["null", MICROS], "it is timestamp-millis "),
@@ -74,7 +74,7 @@ TREE = record("Tree", ("at", MILLIS), ("below", {"type": "array", "items": "Tree
             {**record("A"), "fields": [{"name": "b", "aliases": ["x", "a"], "type": MICROS}]},
             "its field b is timestamp-millis ",
         ),
-        (TIME, MICROS, "it is time-micros in the writer's schema, and timestamp-micros in the reader's"),
+        (TIME, MICROS, "it is time-micros for the writer, and timestamp-micros for the reader"),
     ],
 )
 def test_the_field_with_another_unit_is_named(written: Any, read: Any, says: str) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_kafka_offsets.spark.errors import OtherWindowError, WriteOptionError
-from airflow_kafka_offsets.spark.label import Label, read_note
+from airflow_kafka_offsets.spark.label import OTHER_WINDOW, Label, read_note
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, refuse_options, with_window_id
 from airflow_kafka_offsets.spark.source import empty_frame
 
@@ -83,9 +83,7 @@ class DeltaTable:
             WriteOptionError: its windows are replaced.
         """
         if WINDOW_ID in map(str.lower, self._rows().columns):
-            raise WriteOptionError(
-                f"{self.name} has a column {WINDOW_ID}: set mode='{REPLACE}', or append to another table"
-            )
+            raise WriteOptionError(f"{self.name} has a column {WINDOW_ID}. Set mode='{REPLACE}'")
 
     def has_appended(self) -> bool:
         """Whether the newest commits of the existing table appended the window.
@@ -95,10 +93,7 @@ class DeltaTable:
         """
         notes = self._notes_of_window()
         if not all(self._label.is_of(note) for note in notes if "digest" in note):
-            raise OtherWindowError(
-                f"{self.name} has another window {self._label.window_id}, so Delta would skip this one. See "
-                "docs/reference/errors.md#otherwindowerror"
-            )
+            raise OtherWindowError(f"{self.name} has another window {self._label.window_id}. See {OTHER_WINDOW}")
         return bool(notes)
 
     def _refuse_other(self) -> None:
@@ -113,7 +108,7 @@ class DeltaTable:
     def create(self, frame: DataFrame, partition_by: Sequence[str]) -> bool:
         """Create a table for this frame if none exists, and return whether this call did so."""
         writer = empty_frame(self._spark, frame.schema).write.format("delta").partitionBy(*partition_by)
-        if self._is_there():
+        if self._exists():
             return False
         try:
             self._save(writer.mode("error"))
@@ -127,7 +122,7 @@ class DeltaTable:
             return False
         return True
 
-    def _is_there(self) -> bool:
+    def _exists(self) -> bool:
         try:
             return bool(self._spark.catalog.tableExists(self.name))
         except Exception:
@@ -165,11 +160,11 @@ def check_options(mode: str, options: Mapping[str, Any]) -> None:
         WriteOptionError: it is one of these.
     """
     if mode not in (REPLACE, APPEND):
-        raise WriteOptionError(f"mode must be '{REPLACE}' or '{APPEND}', got {mode!r}")
-    refuse_options(options, _FIXED, "leave it out, the window sets it")
+        raise WriteOptionError(f"mode must be {REPLACE} or {APPEND}, got {mode!r}")
+    refuse_options(options, _FIXED)
 
 
 def _refuse_session_transactions(spark: SparkSession) -> None:
     for name in ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"):
         if spark.conf.get(name, None) is not None:
-            raise WriteOptionError(f"{name} is set in the session, so Delta would skip writes. Unset it")
+            raise WriteOptionError(f"Unset {name}: with it, Delta would skip writes")

@@ -40,9 +40,7 @@ class Files:
 
     def __init__(self, spark: SparkSession) -> None:
         if not is_classic(spark):
-            raise KafkaWindowError(
-                "Spark Connect can't rename directories: use write_delta(), write_iceberg(), or spark-submit"
-            )
+            raise KafkaWindowError("Spark Connect can't rename directories. Use write_delta() or write_iceberg()")
         session: Any = spark
         self._java = partial(java_class, spark)
         conf = session._jsparkSession.sessionState().newHadoopConf()
@@ -70,9 +68,9 @@ class Files:
             stream.write(bytearray(text, "utf-8"))
 
     def read(self, path: str) -> str | None:
-        """Return the text of a small file; None if it does not exist."""
+        """Return the text of a small file, or None if it does not exist."""
         # To look first is faster than an error, for which PySpark asks the JVM about a dozen classes.
-        if not self._is_there(path):
+        if not self._context.util().exists(self._path(path)):
             return None
         try:
             stream = self._context.open(self._path(path))
@@ -91,10 +89,7 @@ class Files:
         try:
             self._context.delete(self._path(path), True)
         except Exception:
-            logger.warning("%s could not be removed; readers do not see it", path, exc_info=True)
-
-    def _is_there(self, path: str) -> bool:
-        return bool(self._context.util().exists(self._path(path)))
+            logger.warning("%s is left over; readers skip it", path, exc_info=True)
 
     def _rename(self, source: str, target: str) -> None:
         uri = self._path(source).toUri()
@@ -178,9 +173,7 @@ def publish(
             if files.rename(target, f"{aside}-{number}"):
                 moved.append(f"{aside}-{number}")
                 check(moved[-1])
-        raise PublishError(
-            f"{target} could not be replaced in {_ROUNDS} attempts: other jobs of the window were faster. Stop them"
-        )
+        raise PublishError(f"{target} could not be replaced: other jobs were faster {_ROUNDS} times. Stop them")
     except BaseException as exc:
         _put_back(files, moved, target, exc)
         raise

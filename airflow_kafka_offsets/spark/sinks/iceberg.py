@@ -44,10 +44,7 @@ class IcebergTable:
         is_new = self._create(rows, [WINDOW_ID, *partition_by])
         partitions = self._partitions()
         if WINDOW_ID not in partitions:
-            raise WriteOptionError(
-                f"{self.name} is not partitioned by {WINDOW_ID}. Change that, or let this write create a table:\n"
-                f"{self._add_column()}    ALTER TABLE {self.name} ADD PARTITION FIELD {WINDOW_ID}"
-            )
+            raise self._without_window_id("partition", self._add_column() + self._alter("PARTITION FIELD"))
         if not is_new:
             self._refuse_other()
         # Iceberg would shuffle all rows by their partition, and a window is one partition.
@@ -67,8 +64,8 @@ class IcebergTable:
         window_id = self._label.window_id
         rows = with_window_id(_one_row_a_key(frame, keys, order_by), window_id)
         is_new = self._create(rows, partition_by)
-        if self._add_column():
-            raise WriteOptionError(f"{self.name} has no column {WINDOW_ID}. Add it:\n{self._add_column().rstrip()}")
+        if statement := self._add_column():
+            raise self._without_window_id("column", statement)
         if not is_new:
             self._refuse_other()
         self._announce()
@@ -122,7 +119,13 @@ class IcebergTable:
     def _add_column(self) -> str:
         """Return the statement that adds the window's column, as a line of an error; empty if the table has it."""
         names = map(str.lower, self._spark.table(self.name).columns)
-        return "" if WINDOW_ID in names else f"    ALTER TABLE {self.name} ADD COLUMN {WINDOW_ID} string\n"
+        return "" if WINDOW_ID in names else self._alter("COLUMN", " string")
+
+    def _alter(self, what: str, kind: str = "") -> str:
+        return f"\n    ALTER TABLE {self.name} ADD {what} {WINDOW_ID}{kind}"
+
+    def _without_window_id(self, what: str, statements: str) -> WriteOptionError:
+        return WriteOptionError(f"{self.name} has no {what} {WINDOW_ID}. Add it:{statements}")
 
     def _create(self, rows: DataFrame, partition_by: Sequence[Any]) -> bool:
         """Create a table for these rows if none exists, and return whether this call did so."""

@@ -62,22 +62,21 @@ class JdbcTable:
     Args:
         spark: the session.
         url, table: see `Target`.
-        properties: Spark's JDBC options, such as user, password and batchsize. Never logged.
+        properties: Spark's JDBC options, such as user, password and batchsize. They are never logged.
     """
 
     def __init__(self, spark: SparkSession, url: str, table: str, properties: Mapping[str, Any] | None = None) -> None:
         self.target = Target(url, table)
         self._spark = spark
         self._options = {name: str(value) for name, value in (properties or {}).items()}
-        refuse_options(self._options, ["url", "dbtable", "query", "truncate"], "url and table say where to write")
+        refuse_options(self._options, ["url", "dbtable", "query", "truncate"])
         self._options["url"] = url
         if self.target.driver and "driver" not in {name.lower() for name in self._options}:
             self._options["driver"] = self.target.driver
         names = [name for name in self._options if _SECRET.search(name)]
         if self.is_remote and (names or _PASSWORD.search(url)):
             raise WriteOptionError(
-                f"{', '.join(names) or 'url'}: a Spark Connect server would show this password in its UI. Store "
-                "it on the server. See docs/sinks/jdbc.md"
+                f"A Spark Connect server would show {', '.join(names) or 'url'} in its UI. Store it there: docs/sinks/jdbc.md"
             )
 
     @property
@@ -119,7 +118,7 @@ class JdbcTable:
         if staged != written:
             raise PublishError(
                 f"{self.target.table}: Spark staged {counted(staged, 'row')} and reported "
-                f"{'none in time' if written is None else written}, so none was published. Run the window again"
+                f"{'none in time' if written is None else written}. Run the window again"
             )
         return Stage(stage, df.columns, staged)
 
@@ -132,10 +131,7 @@ class JdbcTable:
             TargetError: it has none.
         """
         if self.is_remote:
-            raise TargetError(
-                "write_jdbc() requires a classic Spark session: Spark Connect has no transactions. For a table in the "
-                "ledger's database, use stage_jdbc() and KafkaGroup(output_tables=...)"
-            )
+            raise TargetError("write_jdbc() can't run over Spark Connect. For the ledger's database, use stage_jdbc()")
 
     def create(self, df: DataFrame) -> None:
         """Create the table with the frame's types, or the window's column and an index, if they are missing."""
@@ -166,7 +162,7 @@ class JdbcTable:
             raise
         except Exception as exc:
             raise PublishError(
-                f"{self.target.table}: window {label.window_id} could not be published ({_reason(exc)}). Run the window again"
+                f"{self.target.table}: window {label.window_id} could not be published ({_reason(exc)}). Run it again"
             ) from exc
 
     def _in_transaction(self, connection: Any, stage: Stage, label: Label) -> None:
@@ -193,7 +189,7 @@ class JdbcTable:
             tables = connection.getMetaData().getTables(*self._catalog_and_schema(connection), pattern, None)
             stages[:0] = older(_values(tables, "TABLE_NAME"), stage.name)
         except Exception as exc:
-            logger.warning("No staging table of an older try of %s was dropped (%s)", window_id, _reason(exc))
+            logger.warning("Window %s: older staging tables remain (%s)", window_id, _reason(exc))
         for name in stages:
             self._drop(name, lambda statement: _update(connection, statement, timeout=_DROP_SECONDS))
 
@@ -209,8 +205,8 @@ class JdbcTable:
         inserted = _update(connection, self.target.insert(stage.name, stage.columns), window_id)
         if inserted != stage.rows:
             raise PublishError(
-                f"{table}: Spark staged {counted(stage.rows, 'row')} and {inserted} would be published, so none was. Stop "
-                f"other writers of {self.target.beside(stage.name)}, and run the window again"
+                f"{table}: Spark staged {counted(stage.rows, 'row')}, now {self.target.beside(stage.name)} has {inserted}. "
+                "Stop its other writers, and run the window again"
             )
 
     def _make_lock(self, connection: Any, window_id: str) -> None:
@@ -230,10 +226,10 @@ class JdbcTable:
     def _check_transactions(self, connection: Any) -> None:
         if not self.target.is_mysql:
             return
-        answers = _rows(connection, self.target.has_transactions(), self.target.schema, self.target.name)
-        if answers and answers[0] != "YES":
+        has_transactions = _rows(connection, self.target.has_transactions(), self.target.schema, self.target.name)
+        if has_transactions and has_transactions[0] != "YES":
             raise TargetError(
-                f"{self.target.table}: its engine has no transactions. Change it:\n"
+                f"{self.target.table} requires an engine with transactions:\n"
                 f"    ALTER TABLE {self.target.quoted} ENGINE = InnoDB"
             )
 
@@ -263,8 +259,7 @@ class JdbcTable:
             self._read(dbtable=self.target.quote(STAGED)).schema  # noqa: B018
         except Exception as exc:
             raise TargetError(
-                f"The database of {self.target.table} is not the ledger's: it has no table {STAGED} ({_reason(exc)}). For "
-                "another database, use write_jdbc()"
+                f"{self.target.table} is not in the ledger's database, beside {STAGED} ({_reason(exc)}). Use write_jdbc()"
             ) from exc
 
     def register(self, stage: Stage, window_id: str) -> None:

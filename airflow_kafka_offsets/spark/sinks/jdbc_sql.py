@@ -46,15 +46,13 @@ class Target:
 
     def __post_init__(self) -> None:
         if not re.match(r"jdbc:\w+:", self.url):
-            raise TargetError("The url must be one of JDBC, e.g. jdbc:postgresql://host/database")
+            raise TargetError("url must be like jdbc:postgresql://host/database")
         if self._is_of("mariadb"):
-            raise TargetError(
-                "With jdbc:mariadb:, Spark quotes names wrongly. Write:\n    jdbc:mysql://host/database?permitMysqlScheme"
-            )
+            raise TargetError("Instead of jdbc:mariadb:, write:\n    jdbc:mysql://host/database?permitMysqlScheme")
         if self._is_of("sqlserver"):
             raise TargetError("SQL Server is not supported")
         if not all(self._parts):
-            raise TargetError(f"table must be a name such as orders or sales.orders; got {self.table!r}")
+            raise TargetError(f"table must be like orders or sales.orders; got {self.table!r}")
 
     def _is_of(self, kind: str) -> bool:
         return self.url.lower().startswith(f"jdbc:{kind}:")
@@ -70,7 +68,7 @@ class Target:
 
     @property
     def schema(self) -> str | None:
-        """The schema in the table's name; None if there is none."""
+        """The schema in the table's name, or None if there is none."""
         return self._parts[-2] if len(self._parts) > 1 else None
 
     @property
@@ -80,7 +78,7 @@ class Target:
 
     @property
     def driver(self) -> str | None:
-        """The class of the usual driver; None if the user must name it."""
+        """The class of the usual driver, or None if the user must name it."""
         return next((name for pattern, name in _DRIVERS.items() if re.match(pattern, self.url, re.IGNORECASE)), None)
 
     def quote(self, name: str) -> str:
@@ -100,6 +98,17 @@ class Target:
     def _all(self, columns: Sequence[str]) -> str:
         return ", ".join(map(self.quote, columns))
 
+    @property
+    def _id(self) -> str:
+        return self.quote(WINDOW_ID)
+
+    @property
+    def _of_window(self) -> str:
+        return f"WHERE {self._id} = ?"
+
+    def _create(self, name: str) -> str:
+        return f"CREATE TABLE IF NOT EXISTS {self.beside(name)}"
+
     def create_stage(self, stage: str, columns: Sequence[str]) -> str:
         """Create an empty table with columns of the target, which must have them all.
 
@@ -107,7 +116,7 @@ class Target:
         """
         # IF NOT EXISTS: over Spark Connect, a task runs it, possibly twice.
         return (
-            f"CREATE TABLE IF NOT EXISTS {self.beside(stage)} AS SELECT {self._all(columns)} FROM {self.quoted} "
+            f"{self._create(stage)} AS SELECT {self._all(columns)} FROM {self.quoted} "
             f"WHERE {self.quote(WINDOW_ID)} = '' AND 1 = 0"
         )
 
@@ -121,14 +130,12 @@ class Target:
 
     def delete(self) -> str:
         """Remove a window's rows."""
-        return f"DELETE FROM {self.quoted} WHERE {self.quote(WINDOW_ID)} = ?"
+        return f"DELETE FROM {self.quoted} {self._of_window}"
 
     def insert(self, stage: str, columns: Sequence[str]) -> str:
         """Copy the staged rows to the target, under a window's id."""
         names = self._all(columns)
-        return (
-            f"INSERT INTO {self.quoted} ({names}, {self.quote(WINDOW_ID)}) SELECT {names}, ? FROM {self.beside(stage)}"
-        )
+        return f"INSERT INTO {self.quoted} ({names}, {self._id}) SELECT {names}, ? FROM {self.beside(stage)}"
 
     @property
     def _id_type(self) -> str:
@@ -137,59 +144,55 @@ class Target:
 
     def add_window_id(self) -> str:
         """Add the window's column to the target."""
-        return f"ALTER TABLE {self.quoted} ADD COLUMN {self.quote(WINDOW_ID)} {self._id_type}"
+        return f"ALTER TABLE {self.quoted} ADD COLUMN {self._id} {self._id_type}"
 
     def index_window_id(self) -> str:
         """Index the window's column."""
         name = f"ix_{self.name}"[:40] + "_window_id"
-        return f"CREATE INDEX {self.quote(name)} ON {self.quoted} ({self.quote(WINDOW_ID)})"
+        return f"CREATE INDEX {self.quote(name)} ON {self.quoted} ({self._id})"
 
     def create_published(self) -> str:
         """Create the table whose rows are locked."""
-        return (
-            f"CREATE TABLE IF NOT EXISTS {self.beside(PUBLISHED)} "
-            f"({self.quote(WINDOW_ID)} {self._id_type} NOT NULL PRIMARY KEY, published_at TIMESTAMP NULL)"
-        )
+        return f"{self._create(PUBLISHED)} ({self._id} {self._id_type} PRIMARY KEY, published_at TIMESTAMP NULL)"
 
     def insert_published(self) -> str:
         """Insert a window's row to lock."""
-        return f"INSERT INTO {self.beside(PUBLISHED)} ({self.quote(WINDOW_ID)}) VALUES (?)"
+        return f"INSERT INTO {self.beside(PUBLISHED)} ({self._id}) VALUES (?)"
 
     def lock_published(self) -> str:
         """Lock a window's row: another publication of the window waits."""
-        return f"UPDATE {self.beside(PUBLISHED)} SET published_at = CURRENT_TIMESTAMP WHERE {self.quote(WINDOW_ID)} = ?"
+        return f"UPDATE {self.beside(PUBLISHED)} SET published_at = CURRENT_TIMESTAMP {self._of_window}"
 
     def create_digests(self) -> str:
         """Create the table of digests."""
-        key = f"PRIMARY KEY ({self.quote(WINDOW_ID)}, target)"
         return (
-            f"CREATE TABLE IF NOT EXISTS {self.beside(DIGESTS)} ({self.quote(WINDOW_ID)} {self._id_type} NOT NULL, "
-            f"target {self._id_type} NOT NULL, digest VARCHAR(64) NOT NULL, {key})"
+            f"{self._create(DIGESTS)} ({self._id} {self._id_type}, target {self._id_type}, digest VARCHAR(64) NOT NULL, "
+            f"PRIMARY KEY ({self._id}, target))"
         )
 
     def find_digest(self) -> str:
         """Select the digest of the window whose rows are in a target."""
-        return f"SELECT digest FROM {self.beside(DIGESTS)} WHERE {self.quote(WINDOW_ID)} = ? AND target = ?"
+        return f"SELECT digest FROM {self.beside(DIGESTS)} {self._of_window} AND target = ?"
 
     def delete_digest(self) -> str:
         """Delete the digest of a window."""
-        return f"DELETE FROM {self.beside(DIGESTS)} WHERE {self.quote(WINDOW_ID)} = ? AND target = ?"
+        return f"DELETE FROM {self.beside(DIGESTS)} {self._of_window} AND target = ?"
 
     def insert_digest(self) -> str:
         """Insert the digest of a window."""
-        return f"INSERT INTO {self.beside(DIGESTS)} ({self.quote(WINDOW_ID)}, target, digest) VALUES (?, ?, ?)"
+        return f"INSERT INTO {self.beside(DIGESTS)} ({self._id}, target, digest) VALUES (?, ?, ?)"
 
     def has_transactions(self) -> str:
-        """Ask MySQL whether the target's engine has transactions."""
+        """Select whether the target's engine in MySQL has transactions."""
         return (
-            "SELECT e.transactions FROM information_schema.tables t JOIN information_schema.engines e "
-            "ON e.engine = t.engine WHERE t.table_schema = COALESCE(?, DATABASE()) AND t.table_name = ?"
+            "SELECT transactions FROM information_schema.tables JOIN information_schema.engines USING (engine) "
+            "WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?"
         )
 
     def help(self) -> str:
         """Describe the table that the sink needs."""
         return (
-            f"The table must exist, with the frame's columns and {WINDOW_ID}:\n"
+            f"It must exist, with the frame's columns and {WINDOW_ID}:\n"
             f"    {self.add_window_id()}\n    {self.index_window_id()}"
         )
 

@@ -40,10 +40,10 @@ def refuse_window_id(frame: DataFrame) -> None:
         WriteOptionError: it has one.
     """
     if WINDOW_ID in map(str.lower, frame.columns):
-        raise WriteOptionError(f"The frame has a column {WINDOW_ID}: drop it")
+        raise WriteOptionError(f"Drop the frame's column {WINDOW_ID}")
 
 
-def refuse_options(options: Mapping[str, Any], fixed: Sequence[str], instead: str) -> None:
+def refuse_options(options: Mapping[str, Any], fixed: Sequence[str]) -> None:
     """Refuse writer options that the sink itself sets.
 
     Raises:
@@ -51,7 +51,7 @@ def refuse_options(options: Mapping[str, Any], fixed: Sequence[str], instead: st
     """
     taken = [name for name in options if name.lower() in map(str.lower, fixed)]
     if taken:
-        raise WriteOptionError(f"{', '.join(taken)}: {instead}")
+        raise WriteOptionError(f"Leave out {', '.join(taken)}: the window sets it")
 
 
 def as_list(columns: Any) -> list[Any]:
@@ -97,7 +97,7 @@ class Kept:
         try:
             self.frame.unpersist()
         except Exception as exc:  # Spark was stopped, or is gone
-            logger.info("Spark may still keep a frame: %s", type(exc).__name__)
+            logger.info("Spark may keep a frame: %s", type(exc).__name__)
 
 
 @contextlib.contextmanager
