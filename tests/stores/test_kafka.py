@@ -325,11 +325,8 @@ class TestTransactional(KafkaContract):
 
         with monkeypatch.context() as patch:
             patch.setattr(adapter, "Producer", Overtaken)
-            with pytest.raises(
-                StoreOutcomeUnknownError, match=r"moment of the commit: \S+-1: 99 instead of 10\."
-            ) as caught:
+            with pytest.raises(StoreOutcomeUnknownError, match=r"moment of the commit: \S+-1: 99 instead of 10$"):
                 store.advance(group, {}, at(topic, 5, 10))
-        assert "Nothing was written" not in str(caught.value)
         assert store.read(group, [topic]) == at(topic, 5, 99)
         with pytest.raises(StoreDriftError, match=r"-1: found 99, expected"):
             store.advance(group, {}, at(topic, 5, 10))
@@ -360,9 +357,8 @@ class TestTransactional(KafkaContract):
                 raise KafkaException(KafkaError(KafkaError.UNKNOWN, "EndTxn abort failed", False, False, True))
 
         monkeypatch.setattr(adapter, "Producer", Broken)
-        with pytest.raises(StoreOutcomeUnknownError, match="all are written or none") as caught:
+        with pytest.raises(StoreOutcomeUnknownError, match="all are written or none"):
             store.advance(group, {}, at(topic, 5, 10))
-        assert "Nothing was written" not in str(caught.value)
 
     def test_a_transaction_that_a_broker_does_not_commit_but_ends_was_not_written(
         self, store: KafkaStore, group: str, topic: str, monkeypatch: pytest.MonkeyPatch
@@ -373,7 +369,7 @@ class TestTransactional(KafkaContract):
 
         with monkeypatch.context() as patch:
             patch.setattr(adapter, "Producer", Refused)
-            with pytest.raises(StoreUnavailableError, match="Nothing was written"):
+            with pytest.raises(StoreUnavailableError, match="EndTxn commit failed"):
                 store.advance(group, {}, at(topic, 5, 10))
         assert store.read(group, [topic]) == {}
 
@@ -416,7 +412,7 @@ class TestTransactional(KafkaContract):
             wait_until(lambda: not writer.is_alive(), what="the writer gives up")
         [error] = errors
         assert isinstance(error, StoreUnavailableError), error
-        assert "Nothing was written" in str(error)
+        assert "written" not in str(error)
         proxy.heal()
         assert store.read(group, [topic]) == at(topic, 5, 10)
         store.advance(group, at(topic, 5, 10), at(topic, 6, 11))
@@ -531,11 +527,8 @@ class TestPlain(KafkaContract):
 
         with monkeypatch.context() as patch:
             patch.setattr(adapter._Commit, "_check_written", overtaken)
-            with pytest.raises(
-                StoreOutcomeUnknownError, match=r"moment of the commit: \S+-1: 99 instead of 10\."
-            ) as caught:
+            with pytest.raises(StoreOutcomeUnknownError, match=r"moment of the commit: \S+-1: 99 instead of 10$"):
                 store.advance(group, {}, at(topic, 5, 10))
-        assert "Nothing was written" not in str(caught.value)
         assert store.read(group, [topic]) == at(topic, 5, 99)
 
     def test_without_the_right_to_one_topic_the_others_may_be_written(
@@ -549,12 +542,8 @@ class TestPlain(KafkaContract):
         kafka_sasl.allow("bob", AclOperation.READ, group=group)
         store = KafkaStore("kafka://", kafka_sasl.client_config("bob"), 30, is_transactional=False)
         after = at(mine, 5) | at(other, 7)
-        with pytest.raises(
-            StoreRefusedError,
-            match=r"Some offsets may be written.*A retry finishes it\. Grant the ACL Read on every topic",
-        ) as caught:
+        with pytest.raises(StoreRefusedError, match=r"some offsets may be written\. Grant the ACL Read on every topic"):
             store.advance(group, {}, after)
-        assert "Nothing was written" not in str(caught.value)
         assert store.read(group, [mine, other]) == at(mine, 5)
         kafka_sasl.allow("bob", AclOperation.READ, topic=other)
         store.advance(group, {}, after)

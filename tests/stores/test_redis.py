@@ -138,7 +138,7 @@ def test_another_database_holds_other_offsets(redis: RedisServer, store: RedisSt
 @pytest.mark.parametrize("garbage", ["", "-1", "latest", "4.0", " 4", "99999999999999999999", "{}"])
 def test_garbage_is_not_an_offset(client: Any, store: RedisStore, group: str, garbage: str) -> None:
     client.hset(f"offset:orders:{group}", mapping={"0": "5", "1": garbage})
-    with pytest.raises(StoreContentError, match="field 1 of topic orders"):
+    with pytest.raises(StoreContentError, match="field 1 of orders"):
         store.read(group, ["orders"])
     with pytest.raises(StoreContentError):
         store.advance(group, at("orders", 5, 5), at("orders", 6, 6))
@@ -209,7 +209,7 @@ def test_a_full_server_refuses_and_says_so(own: RedisServer, group: str) -> None
     store = RedisStore(NAME, 5, own.login())
     with own.client() as client:
         client.config_set("maxmemory", "1")
-    assert_refused(store, group, "full.*maxmemory")
+    assert_refused(store, group, "raise its maxmemory")
     assert store.read(group, ["orders", "payments"]) == {}
 
 
@@ -315,7 +315,7 @@ def test_a_client_without_tls_gets_no_answer(redis_secure: SecureRedisServer, gr
 
 def test_several_topics_on_a_cluster_want_a_hash_tag(redis_cluster: RedisCluster, group: str) -> None:
     store = RedisStore(NAME, 5, redis_cluster.servers[0].login(), is_cluster=True)
-    with pytest.raises(BadInputError, match=r"key=offset:\{group_tag\}:\{topic\}, for keys such as offset:\{lake\."):
+    with pytest.raises(BadInputError, match=r"key=offset:\{group_tag\}:\{topic\}$"):
         store.advance(group, {}, at("orders", 5) | at("payments", 6))
     store.advance(group, {}, at("orders", 5))
     store.advance(group, {}, at("payments", 6))

@@ -97,9 +97,7 @@ def test_a_thousand_old_versions_are_paged_through_and_deleted_little_by_little(
 
 def test_a_bucket_that_is_missing_is_refused(s3: S3, bucket: str) -> None:
     store = store_at(s3.client(), "no-such-bucket")
-    with pytest.raises(
-        StoreRefusedError, match=r"s3://no-such-bucket/prod/lake\.orders/ can't be listed.*NoSuchBucket"
-    ):
+    with pytest.raises(StoreRefusedError, match=r"Can't list s3://no-such-bucket/prod/lake\.orders/: NoSuchBucket"):
         store.read(GROUP, ["orders"])
     with pytest.raises(StoreRefusedError):
         store.advance(GROUP, {}, at("orders", 5))

@@ -193,7 +193,7 @@ class SqlContract(StoreContract):
         store = SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
         with pytest.raises(StoreRefusedError) as caught:
             store.advance(group, {}, at("t", 6))
-        found = re.search(r"Make one:\n +(.*)", str(caught.value))
+        found = re.search(r"and partition:\n +(.*)", str(caught.value))
         assert found
         database.exec_driver_sql(found[1])
         store.advance(group, {}, at("t", 6))
@@ -227,7 +227,7 @@ class SqlContract(StoreContract):
             'CHECK ("offset" < 100), PRIMARY KEY (topic, group_id, "partition"))',
         )
         store = SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
-        with pytest.raises(StoreRefusedError, match="Nothing was written"):
+        with pytest.raises(StoreRefusedError, match="refused a row"):
             store.advance(group, {}, at("t", 5, 100))
         assert store.read(group, ["t"]) == {}
 
@@ -337,7 +337,7 @@ class TestPostgres(Served):
         ("statement", "after", "error"),
         [
             ("UPDATE", (6,), r"t-0: 5 instead of 6\. .*rule"),
-            ("INSERT", (6, 3), r"t-1: no row instead of 3\. Nothing was written.*rule"),
+            ("INSERT", (6, 3), r"t-1: no row instead of 3\. .*rule"),
         ],
     )
     def test_what_a_rule_swallows_is_no_success_and_is_taken_back(
@@ -473,7 +473,7 @@ class TestMariaDB(Served):
             f"CREATE TABLE {table} (topic VARCHAR(100), group_id VARCHAR(100), `partition` INT, `offset` BIGINT, "
             "PRIMARY KEY (topic, group_id, `partition`)) ENGINE=MyISAM",
         )
-        with pytest.raises(StoreRefusedError, match=r"MyISAM, which has no transactions:\n.*ENGINE = InnoDB"):
+        with pytest.raises(StoreRefusedError, match=r"MyISAM has no transactions:\n.*ENGINE = InnoDB"):
             SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp="")).advance(group, {}, at("t", 5))
 
     def test_an_offset_that_a_narrow_column_clips_is_not_kept(

@@ -12,13 +12,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
 
-from airflow_kafka_offsets.adapters.stores.swapping import READS, swap
-from airflow_kafka_offsets.core.errors import (
-    ConcurrentChangeError,
-    StoreAnswerError,
-    StoreError,
-    StoreOutcomeUnknownError,
-)
+from airflow_kafka_offsets.adapters.stores.swapping import READS, overtaken, swap
+from airflow_kafka_offsets.core.errors import StoreAnswerError, StoreError, StoreOutcomeUnknownError
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.store.guarantees import Guarantees
 from airflow_kafka_offsets.core.store.offset_file import (
@@ -133,7 +128,7 @@ class FilesStore:
             if content is not None:
                 offsets = load_offset_file(content, group, self._folders.where(group, name))
                 return OffsetFile(group, version, offsets), names
-        raise ConcurrentChangeError(f"{self.name}: other writers changed group {group} {READS} times during the read")
+        raise overtaken(self.name, group)
 
     def _add(self, file: OffsetFile) -> bool:
         name = file_name(file.version)
@@ -143,9 +138,7 @@ class FilesStore:
         try:
             newer = self._folders.names(file.group, after=name)
         except StoreAnswerError as exc:
-            raise StoreOutcomeUnknownError(
-                f"{self._folders.where(file.group, name)} is written, but its folder could not be listed: {exc}"
-            ) from exc
+            raise StoreOutcomeUnknownError(f"{self._folders.where(file.group, name)} is written. {exc}") from exc
         return not came_too_late(file.version, newer)
 
     def _tidy(self, file: OffsetFile, names: Sequence[str]) -> None:
@@ -154,4 +147,4 @@ class FilesStore:
                 self._folders.delete(file.group, name)
         except StoreError as exc:
             # Old files cost little space, and the next advance tries again.
-            logger.info("Group %s: old files of %s could not be deleted: %s", file.group, self.name, exc)
+            logger.info("Group %s: %s keeps old files: %s", file.group, self.name, exc)

@@ -22,10 +22,9 @@ from typing import Any, Literal
 import happybase  # makes the module Hbase_thrift
 from Hbase_thrift import Mutation, TScan
 
-from airflow_kafka_offsets.adapters.stores.swapping import READS, swap
+from airflow_kafka_offsets.adapters.stores.swapping import READS, overtaken, swap
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
-    ConcurrentChangeError,
     StoreAnswerError,
     StoreContentError,
     StoreError,
@@ -115,13 +114,13 @@ class HBaseStore:
         self._names = {"table": table, "family": family, "state_family": state_family}
         self._state_column = f"{state_family}:json".encode()
         self._clock = clock
-        self._gateway = f"the Thrift gateway at {host}:{port} ({transport}, {protocol}, {timeout:g} s)"
+        self._gateway = f"its gateway at {host}:{port} ({transport}, {protocol}, {timeout:g} s)"
         self._settings = {"host": host, "port": port, "timeout": int(timeout * 1000)}
         self._settings |= {"transport": transport, "protocol": protocol}
         try:
             happybase.Connection(**self._settings, autoconnect=False)
         except ValueError as exc:
-            raise BadInputError(f"{name}: {exc}, as the gateway has it") from exc
+            raise BadInputError(f"{name}: {exc}") from exc
 
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Return the next offsets of a group; see `OffsetStore.read`."""
@@ -156,7 +155,7 @@ class HBaseStore:
             # A newer row may belong to an advance that has changed the state since, but not yet the other topics' rows.
             if not newer or table.cell(state_row(group), self._state_column) == cell:
                 return _State(cell, {**batches, **newer})
-        raise ConcurrentChangeError(f"{self.name}: other writers changed group {group} {READS} times during the read")
+        raise overtaken(self.name, group)
 
     def _cell(self, table: _Table, group: str) -> tuple[bytes | None, dict[str, Batch]]:
         cell = table.cell(state_row(group), self._state_column)
@@ -188,7 +187,7 @@ class HBaseStore:
                     table.put(key, cells)
         except StoreAnswerError as exc:
             raise StoreOutcomeUnknownError(
-                f"Group {group}: the state cell is written, the batch rows perhaps not; a retry writes them. {exc}"
+                f"The state cell of group {group} is written, but not all rows: {exc}"
             ) from exc
 
     @contextlib.contextmanager
@@ -266,7 +265,7 @@ class _Table:
                     return error(f"{self._store}: {advice.format(*match.groups(), **self._names)}")
         did = "did not answer in time" if isinstance(exc, TimeoutError) else f"failed ({message.splitlines()[0]})"
         if is_writing:
-            return StoreOutcomeUnknownError(f"{self._store}: {self._gateway} {did} during the write")
+            return StoreOutcomeUnknownError(f"{self._store}: {self._gateway} {did}")
         return StoreUnavailableError(f"{self._store}: {self._gateway} {did}")
 
 
@@ -274,28 +273,28 @@ class _NoFamilyError(StoreRefusedError):
     """The table lacks a column family."""
 
 
+_SHELL = " In the HBase shell:\n    "
 _ANSWERS: Mapping[type[StoreError], Mapping[str, str]] = {
     StoreRefusedError: {
         r"TableNotFoundException": (
-            "There is no table {table}. In the HBase shell:\n"
-            "    create '{table}', {{NAME => '{family}', TTL => 2592000}}, {{NAME => '{state_family}'}}"
+            f"There is no table {{table}}.{_SHELL}"
+            "create '{table}', {{NAME => '{family}', TTL => 2592000}}, {{NAME => '{state_family}'}}"
         ),
-        r"TableNotEnabledException": "Table {table} is disabled. In the HBase shell:\n    enable '{table}'",
+        r"TableNotEnabledException": f"Table {{table}} is disabled.{_SHELL}enable '{{table}}'",
         r"AccessDeniedException: (Insufficient permissions[^\n]*)": (
-            "HBase denies access: {0}. In the HBase shell:\n    grant '<user>', 'RW', '{table}'"
+            f"HBase denies access: {{0}}.{_SHELL}grant '<user>', 'RW', '{{table}}'"
         ),
-        r"is read[ -]only": "Table {table} is read-only. In the HBase shell:\n    alter '{table}', READONLY => false",
-        r"Invalid method name": "The server is not HBase's Thrift 1 gateway (hbase thrift start)",
+        r"is read[ -]only": f"Table {{table}} is read-only.{_SHELL}alter '{{table}}', READONLY => false",
+        r"Invalid method name": "It is not a Thrift 1 gateway (hbase thrift start)",
     },
     _NoFamilyError: {
         r"NoSuchColumnFamilyException: Column family (\S+) does not exist": (
-            "Table {table} has no column family {0}. In the HBase shell:\n    alter '{table}', {{NAME => '{0}'}}"
+            f"Table {{table}} has no column family {{0}}.{_SHELL}alter '{{table}}', {{{{NAME => '{{0}}'}}}}"
         ),
     },
     StoreLimitError: {
         r"KeyValue size too large|exceeds limit of (\d+) bytes": (
-            "The group is too large for a cell, nothing was written. Raise hbase.client.keyvalue.maxsize and "
-            "hbase.server.keyvalue.maxsize"
+            "The group's cell is too large: raise hbase.client.keyvalue.maxsize and hbase.server.keyvalue.maxsize"
         ),
     },
 }
@@ -363,7 +362,7 @@ def parse_state(cell: bytes, where: str) -> dict[str, Batch]:
             raise ValueError(f"version {document['version']!r}")
         return {topic: _batch(item["time"], item["offsets"], where) for topic, item in document["topics"].items()}
     except (ValueError, TypeError, KeyError, AttributeError) as exc:
-        raise StoreContentError(f"{where}: not a state that this package writes: {text_of(cell[:100])!r}") from exc
+        raise StoreContentError(f"{where}: not a state of this package: {text_of(cell[:100])!r}") from exc
 
 
 def _batch(time: object, offsets: Mapping[str, object], where: str) -> Batch:
@@ -383,9 +382,7 @@ def parse_row(key: bytes, cells: Mapping[bytes, bytes], prefix: bytes, store: st
     if not suffix.isdigit():
         return None
     if len(suffix) != len(str(_OLDEST)):
-        raise StoreContentError(
-            f"{store}, row {text_of(key)}: the time of a batch must be in epoch milliseconds, with 13 digits"
-        )
+        raise StoreContentError(f"{store}, row {text_of(key)}: the time must be in epoch milliseconds (13 digits)")
     return Batch(int(suffix), dict(_offset(column, value, key, store) for column, value in cells.items()))
 
 

@@ -74,7 +74,7 @@ class HdfsFolders:
 
     def names(self, group: str, after: str = "") -> list[str]:
         """See `files.Folders.names`."""
-        with _translated(f"{self.where(group, '')} can't be listed"):
+        with _translated(f"Can't list {self.where(group, '')}"):
             try:
                 return list(self._client.list(self._path(group, "")))
             except HdfsError as exc:
@@ -84,7 +84,7 @@ class HdfsFolders:
 
     def get(self, group: str, name: str) -> bytes | None:
         """See `files.Folders.get`."""
-        with _translated(f"{self.where(group, name)} can't be read"):
+        with _translated(f"Can't read {self.where(group, name)}"):
             try:
                 with self._client.read(self._path(group, name), chunk_size=_CHUNK) as chunks:
                     return b"".join(chunks)
@@ -92,7 +92,7 @@ class HdfsFolders:
                 if exc.exception != _MISSING:
                     raise
                 if "not a file" in str(exc):
-                    raise StoreContentError(f"{self.where(group, name)} is a folder, not a file with offsets") from exc
+                    raise StoreContentError(f"{self.where(group, name)} is a folder") from exc
                 return None
 
     def put_if_absent(self, group: str, name: str, content: bytes, temporary: str) -> bool:
@@ -110,18 +110,17 @@ class HdfsFolders:
 
     def delete(self, group: str, name: str) -> None:
         """See `files.Folders.delete`."""
-        with _translated(f"{self.where(group, name)} can't be deleted"):
+        with _translated(f"Can't delete {self.where(group, name)}"):
             self._client.delete(self._path(group, name))
 
     def _upload(self, group: str, temporary: str, content: bytes) -> None:
-        with _translated(f"A file can't be written to {self.where(group, '')}; no offset was changed"):
+        with _translated(f"Can't write to {self.where(group, '')}"):
             # This also makes the folders. RENAME alone would fail in the same way for a missing folder and a taken name.
             self._client.write(self._path(group, temporary), content)
 
     def _rename(self, group: str, temporary: str, name: str) -> bool:
         """Rename, which never replaces a file. Return False if the name is taken."""
-        what = f"HDFS did not confirm that {self.where(group, name)} is written"
-        with _translated(what, is_write=True):
+        with _translated(f"HDFS did not confirm {self.where(group, name)}", is_write=True):
             try:
                 self._client.rename(self._path(group, temporary), self._path(group, name))
             except HdfsError as exc:
@@ -132,14 +131,14 @@ class HdfsFolders:
 
     def _check_taken(self, group: str, name: str) -> None:
         """Check that HDFS refused to rename because the name is taken, and for no other reason."""
-        with _translated(f"{self.where(group, name)} can't be checked; no offset was changed"):
+        with _translated(f"Can't check {self.where(group, name)}"):
             try:
                 self._client.status(self._path(group, name))
             except HdfsError as exc:
                 if exc.exception != _MISSING:
                     raise
                 raise StoreUnavailableError(
-                    f"HDFS did not make {self.where(group, name)}: another tool removed the temporary file. No offset was changed"
+                    f"No {self.where(group, name)}: another tool removed the temporary file"
                 ) from exc
 
     def _discard(self, group: str, temporary: str) -> None:
@@ -185,7 +184,7 @@ def _translated(what: str, *, is_write: bool = False) -> Iterator[None]:
     except HdfsError as exc:
         raise _error_of(exc, is_write=is_write)(f"{what}: {_first_line(exc)}") from exc
     except requests.exceptions.SSLError as exc:
-        raise StoreRefusedError(f"{what}: TLS: {type(exc).__name__}; see verify in the connection's extra") from exc
+        raise StoreRefusedError(f"{what}: TLS: {type(exc).__name__}: set verify in the connection's extra") from exc
     except (requests.RequestException, ValueError, KeyError) as exc:  # the latter two: an answer that is not WebHDFS's
         error = StoreOutcomeUnknownError if is_write else StoreUnavailableError
         raise error(f"{what}: {_silence(exc)}") from _cause(exc)
@@ -212,8 +211,8 @@ def _silence(exc: Exception) -> str:
     if isinstance(exc, requests.Timeout):
         return "no answer in time"
     if isinstance(exc, requests.ConnectionError):
-        return "no connection, or it broke"
-    return f"the server is not WebHDFS ({type(exc).__name__})"
+        return "no connection"
+    return f"not WebHDFS ({type(exc).__name__})"
 
 
 def _cause(exc: Exception) -> Exception | None:

@@ -27,7 +27,6 @@ from airflow_kafka_offsets.core.errors import (
     KafkaRefusedError,
     KafkaUnavailableError,
     StoreError,
-    StoreLimitError,
     StoreOutcomeUnknownError,
     StoreRefusedError,
     StoreUnavailableError,
@@ -44,15 +43,12 @@ PREFIX = "airflow-kafka-offsets-"
 CLOSING = "closing the consumer of "
 """The prefix of the name of a thread that closes a consumer."""
 
-MAX_METADATA = 400
-"""The longest window id, in characters. 1000 commits must fit into a batch of 1 MiB, or the broker answers with an unknown error."""
 
 _IDLE = {ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD, ConsumerGroupState.UNKNOWN}
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 # Errors of the whole group. All other errors concern single partitions, and Kafka writes the other partitions.
 _OF_THE_GROUP = {KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_MEMBER_ID}
-_NOTHING = "Nothing was written"
-_SOME = "Some offsets may be written and some not. A retry finishes it"
+_SOME = ", and some offsets may be written"
 # A dead writer's transaction hides the group's offsets for this long, unless the next writer ends it.
 _SHORTEST_TRANSACTION = 10.0
 _TICK = 0.05
@@ -98,12 +94,7 @@ class KafkaStore:
 
         Raises:
             StoreRefusedError: the group has members, none of the partitions that should move exists, or a right is missing.
-            StoreLimitError: the window's id is too long.
         """
-        if len(window_id) > MAX_METADATA:
-            raise StoreLimitError(
-                f"{self.name}: a window id has at most {MAX_METADATA} characters, got {len(window_id)}"
-            )
         check_advance(before, after)
         absent = self._absent(before, after)
         before, after = _without(before, absent), _without(after, absent)
@@ -115,9 +106,7 @@ class KafkaStore:
     # What the commits need
 
     def _commits(self, group: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, tuple[int, str]]:
-        with self._translated(
-            f"(After a commit that died, Kafka hides them for {self._transaction_seconds + 10:.0f} s.) "
-        ):
+        with self._translated(f" (a commit that died hides them for {self._transaction_seconds + 10:.0f} s)"):
             return self._log.commits(group, partitions)
 
     def _absent(self, before: Offsets, after: Offsets) -> set[TopicPartition]:
@@ -132,8 +121,8 @@ class KafkaStore:
         absent = moving - existing
         if absent and not moving & existing:
             raise StoreRefusedError(
-                f"{self.name}: Kafka has no partition {name_some(sorted(absent), ', ')}, nothing was written. "
-                "Correct the address, or remove offset_store if the topic is gone for good"
+                f"{self.name}: Kafka has no partition {name_some(sorted(absent), ', ')}. "
+                "Correct the address, or remove offset_store if the topic is gone"
             )
         if absent:
             logger.warning("%s: Kafka no longer has %s", self.name, name_some(sorted(absent), ", "))
@@ -146,9 +135,9 @@ class KafkaStore:
         if state is not None and state not in _IDLE:
             raise self._has_members(group, f"state {state.name.lower()}")
 
-    def _has_members(self, group: str, why: str, outcome: str = _NOTHING) -> StoreRefusedError:
+    def _has_members(self, group: str, why: str, outcome: str = "") -> StoreRefusedError:
         return StoreRefusedError(
-            f"{self.name}: the consumer group {group} has members ({why}). {outcome}. Stop them, or rename this group:\n"
+            f"{self.name}: group {group} has members ({why}){outcome}. Stop them, or rename this group:\n"
             f"    kafka-consumer-groups --describe --members --group {group}"
         )
 
@@ -159,29 +148,27 @@ class KafkaStore:
         except KafkaRefusedError as exc:
             raise StoreRefusedError(f"{self.name}: {exc}") from exc
         except KafkaUnavailableError as exc:
-            raise StoreUnavailableError(f"{self.name}: {exc}. {note}Nothing was written") from exc
+            raise StoreUnavailableError(f"{self.name}: {exc}{note}") from exc
 
     @property
     def _transaction_seconds(self) -> float:
         return max(_SHORTEST_TRANSACTION, 3 * self._timeout)
 
-    def _refused(self, group: str, error: KafkaError, outcome: str = _NOTHING) -> StoreRefusedError | None:
+    def _refused(self, group: str, error: KafkaError, outcome: str = "") -> StoreRefusedError | None:
         """Return the error for a missing right or a group with members; None if it is another error."""
         if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
             return self._has_members(group, error.name(), outcome)
         needs = {
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-                f"Write and Describe on TransactionalId {self._id_of(group)}, or set commit=plain"
+                f"Write on TransactionalId {self._id_of(group)} or commit=plain"
             ),
-            KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IdempotentWrite on the cluster (brokers before Kafka 3.0)",
+            KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IdempotentWrite on Cluster",
             KafkaError.GROUP_AUTHORIZATION_FAILED: f"Read on Group {group}",
-            KafkaError.TOPIC_AUTHORIZATION_FAILED: "Read on every topic of the group",
+            KafkaError.TOPIC_AUTHORIZATION_FAILED: "Read on every topic",
         }.get(error.code())
         if needs is None:
             return None
-        return StoreRefusedError(
-            f"{self.name}: this user may not commit offsets of group {group} ({error.name()}). {outcome}. Grant the ACL {needs}"
-        )
+        return StoreRefusedError(f"{self.name}: {error.name()} for group {group}{outcome}. Grant the ACL {needs}")
 
     def _id_of(self, group: str) -> str:
         return self._transactional_id or PREFIX + group
@@ -190,14 +177,13 @@ class KafkaStore:
         """Return the store's error for a failure after which nothing was written."""
         return self._refused(group, error) or StoreUnavailableError(
             f"{self.name}: no commit of group {group} within {self._timeout:g} s: {self._reason(error)}. "
-            f"{masked(hint(reports), self._config)}. Nothing was written"
+            f"{masked(hint(reports), self._config)}"
         )
 
     def _unknown(self, group: str, error: KafkaError) -> StoreOutcomeUnknownError:
         outcome = "all are written or none" if self._is_transactional else "some may be written"
         return StoreOutcomeUnknownError(
-            f"{self.name}: Kafka did not confirm the offsets of group {group} ({self._reason(error)}): {outcome}. A retry "
-            "shows which"
+            f"{self.name}: no answer to the commit of group {group} ({self._reason(error)}): {outcome}"
         )
 
     def _reason(self, error: KafkaError) -> str:
@@ -280,7 +266,7 @@ class _Commit:
     def _check_answer(self, error: KafkaError | None, *, is_first: bool) -> None:
         if error is None:
             return
-        outcome = _NOTHING if is_first and error.code() in _OF_THE_GROUP else _SOME
+        outcome = "" if is_first and error.code() in _OF_THE_GROUP else _SOME
         if refusal := self._store._refused(self._group, error, outcome):
             raise refusal
         raise self._store._unknown(self._group, error)
@@ -336,7 +322,7 @@ class _Commit:
                 raised.append(exc)
 
         if not _ends_in_time(step, f"transaction of {self._group}", 2 * self._store._timeout):
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the coordinator did not answer"))
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer"))
         if raised:
             raise raised[0]
 
@@ -362,8 +348,7 @@ class _Commit:
         ]
         if overwritten:
             raise StoreOutcomeUnknownError(
-                f"{store.name}: another tool wrote offsets of group {self._group} at the moment of the commit: "
-                f"{name_some(overwritten)}. Let the task retry"
+                f"{store.name}: another tool wrote group {self._group} at the moment of the commit: {name_some(overwritten)}"
             )
 
     @property
@@ -398,7 +383,7 @@ def _closing_in_time(consumer: Consumer, group: str, seconds: float) -> Iterator
         yield consumer
     finally:
         if not _ends_in_time(consumer.close, f"{CLOSING}{group}", seconds):
-            logger.warning("Group %s: no answer to a commit; Kafka's client repeats it until this process ends", group)
+            logger.warning("Group %s: Kafka's client repeats a commit until this process ends", group)
 
 
 def _without(offsets: Offsets, absent: set[TopicPartition]) -> dict[TopicPartition, int]:

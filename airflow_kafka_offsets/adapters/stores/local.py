@@ -42,7 +42,7 @@ class LocalFolders:
 
     def names(self, group: str, after: str = "") -> list[str]:
         """See `files.Folders.names`."""
-        with _translated(f"{self._base / group} can't be listed"):
+        with _translated(f"Can't list {self._base / group}"):
             try:
                 return os.listdir(self._base / group)
             except FileNotFoundError:
@@ -51,18 +51,18 @@ class LocalFolders:
 
     def get(self, group: str, name: str) -> bytes | None:
         """See `files.Folders.get`."""
-        with _translated(f"{self.where(group, name)} can't be read"):
+        with _translated(f"Can't read {self.where(group, name)}"):
             try:
                 return (self._base / group / name).read_bytes()
             except FileNotFoundError:
                 return None
             except IsADirectoryError as exc:
-                raise StoreContentError(f"{self.where(group, name)} is a folder, not a file with offsets") from exc
+                raise StoreContentError(f"{self.where(group, name)} is a folder") from exc
 
     def put_if_absent(self, group: str, name: str, content: bytes, temporary: str) -> bool:
         """See `files.Folders.put_if_absent`."""
         folder = self._base / group
-        with _translated(f"A file can't be written to {folder}; nothing was changed"):
+        with _translated(f"Can't write to {folder}"):
             self._make(folder)
             try:
                 _write_durably(folder / temporary, content)
@@ -76,7 +76,7 @@ class LocalFolders:
 
     def delete(self, group: str, name: str) -> None:
         """See `files.Folders.delete`."""
-        with _translated(f"{self.where(group, name)} can't be deleted"):
+        with _translated(f"Can't delete {self.where(group, name)}"):
             (self._base / group / name).unlink(missing_ok=True)
 
     def _make(self, folder: Path) -> None:
@@ -88,9 +88,7 @@ class LocalFolders:
         try:
             _fsync_folder(folder)
         except OSError as exc:
-            raise StoreOutcomeUnknownError(
-                f"{folder / name} is written, but the disk did not confirm it: {_reason(exc)}"
-            ) from exc
+            raise _unconfirmed(folder / name, exc) from exc
 
 
 def _write_durably(path: Path, content: bytes) -> None:
@@ -110,8 +108,12 @@ def _link(temporary: Path, final: Path) -> bool:
     except OSError as exc:
         if exc.errno in _REFUSALS:
             raise
-        raise StoreOutcomeUnknownError(f"It is not known whether {final} is written: {_reason(exc)}") from exc
+        raise _unconfirmed(final, exc) from exc
     return True
+
+
+def _unconfirmed(path: Path, exc: OSError) -> StoreOutcomeUnknownError:
+    return StoreOutcomeUnknownError(f"The disk did not confirm {path}: {_reason(exc)}")
 
 
 def _fsync_folder(folder: Path) -> None:
@@ -132,5 +134,5 @@ def _translated(what: str) -> Iterator[None]:
 
 
 def _reason(exc: OSError) -> str:
-    hint = " (is it mounted? Else make the folder)" if exc.errno == errno.ENOENT else ""
+    hint = " (is it mounted?)" if exc.errno == errno.ENOENT else ""
     return f"{exc.strerror or exc}{hint}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,63 +40,40 @@ for i, key in ipairs(KEYS) do hashes[i] = redis.call('HGETALL', key) end
 return hashes
 """
 # Compare everything before the first write, so that all failures come before it: after its first write, Redis neither kills a
-# script nor refuses it memory. HSET in batches, because Lua's unpack takes fewer than 8,000 values.
+# script nor refuses it memory. A move is the number of its key, its field, and the old and the new value.
 _SWAP = """
-local i = 1
-for _, key in ipairs(KEYS) do
-  local last = i + 3 * tonumber(ARGV[i])
-  while i < last do
-    if (redis.call('HGET', key, ARGV[i + 1]) or '') ~= ARGV[i + 2] then return 0 end
-    i = i + 3
-  end
-  i = i + 1
+local moves = cjson.decode(ARGV[1])
+for _, move in ipairs(moves) do
+  if (redis.call('HGET', KEYS[move[1]], move[2]) or '') ~= move[3] then return 0 end
 end
-i = 1
-for _, key in ipairs(KEYS) do
-  local last, batch = i + 3 * tonumber(ARGV[i]), {}
-  while i < last do
-    batch[#batch + 1] = ARGV[i + 1]
-    batch[#batch + 1] = ARGV[i + 3]
-    i = i + 3
-    if #batch >= 2000 or i >= last then
-      redis.call('HSET', key, unpack(batch))
-      batch = {}
-    end
-  end
-  i = i + 1
-end
+for _, move in ipairs(moves) do redis.call('HSET', KEYS[move[1]], move[2], move[4]) end
 return 1
 """
-_RIGHTS = "+eval +hgetall +hget +hset"
+
 # Patterns of an exception's name and text: some codes are only in the name, and older servers wrap the errors of a script.
 _ANSWERS: Mapping[type[StoreError], Mapping[str, str]] = {
     StoreRefusedError: {
         r"^Authentic|^Authoriz|NOAUTH|WRONGPASS|invalid username-password|Authentication required": (
-            "it refused the login of the Airflow connection"
+            "it refused the login"
         ),
         r"^NoPermission|NOPERM|ACL failure|has no permissions|can't run this command": (
-            "this user lacks rights (in a cluster also +cluster|slots +cluster|shards +command):\n"
-            f"    ACL SETUSER <user> ~<the keys> {_RIGHTS}"
+            "this user lacks rights:\n    ACL SETUSER <user> ~<the keys> +eval +hgetall +hget +hset"
         ),
-        r"^ReadOnly|READONLY": "it is a replica: name the primary in the connection",
-        r"^OutOfMemory|\bOOM\b": "its memory is full: raise its maxmemory",
-        r"MISCONF": "it can't save to disk and accepts no writes: see its log",
-        r"^Moved|^Ask|^ClusterCrossSlot|CROSSSLOT": (
-            'it is a node of a cluster: put {"cluster": true} into the connection\'s extra'
-        ),
+        r"^ReadOnly|READONLY": "it is a replica: name the primary",
+        r"^OutOfMemory|\bOOM\b": "raise its maxmemory",
+        r"MISCONF": "it can't save to disk: see its log",
+        r"^Moved|^Ask|^ClusterCrossSlot|CROSSSLOT": ('put {"cluster": true} into the connection\'s extra'),
         r"cluster support disabled|Cluster mode is not enabled": (
-            "it is not a cluster: remove `cluster` from the connection's extra and the store's options"
+            "it is not a cluster: remove `cluster` from extra and options"
         ),
-        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed": (
-            "its certificate is not trusted: set ssl_ca_certs in the connection's extra, and a host that it names"
-        ),
+        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed": ("set ssl_ca_certs in the connection's extra"),
     },
     StoreContentError: {
-        r"WRONGTYPE": "the value under the group's key is not a hash: remove it, or choose another key (option `key`)",
+        r"WRONGTYPE": "the group's key is not a hash: set another (option `key`)",
     },
     StoreUnavailableError: {
         r"LOADING|^BusyLoading|^BUSY|: BUSY|MASTERDOWN|^MasterDown|CLUSTERDOWN|^ClusterDown|^TryAgain|NOREPLICAS|max number of": (
-            "it can't answer now; nothing was written"
+            "it can't answer now"
         ),
     },
 }
@@ -143,8 +121,7 @@ class RedisStore:
         keys = self._keys(group, topics)
         if not self._are_together(keys):
             raise BadInputError(
-                f"{self.name}: in a cluster, the keys of {counted(len(topics), 'topic')} must share a hash tag. "
-                f"Set the option key={TAGGED}, for keys such as {KeyPattern(TAGGED).key(topics[0], group)}"
+                f"{self.name}: in a cluster, {counted(len(topics), 'topic')} must share a hash tag: set key={TAGGED}"
             )
 
         with self._client() as client:
@@ -155,7 +132,7 @@ class RedisStore:
 
             def write(hashes: _Hashes) -> bool:
                 with self._translated(is_writing=True):
-                    return bool(client.eval(_SWAP, len(keys), *keys, *_arguments(topics, after, hashes)) == 1)
+                    return bool(client.eval(_SWAP, len(keys), *keys, _moves(topics, after, hashes)) == 1)
 
             swap(self.name, group, before, after, read, write)
 
@@ -209,29 +186,23 @@ class RedisStore:
                         f"{self.name}: {sentence.removesuffix(':')} ({reason}){':' if line else ''}{line}{command}"
                     )
         if isinstance(exc, ResponseError) and not isinstance(exc, RedisConnectionError):
-            return StoreRefusedError(f"{self.name}: Redis refused ({reason})")
+            return StoreRefusedError(f"{self.name}: it refused ({reason})")
         if is_writing:
-            return StoreOutcomeUnknownError(
-                f"{self.name}: no answer to a write ({reason}). A retry shows if it is written"
-            )
-        return StoreUnavailableError(f"{self.name}: Redis did not answer, nothing was written ({reason})")
+            return StoreOutcomeUnknownError(f"{self.name}: no answer to a write ({reason})")
+        return StoreUnavailableError(f"{self.name}: no answer ({reason})")
 
 
 def _offsets(hashes: _Hashes) -> dict[TopicPartition, int]:
     return {
-        TopicPartition(topic, read_partition(field, f"The hash of topic {topic} in Redis")): read_offset(
-            value, f"The field {field.decode()} of topic {topic} in Redis"
+        TopicPartition(topic, read_partition(field, f"The hash of {topic}")): read_offset(
+            value, f"The field {field.decode()} of {topic}"
         )
         for topic, fields in hashes.items()
         for field, value in fields.items()
     }
 
 
-def _arguments(topics: Sequence[str], after: Offsets, hashes: _Hashes) -> list[str | bytes | int]:
-    arguments: list[str | bytes | int] = []
-    for topic in topics:
-        moves = {str(tp.partition): offset for tp, offset in after.items() if tp.topic == topic}
-        arguments.append(len(moves))
-        for field, offset in moves.items():
-            arguments += (field, hashes[topic].get(field.encode(), b""), offset)
-    return arguments
+def _moves(topics: Sequence[str], after: Offsets, hashes: _Hashes) -> str:
+    number = {topic: index for index, topic in enumerate(topics, 1)}
+    moves = [(number[tp.topic], str(tp.partition), str(offset), hashes[tp.topic]) for tp, offset in after.items()]
+    return json.dumps([(key, field, old.get(field.encode(), b"").decode(), new) for key, field, new, old in moves])

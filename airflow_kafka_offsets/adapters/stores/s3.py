@@ -52,7 +52,7 @@ class S3Folders:
     def names(self, group: str, after: str = "") -> list[str]:
         """See `files.Folders.names`."""
         folder = self._key(group, "")
-        with _translated(f"{self.where(group, '')} can't be listed"):
+        with _translated(f"Can't list {self.where(group, '')}"):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=folder, Delimiter="/", StartAfter=self._key(group, after)
             )
@@ -60,7 +60,7 @@ class S3Folders:
 
     def get(self, group: str, name: str) -> bytes | None:
         """See `files.Folders.get`."""
-        with _translated(f"{self.where(group, name)} can't be read"):
+        with _translated(f"Can't read {self.where(group, name)}"):
             try:
                 content: bytes = self._client.get_object(Bucket=self._bucket, Key=self._key(group, name))["Body"].read()
             except ClientError as exc:
@@ -77,13 +77,13 @@ class S3Folders:
 
     def delete(self, group: str, name: str) -> None:
         """See `files.Folders.delete`."""
-        with _translated(f"{self.where(group, name)} can't be deleted"):
+        with _translated(f"Can't delete {self.where(group, name)}"):
             self._client.delete_object(Bucket=self._bucket, Key=self._key(group, name))
 
     def _put(self, group: str, name: str, content: bytes) -> str | None:
         request = {"Bucket": self._bucket, "Key": self._key(group, name), "Body": content, "IfNoneMatch": "*"}
         kind = "text/plain" if name == _PROBE else "application/json"
-        with _translated(f"{self.where(group, name)} can't be written", is_write=True):
+        with _translated(f"Can't write {self.where(group, name)}", is_write=True):
             try:
                 return str(self._client.put_object(**request, ContentType=kind).get("ETag", ""))
             except ClientError as exc:
@@ -101,15 +101,14 @@ class S3Folders:
             raise StoreUnavailableError(str(exc)) from exc
         if is_ignored:
             raise StoreRefusedError(
-                f"The service of s3://{self._bucket} ignores 'If-None-Match: *'. No offset was written: use a service with "
-                "conditional writes"
+                f"s3://{self._bucket} ignores 'If-None-Match: *': use a service with conditional writes"
             )
         self._compares = True
 
     def _is_still(self, group: str, name: str, tag: str) -> bool:
         """Whether no other writer overwrote this version. On S3 itself, none can."""
         try:
-            with _translated(f"{self.where(group, name)} was written, but can't be read back"):
+            with _translated(f"{self.where(group, name)} was written, but not read back"):
                 head: Mapping[str, Any] = self._client.head_object(Bucket=self._bucket, Key=self._key(group, name))
         except StoreError as exc:
             raise StoreOutcomeUnknownError(str(exc)) from exc
@@ -128,7 +127,7 @@ def _translated(what: str, *, is_write: bool = False) -> Iterator[None]:
     try:
         yield
     except ClientError as exc:
-        message = f"{what}: the service answered {_code(exc)} ({_status(exc)})"
+        message = f"{what}: {_code(exc)} ({_status(exc)})"
         raise _error_of(_status(exc), _code(exc), is_write=is_write)(message) from exc
     except exceptions.SSLError as exc:
         raise StoreRefusedError(f"{what}: {exc}") from exc
@@ -139,7 +138,7 @@ def _translated(what: str, *, is_write: bool = False) -> Iterator[None]:
     except exceptions.BotoCoreError as exc:  # no credentials, no region: found before anything is sent
         raise StoreRefusedError(f"{what}: {exc}") from exc
     except ResponseParserError as exc:
-        raise StoreRefusedError(f"{what}: the server is not S3") from exc
+        raise StoreRefusedError(f"{what}: not S3") from exc
 
 
 def _error_of(status: int, code: str, *, is_write: bool) -> type[StoreAnswerError]:

@@ -108,7 +108,7 @@ class Layout:
         columns = [self.topic, self.group, self.partition, self.offset, self.timestamp]
         if not all([self.table, *columns[:4]]) or len(set(columns)) < len(columns):
             raise BadInputError(
-                "An offset table needs a name, and different columns; got "
+                "An offset table needs a name and different columns: "
                 + ", ".join(f"{field.name} {getattr(self, field.name)!r}" for field in fields(self))
             )
 
@@ -182,7 +182,7 @@ class SqlStore:
                 tp = TopicPartition(topic, self._whole(partition, "partition", topic))
                 if tp in offsets:
                     raise StoreContentError(
-                        f"{self._named} has several rows for group {group} and {tp}. Delete the wrong ones, and add a unique key"
+                        f"{self._named} has several rows for group {group} and {tp}: keep the right one"
                     )
                 offsets[tp] = self._whole(offset, "offset", str(tp))
         return offsets
@@ -200,8 +200,8 @@ class SqlStore:
             stored, name = (owner, group) if owner != group else (topic, folded.get(topic.strip().casefold(), topic))
             if stored != name:
                 raise StoreContentError(
-                    f"{self._named}: its collation takes {stored!r} and {name!r} for the same name, nothing was written. "
-                    "Give topic and group a binary collation (MySQL: utf8mb4_bin)"
+                    f"{self._named}: its collation takes {stored!r} and {name!r} for the same name. "
+                    "Use a binary collation (MySQL: utf8mb4_bin)"
                 )
         return self._offsets(rows, group, topics)
 
@@ -209,7 +209,7 @@ class SqlStore:
         """Return a number from the table, from any type of column."""
         value = _number(value)
         if not is_whole(value) or not 0 <= value <= MAX_OFFSET:
-            raise StoreContentError(f"{self._named} holds {value!r} as the {what} of {of}. Correct or delete that row")
+            raise StoreContentError(f"{self._named} holds {value!r} as the {what} of {of}: correct it")
         return value
 
     # Writing
@@ -224,7 +224,7 @@ class SqlStore:
             # Another writer inserted the row first; or the table refuses such rows, and always will.
             if self._read(group, after)[0] != stored:
                 return False
-            raise StoreRefusedError(f"{self._named} refused a row ({first_line(exc)}). Nothing was written") from exc
+            raise StoreRefusedError(f"{self._named} refused a row ({first_line(exc)})") from exc
         return True
 
     def _write_once(self, group: str, after: Offsets, stored: Offsets) -> None:
@@ -254,8 +254,7 @@ class SqlStore:
         ]
         if wrong:
             raise StoreRefusedError(
-                f"{self._named} stored other values: {name_some(wrong)}. Nothing was written: look for a trigger, rule "
-                "or policy, or a column type below BIGINT"
+                f"{self._named} stored other values: {name_some(wrong)}. Look for a trigger, rule or column type below BIGINT"
             )
 
     def _one_by_one(self, connection: Connection, group: str, after: Offsets) -> None:
@@ -329,15 +328,14 @@ class SqlStore:
         keys += [constraint["column_names"] for constraint in inspector.get_unique_constraints(table, schema)]
         if not any(columns and key.issuperset(columns) for columns in keys):
             raise StoreRefusedError(
-                f"{self._named} has no unique key over topic, group and partition. Make one:\n    {self._key_ddl}"
+                f"{self._named} has no unique key over topic, group and partition:\n    {self._key_ddl}"
             )
 
     def _check_engine(self, connection: Connection) -> None:
         if engine := engine_without_transactions(connection, self._layout.table, self._table.schema):
             quoted = connection.dialect.identifier_preparer.format_table(self._table)
             raise StoreRefusedError(
-                f"{self._named} has the engine {engine}, which has no transactions:\n"
-                f"    ALTER TABLE {quoted} ENGINE = InnoDB"
+                f"{self._named}: {engine} has no transactions:\n    ALTER TABLE {quoted} ENGINE = InnoDB"
             )
 
     @property
@@ -356,15 +354,13 @@ class SqlStore:
 
     def _missing(self) -> _MissingTableError:
         return _MissingTableError(
-            f"{self.name}: there is no table {self._table.fullname} in {where(self._engine)}. Add create=true "
-            "to the address, or make it:\n"
+            f"{self.name}: {where(self._engine)} has no table {self._table.fullname}. Set create=true, or make it:\n"
             f"    {self._ddl}"
         )
 
     def _no_file(self) -> _MissingTableError:
         return _MissingTableError(
-            f"{self.name}: there is no file {self._engine.url.database} here. Correct the connection's host, or add "
-            "create=true to the address"
+            f"{self.name}: no file {self._engine.url.database} here: correct the connection's host, or set create=true"
         )
 
     # The database
@@ -395,8 +391,7 @@ class SqlStore:
                 if is_lost(exc) or isinstance(exc, IntegrityError):
                     raise
                 raise StoreOutcomeUnknownError(
-                    f"{self.name}: {where(self._engine)} did not answer the COMMIT ({first_line(exc)}). All rows are "
-                    "written or none; a retry shows which"
+                    f"{self.name}: {where(self._engine)} did not answer the COMMIT ({first_line(exc)})"
                 ) from exc
 
     @contextmanager
@@ -414,19 +409,15 @@ class SqlStore:
         """Return the store's error for a database's error after which nothing was written."""
         reason = f"{type(exc.orig).__name__}: {first_line(exc)}"
         if is_lost(exc):
-            return _LostError(
-                f"{self.name}: another transaction went first in {where(self._engine)} ({reason}). Nothing was written"
-            )
+            return _LostError(f"{self.name}: another transaction went first ({reason})")
         if _code(exc) in _MISSING_TABLE or "no such table" in reason:
             return self._missing()
         if _is_refusal(exc):
             return StoreRefusedError(
-                f"{self.name}: {where(self._engine)} refused ({reason}). Nothing was written: check login, rights, space "
-                "and the table:\n"
-                f"    {self._ddl}"
+                f"{self.name}: {where(self._engine)} refused ({reason}). Check login, rights and table:\n    {self._ddl}"
             )
         return StoreUnavailableError(
-            f"{self.name}: {where(self._engine)} did not answer in {self._timeout:g} s ({reason}). Nothing was written"
+            f"{self.name}: {where(self._engine)} did not answer in {self._timeout:g} s ({reason})"
         )
 
 

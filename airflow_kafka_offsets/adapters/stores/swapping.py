@@ -41,6 +41,9 @@ def swap(
         offsets, version = read()
         if not must_write(store, group, before, after, offsets) or write(version):
             return
-    raise ConcurrentChangeError(
-        f"{store}: other writers changed the offsets of group {group} {READS} times during the advance"
-    )
+    raise overtaken(store, group)
+
+
+def overtaken(store: str, group: str) -> ConcurrentChangeError:
+    """Return the error if other writers were first each time."""
+    return ConcurrentChangeError(f"{store}: other writers changed group {group} {READS} times meanwhile")

@@ -18,10 +18,9 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import SetData, Transaction
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from airflow_kafka_offsets.adapters.stores.swapping import READS, swap
+from airflow_kafka_offsets.adapters.stores.swapping import READS, overtaken, swap
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
-    ConcurrentChangeError,
     OffsetsJsonError,
     StoreContentError,
     StoreError,
@@ -114,7 +113,7 @@ class NodeLayout:
 
     limit = "about 10,000"
 
-    way_out = "set the option layout=json, or raise"
+    way_out = "set layout=json, or raise"
 
     def __init__(self, base: str) -> None:
         self._folder = f"{base}/offsets"
@@ -136,10 +135,10 @@ class NodeLayout:
         offsets = {}
         for path, data in contents.items():
             folder, _, name = path.rpartition("/")
-            partition = read_partition(name.encode(), f"The node {folder} in ZooKeeper")
+            partition = read_partition(name.encode(), f"The node {folder}")
             if data:
                 topic = folder.rpartition("/")[2]
-                offsets[TopicPartition(topic, partition)] = read_offset(data, f"The node {path} in ZooKeeper")
+                offsets[TopicPartition(topic, partition)] = read_offset(data, f"The node {path}")
         return offsets
 
     def values(self, contents: Mapping[str, bytes], after: Offsets) -> dict[str, bytes]:
@@ -180,7 +179,7 @@ class JsonLayout:
         try:
             return load_offsets(data.decode())
         except (OffsetsJsonError, UnicodeDecodeError) as exc:
-            raise StoreContentError(f"The node {self._path} in ZooKeeper does not hold offsets: {exc}") from exc
+            raise StoreContentError(f"The node {self._path} holds no offsets: {exc}") from exc
 
     def values(self, contents: Mapping[str, bytes], after: Offsets) -> dict[str, bytes]:
         """Return the new content. Topics that the advance does not name stay in it."""
@@ -233,13 +232,13 @@ class ZooKeeperStore:
             limit=layout.limit,
         )
         if self._access is not Access.OPEN and login is None:
-            raise BadInputError(f"{name}: acl={self._access} requires a login and a password in the connection")
+            raise BadInputError(f"{name}: acl={self._access} requires a login in the connection")
 
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Return the offsets of all topics at one moment."""
         layout = self._layout(self._base(group))
         with self._session() as client:
-            offsets = layout.offsets(self._nodes(client, layout.folders(topics), layout.paths_in).contents)
+            offsets = layout.offsets(self._nodes(client, group, layout.folders(topics), layout.paths_in).contents)
         return {tp: offset for tp, offset in offsets.items() if tp.topic in topics}
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
@@ -249,7 +248,7 @@ class ZooKeeperStore:
         with self._session() as client:
 
             def read() -> tuple[Offsets, _Nodes]:
-                nodes = self._nodes(client, (), lambda _: layout.paths_of(after))
+                nodes = self._nodes(client, group, (), lambda _: layout.paths_of(after))
                 return layout.offsets(nodes.contents), nodes
 
             def write(nodes: _Nodes) -> bool:
@@ -261,10 +260,10 @@ class ZooKeeperStore:
 
     def _base(self, group: str) -> str:
         if "/" in group or group in ("", ".", ".."):
-            raise BadInputError(f"{self.name}: group {group!r} can't be the name of a node in ZooKeeper")
+            raise BadInputError(f"{self.name}: {group!r} can't name a node")
         return f"{self._chroot}/consumers/{group}"
 
-    def _nodes(self, client: Any, folders: Sequence[str], paths_in: _PathsIn) -> _Nodes:
+    def _nodes(self, client: Any, group: str, folders: Sequence[str], paths_in: _PathsIn) -> _Nodes:
         """Return the nodes as of one moment, although ZooKeeper has no request that reads several."""
         for _ in range(READS):
             # This server may be behind the one that the last write went to.
@@ -273,7 +272,7 @@ class ZooKeeperStore:
             nodes = self._read_all(client, folders, paths_in)
             if nodes.is_of(moment):
                 return nodes
-        raise ConcurrentChangeError(f"{self.name}: other writers changed these offsets {READS} times during the read")
+        raise overtaken(self.name, group)
 
     def _read_all(self, client: Any, folders: Sequence[str], paths_in: _PathsIn) -> _Nodes:
         listed = dict(self._answers(partial(client.get_children_async, include_data=True), folders))
@@ -321,8 +320,8 @@ class ZooKeeperStore:
         """Refuse an advance that is too large even if all nodes exist."""
         if (size := _size([SetData(path, data, -1) for path, data in values.items()])) > self._max_request_bytes:
             raise StoreLimitError(
-                f"{self.name}: these offsets need a request of {size} bytes, and the servers accept {self._max_request_bytes}. "
-                f"Nothing was written: {self._layout.way_out} jute.maxbuffer and the option max_request_bytes"
+                f"{self.name}: the servers accept {self._max_request_bytes} bytes, and this request has {size}: "
+                f"{self._layout.way_out} jute.maxbuffer and max_request_bytes"
             )
 
     def _prepare(self, client: Any, paths: Sequence[str]) -> None:
@@ -380,7 +379,7 @@ class ZooKeeperStore:
         # It is not created: a typing error would make a second, empty tree.
         if self._chroot and client.exists_async(self._chroot).get(timeout=self._timeout) is None:
             raise StoreRefusedError(
-                f"{self.name}: ZooKeeper at {self._hosts} has no node {self._chroot}. Correct the chroot, or create it"
+                f"{self.name}: {self._hosts} has no node {self._chroot}: correct the chroot, or create it"
             )
 
     @contextmanager
@@ -391,18 +390,15 @@ class ZooKeeperStore:
             raise self._error(exc, is_writing) from exc
 
     def _error(self, exc: Exception, is_writing: bool) -> StoreError:
-        server, reason = f"{self.name}: ZooKeeper at {self._hosts}", f"{type(exc).__name__} {exc}".strip()
+        server, reason = f"{self.name}: {self._hosts}", f"{type(exc).__name__} {exc}".strip()
         if isinstance(exc, _EXCLUDED):
-            return StoreRefusedError(
-                f"{server} refused ({reason}): correct the login, or the node's ACL (zkCli: setAcl)"
-            )
+            return StoreRefusedError(f"{server} refused ({reason}): correct the login or the node's ACL")
         if is_writing and isinstance(exc, _SILENT):
             return StoreOutcomeUnknownError(
-                f"{server} did not answer a write ({reason}). Let the task retry; if that never helps, lower "
-                "max_request_bytes to the servers' jute.maxbuffer"
+                f"{server} did not answer a write ({reason}). If retries don't help, lower max_request_bytes to jute.maxbuffer"
             )
         if isinstance(exc, (*_SILENT, *_PASSING)):
-            return StoreUnavailableError(f"{server} did not answer, nothing was written ({reason})")
+            return StoreUnavailableError(f"{server} did not answer ({reason})")
         return StoreRefusedError(f"{server} refused ({reason})")
 
 
