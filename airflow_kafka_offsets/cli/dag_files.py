@@ -1,6 +1,6 @@
 """Groups as DAG files define them, for commands: a file is imported as Airflow imports it, and nothing is written.
 
-How Airflow imports DAGs is its own business: this file alone asks it, and a test runs it against the installed Airflow.
+The import of DAGs is private to Airflow: only this file uses it, and a test runs it against the installed Airflow.
 """
 
 from __future__ import annotations

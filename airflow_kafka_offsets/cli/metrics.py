@@ -1,4 +1,4 @@
-"""``kafka-offsets metrics``: where groups stand, for Prometheus."""
+"""``kafka-offsets metrics``: the state of groups, for Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kafka-offsets plan``: what a run that asks now would get, or what a replay would run, and why. Writes nothing."""
+"""``kafka-offsets plan``: the next window of a group, or the windows of a replay, and why. Writes nothing."""
 
 from __future__ import annotations
 

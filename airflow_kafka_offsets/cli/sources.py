@@ -168,7 +168,7 @@ def kafka_config(args: Namespace) -> dict[str, Any] | None:
     Raises:
         BadInputError: the file can't be read or names no servers.
     """
-    # A command that asks nothing of Kafka, such as take-over, has neither argument.
+    # A command that needs no Kafka, such as take-over, has neither argument.
     file, servers = getattr(args, "kafka_config", None), getattr(args, "bootstrap_servers", None)
     if not file and not servers:
         return None

@@ -1,4 +1,4 @@
-"""Where each group stands: ``kafka-offsets status`` once, and ``kafka-offsets watch`` again and again."""
+"""The state of each group: ``kafka-offsets status`` once, and ``kafka-offsets watch`` again and again."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def _headroom_text(group: Document) -> str:
             return f"unknown: {reason}"
         if group["lag"] == 0:
             return "nothing is unread"
-        return "retention never removes these records" if group["headroom_is_unlimited"] else "unknown"
+        return "never" if group["headroom_is_unlimited"] else "unknown"
     guess = " (an estimate)" if group["headroom_is_estimate"] else ""
     return f"{length(group['headroom_seconds'])} until retention{guess}; at risk below {length(group['needed_seconds'] or 0)}"
 

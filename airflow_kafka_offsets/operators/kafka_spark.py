@@ -268,8 +268,8 @@ class _AtWork:
     def _start_environment(self, needing: Sequence[Planned]) -> dict[str, str]:
         from airflow_kafka_offsets.wiring.machine.start import start_environment
 
-        given = [os.environ.get("PYSPARK_SUBMIT_ARGS", ""), *map(str, self.launch.settings.values())]
-        return start_environment(os.environ, sum(p.window.span for p in needing), program=None, given=given)
+        settings = [os.environ.get("PYSPARK_SUBMIT_ARGS", ""), *map(str, self.launch.settings.values())]
+        return start_environment(os.environ, sum(p.window.span for p in needing), program=None, given=settings)
 
     def _in_own_session(self, planned: Planned) -> Report:
         from airflow_kafka_offsets.launch.connect import end_sessions, own_and_earlier, session_url
@@ -391,8 +391,8 @@ def call(
     wildcard = next((name for name, p in signature.parameters.items() if p.kind is Parameter.VAR_KEYWORD), None)
     wanted = {name: value for name, value in injected.items() if wildcard or name in signature.parameters}
     arguments = dict(signature.bind(*args, **{**kwargs, **wanted}).arguments)
-    others = arguments.pop(wildcard, {}) if wildcard else {}
-    return function(**arguments, **others)
+    extra = arguments.pop(wildcard, {}) if wildcard else {}
+    return function(**arguments, **extra)
 
 
 def _check_signature(function: Callable[..., Any], signature: Signature) -> None:

@@ -169,7 +169,7 @@ class PlanBacklogOperator(_PlanOperator):
             planned = plan(self, task.run, service, at_most, new=min(self.group.max_open_windows, at_most))
         windows = self._to_hand_off(task, service, planned)
         results = small_together([self._result(p) for p in windows])
-        if windows:  # last, because a log line says what is left out of the results
+        if windows:  # last: `small_together` may log before
             logger.info("%s", end_of_handoff([p.window for p in windows]))
         return results
 
@@ -242,7 +242,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
                 work.succeeded(evidence_of(window, report), report)
             patiently(lambda: service.check(window))
             if report is not None:
-                # When the job of the other launcher began and ended is not known.
+                # No one reported when the other launcher's job began and ended.
                 attempt = patiently(lambda: service.start_attempt(window, run.claim, run.this_try))
                 patiently(lambda: service.end_attempt(attempt, Outcome.SUCCEEDED, report.records))
             work.commit(planned)

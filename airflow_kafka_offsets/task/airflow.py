@@ -58,7 +58,7 @@ class Task:
     def emit(self, windows: Sequence[Window], results: Sequence[Mapping[str, Any]], *, emit_empty: bool) -> None:
         """Show committed windows in Airflow's UI, and in the event of each asset outlet.
 
-        Windows without an offset make no event, unless asked. An alias has no event of its own: a task that uses one adds its assets
+        Windows without an offset make no event, unless `emit_empty`. An alias has no event of its own: a task that uses one adds its assets
         itself.
 
         Args:
@@ -161,8 +161,8 @@ def is_given_window(task: Any) -> bool:
     """Whether a task of a group is given its window (``window=plan.output``), so that it plans none."""
     if not getattr(task, "is_mapped", False):
         return getattr(task, "window", None) is not None
-    given = [task.partial_kwargs, task.partial_kwargs.get("op_kwargs"), *_expanded(task)]
-    return any(isinstance(kwargs, Mapping) and kwargs.get("window") is not None for kwargs in given)
+    sources = [task.partial_kwargs, task.partial_kwargs.get("op_kwargs"), *_expanded(task)]
+    return any(isinstance(kwargs, Mapping) and kwargs.get("window") is not None for kwargs in sources)
 
 
 def _expanded(task: Any) -> list[Any]:

@@ -35,18 +35,18 @@ def folders_of(dag: DAG | None) -> list[Path]:
     return [Path(folder).absolute() for folder in (dag.folder, *(dag.template_searchpath or ()))]
 
 
-def launch_files(given: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, str]:
+def launch_files(fields: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, str]:
     """Return the files of a launch as spark-submit takes them, by their fields. Fields without a value are left out.
 
     Args:
-        given: the values of `FIELDS`, or of some. Absolute paths and URLs are returned as they are. The items of lists with
+        fields: the values of `FIELDS`, or of some. Absolute paths and URLs are returned as they are. The items of lists with
             commas may be patterns, and may have a name (``#name``).
         folders: where a relative path is looked for, in this order.
 
     Raises:
         BadInputError: a file is missing; the error names the paths where it could be.
     """
-    return {name: _launch_file(os.fspath(value), folders, name) for name, value in given.items() if value}
+    return {name: _launch_file(os.fspath(value), folders, name) for name, value in fields.items() if value}
 
 
 def _launch_file(paths: str, folders: Sequence[Path], parameter: str) -> str:
@@ -80,18 +80,8 @@ def _existing(path: str, folders: Sequence[Path], parameter: str) -> str:
 
 
 def _missing(path: str, folders: Sequence[Path], parameter: str) -> BadInputError:
-    places = [str(folder / path) for folder in folders]  # an absolute path stays as it is
-    missing = f"{parameter} {path!r} is missing on {platform.node()}: {', '.join(dict.fromkeys(places))}."
-    if not is_relative(path):
-        return BadInputError(f"{missing} If it is on the cluster's nodes, write local:{path}")
-    archive = _archive_around(folders[0])
-    if archive is None:
-        return BadInputError(f"{missing} A relative path begins at the DAG file's folder")
-    return BadInputError(
-        f"{missing} Spark reads no file inside {archive}: put this one next to it, and set {parameter}='{archive.parent / path}'"
-    )
-
-
-def _archive_around(folder: Path) -> Path | None:
-    """Return the archive that a folder is in, because Airflow also takes DAG files from a zip; or None for an ordinary folder."""
-    return next((place for place in (folder, *folder.parents) if place.is_file()), None)
+    places = dict.fromkeys(str(folder / path) for folder in folders)  # an absolute path stays as it is
+    hint = f"If it is on the cluster's nodes, write local:{path}"
+    if is_relative(path):
+        hint = "A relative path begins at the DAG file's folder, which can't be in a zip"
+    return BadInputError(f"{parameter} {path!r} is missing on {platform.node()}: {', '.join(places)}. {hint}")

@@ -120,7 +120,7 @@ class Lineage:
     _traced: tuple[str, Container[str], Callable[[], Sequence[ReadWindow]]] | None = None
 
     def trace(self, servers: str, topics: Container[str], read: Callable[[], Sequence[ReadWindow]]) -> None:
-        """Remember what OpenLineage's provider gets. It asks in a fork of the process, where nothing should ask for a connection.
+        """Keep what OpenLineage's provider gets. It runs in a fork of the process, where nothing should look for a connection.
 
         Args:
             servers: Kafka's bootstrap servers.

@@ -54,7 +54,7 @@ def page_of(window_ids: Sequence[str], dag_id: str, run_id: str, task_id: str, m
 
 
 def in_airflow(page: str, base_url: str = "") -> str:
-    """Return where Airflow's UI shows one of our pages: relative, as the UI knows its own address.
+    """Return the address of one of our pages in Airflow's UI, relative to the UI's own.
 
     The UI's frame takes an address from the root of the host on, so a path in ``base_url`` comes in it once more.
 

@@ -82,7 +82,7 @@ def patiently(step: Callable[[], _T]) -> _T:
 def plan(
     operator: PlanningFields, run: Run, service: WindowService, at_most: int | None = None, new: int = 1
 ) -> list[Planned]:
-    """Get the windows of a run; while another run works on them, do what `on_open_window` says.
+    """Get the windows of a run; while another run works on them, wait, skip or fail, by `on_open_window`.
 
     Args:
         operator: its method `resume` plans again after waiting.
