@@ -43,6 +43,11 @@ def publish_again(group: str, store: str) -> str:
     return f"\n    kafka-offsets copy {group} --from ledger --to '{store}' --why '...'"
 
 
+def abandon_command(window_id: str) -> str:
+    """Return the command that abandons a window, on a line of its own."""
+    return f"\n    kafka-offsets abandon {window_id} --why '...'"
+
+
 class KafkaOffsetsError(Exception):
     """Anything that this package raises on purpose.
 
@@ -362,7 +367,7 @@ class WindowBusyError(WindowError):
 
     def __init__(self, window_id: str, holder: object, *, is_rerun: bool = False, others: Sequence[str] = ()) -> None:
         then = "run the window again" if is_rerun else "adopt the window"
-        way_out = f" To abandon it, first stop that run's job:\n    kafka-offsets abandon {window_id} --why '...'"
+        way_out = f" To abandon it, first stop that run's job:{abandon_command(window_id)}"
         super().__init__(
             f"Window {window_id} is being worked on by {holder}. When that run is over, another run can {then}."
             + ("" if is_rerun else way_out)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.offsets import TopicPartition, is_whole
 from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.core.window_id import group_of
 
@@ -115,6 +116,36 @@ FOUNDED = "founded"
 
 KEPT_FROM = "kept_from"
 """In the details of a prune: the number of the first window that it left."""
+
+
+def founded_at(acts: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, int]:
+    """Return where an import let a group begin, in topics that it has not left for others of the same name since.
+
+    Args:
+        acts: the details of all acts of the group, oldest first.
+    """
+    founded: dict[TopicPartition, int] = {}
+    for details in acts:
+        for name, offset in details.get(FOUNDED, {}).items():
+            topic, _, partition = name.rpartition("-")
+            founded[TopicPartition(topic, int(partition))] = offset
+        founded = {tp: offset for tp, offset in founded.items() if tp.topic not in details.get(LEFT, ())}
+    return founded
+
+
+def check_details(details: Mapping[str, Any]) -> None:
+    """Read all that programs read in an act's details.
+
+    Raises:
+        AttributeError, LookupError, TypeError, ValueError: this package never writes this.
+    """
+    numbers = [details.get(NEXT_WINDOW, 1), details.get(KEPT_FROM, 1), *founded_at([details]).values()]
+    if not all(is_whole(number) and number >= 0 for number in numbers):
+        raise ValueError("offsets and the numbers of windows must be whole numbers, 0 or more")
+    names = [*acted_on(details), *details.get("left_open", ())]
+    if not all(isinstance(name, str) for name in (*names, *details.get(LEFT, {}).values())):
+        raise ValueError("windows and the ids of topics must be texts")
+
 
 MAX_WHO = 200
 

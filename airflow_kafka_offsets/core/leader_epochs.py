@@ -18,7 +18,7 @@ from typing import NamedTuple
 from airflow_kafka_offsets.core.errors import LogTruncatedError, name_some
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
-from airflow_kafka_offsets.core.plan.ownership import Position, reset_command
+from airflow_kafka_offsets.core.plan.ownership import KEEP_OUTPUT, Position, reset_to
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Window
 
@@ -58,10 +58,10 @@ def replaced(ends: Offsets, noted: LeaderEpochs, epoch_ends: EpochEnds) -> Offse
     Args:
         ends: the end offsets of that look.
         noted: the epochs of that look.
-        epoch_ends: what Kafka says about the `doubtful` epochs.
+        epoch_ends: where the `doubtful` epochs end.
     """
     cuts = {
-        asked.partition: end for asked, end in epoch_ends.items() if noted.get(asked.partition) == asked.leader_epoch
+        epoch.partition: end for epoch, end in epoch_ends.items() if noted.get(epoch.partition) == epoch.leader_epoch
     }
     return OffsetRanges((tp, OffsetRange(cut, ends[tp])) for tp, cut in cuts.items() if cut < ends.get(tp, 0))
 
@@ -76,33 +76,16 @@ def check_position(group: str, position: Position, log: LogSnapshot, epoch_ends:
     if not gone:
         return
     why = {
-        tp: f"{tp}: offsets {offsets} are other records now than those that were read: leader epoch {position.leader_epochs[tp]} "
-        f"ends at {offsets.start}, and the log has grown to {log.bounds[tp].end} (watermark {offsets.end}, "
-        f"leader epoch {_epoch_now(log, tp)})"
+        tp: f"{tp}: offsets {offsets} are other records now than those that were read (leader epoch {position.leader_epochs[tp]} ended "
+        f"at {offsets.start}, epoch {_epoch_now(log, tp)} goes on to {log.bounds[tp].end})"
         for tp, offsets in gone.items()
     }
     # Retention may have passed the watermark, and no reset can go back to offsets that are gone.
     on = {tp: max(offsets.end, log.bounds[tp].beginning) for tp, offsets in gone.items()}
     back = {tp: max(offsets.start, log.bounds[tp].beginning) for tp, offsets in gone.items()}
-    to_read = (
-        f" To read them, too: {reset_command(group, back)}. The command names the windows whose output has to be removed. It "
-        "cuts no window in two, so it may name an earlier start (--to-window)"
-    )
+    to_read = f"\nTo read these, too, first put that output aside:{reset_to(group, back)}" if back != on else ""
     raise LogTruncatedError.naming(
-        why,
-        f"The windows that own these offsets have the only copy of what Kafka lost: keep it. To continue {_where(on, gone)} and "
-        f"record that the new records below it are not read: {reset_command(group, on)}."
-        + (to_read if back != on else ""),
-    )
-
-
-def _where(on: Offsets, gone: OffsetRanges) -> str:
-    ends = gone.ends
-    passed = sum(offset > ends[tp] for tp, offset in on.items())
-    if not passed:
-        return "at the watermark"
-    return (
-        "where the log begins" if passed == len(on) else "at the watermark, or where the log begins if that is later,"
+        why, f"{KEEP_OUTPUT}. To continue without the new records:{reset_to(group, on)}{to_read}"
     )
 
 
@@ -114,9 +97,9 @@ def to_note(
     An epoch stays noted if Kafka did not report its end, or if its partition was not looked up. Then the next plan asks
     again.
     """
-    found = {tp: bounds.leader_epoch for tp, bounds in log.bounds.items() if bounds.leader_epoch is not None}
-    known = position.leader_epochs if position else {}
-    return {**known, **found, **dict(unanswered)}
+    noted = position.leader_epochs if position else {}
+    current = {tp: bounds.leader_epoch for tp, bounds in log.bounds.items() if bounds.leader_epoch is not None}
+    return {**noted, **current, **dict(unanswered)}
 
 
 def after_reset(
@@ -137,24 +120,24 @@ def after_reset(
 def still_unchecked(
     unanswered: Collection[PartitionEpoch], target: Offsets, log: LogSnapshot
 ) -> tuple[PartitionEpoch, ...]:
-    """Return the epochs below whose watermarks there may be other records after a move. From the log's beginning on, all is read again."""
+    """Return the epochs that may still hide replaced records after a move. From the log's beginning on, all is read again."""
     return tuple(
-        asked
-        for asked in unanswered
-        if asked.partition in target and target[asked.partition] > log.bounds[asked.partition].beginning
+        epoch
+        for epoch in unanswered
+        if epoch.partition in target and target[epoch.partition] > log.bounds[epoch.partition].beginning
     )
 
 
 def asked_again(position: Position, unanswered: Collection[PartitionEpoch]) -> Position:
     """Return a position that has these epochs noted, or smaller ones: the next plan asks where their records end."""
     noted = dict(position.leader_epochs)
-    # What an epoch and all before it have written ends no earlier than that of a smaller one: the smaller one misses nothing.
+    # The records up to a smaller epoch end no later: to ask for its end misses nothing.
     noted |= {tp: min(epoch, noted.get(tp, epoch)) for tp, epoch in unanswered}
     return replace(position, leader_epochs=noted)
 
 
 def left_behind(before: Position, target: Offsets, epoch_ends: EpochEnds) -> OffsetRanges:
-    """Return what no one will read after watermarks were moved: offsets below them that belong to other records now."""
+    """Return the offsets below moved watermarks that belong to other records now: no window will read these records."""
     gone = replaced(before.offsets, before.leader_epochs, epoch_ends)
     below = {tp: OffsetRange(r.start, max(r.start, min(r.end, target[tp]))) for tp, r in gone.items() if tp in target}
     return OffsetRanges(below).without_empty()
@@ -163,7 +146,7 @@ def left_behind(before: Position, target: Offsets, epoch_ends: EpochEnds) -> Off
 def one_of_each(some: Iterable[PartitionEpoch]) -> tuple[PartitionEpoch, ...]:
     """Return one epoch of each partition: the smallest, as in `asked_again`."""
     newest_first = sorted(some, reverse=True)
-    return tuple(sorted({asked.partition: asked for asked in newest_first}.values()))
+    return tuple(sorted({epoch.partition: epoch for epoch in newest_first}.values()))
 
 
 def unanswered(asked: Collection[PartitionEpoch], epoch_ends: EpochEnds) -> list[PartitionEpoch]:
@@ -172,31 +155,28 @@ def unanswered(asked: Collection[PartitionEpoch], epoch_ends: EpochEnds) -> list
 
 
 def unchecked_details(silent: Collection[PartitionEpoch]) -> dict[str, list[str]]:
-    """Return what the ledger records of what was not checked."""
-    return {"unchecked": [str(asked.partition) for asked in silent]} if silent else {}
+    """Return the facts for the record of an act about partitions that were not checked."""
+    return {"unchecked": [str(epoch.partition) for epoch in silent]} if silent else {}
 
 
 def warning(silent: Collection[PartitionEpoch]) -> str:
-    """Say what was not checked."""
-    names = name_some([asked.partition for asked in silent], ", ")
-    return (
-        "Kafka did not say where the records of earlier leaders end, so whether records were replaced "
-        f"is checked by the next plan: {names}"
-    )
+    """Return the warning about leader epochs whose ends are not known."""
+    names = name_some([epoch.partition for epoch in silent], ", ")
+    return f"Kafka did not report the ends of leader epochs, so whether records were replaced is checked by the next plan: {names}"
 
 
 def of_windows(windows: Collection[Window], log: LogSnapshot) -> list[PartitionEpoch]:
     """Return the epochs to ask about before windows are run again."""
-    asked: dict[PartitionEpoch, None] = {}
+    epochs: dict[PartitionEpoch, None] = {}
     for window in windows:
         wanted = window.ranges.without_empty()
         noted = {tp: epoch for tp, epoch in window.leader_epochs.items() if tp in wanted}
-        asked |= dict.fromkeys(doubtful(noted, window.topic_ids, log))
-    return list(asked)
+        epochs |= dict.fromkeys(doubtful(noted, window.topic_ids, log))
+    return list(epochs)
 
 
 def replaced_in(window: Window, epoch_ends: EpochEnds) -> dict[TopicPartition, str]:
-    """Say which offsets of a window belong to other records now than when it was cut."""
+    """Return a sentence for each partition of a window whose offsets belong to other records now."""
     wanted = window.ranges.without_empty()
     gone = replaced(wanted.ends, window.leader_epochs, epoch_ends)
     parts = {tp: OffsetRange(max(offsets.start, wanted[tp].start), offsets.end) for tp, offsets in gone.items()}

@@ -119,7 +119,7 @@ def parse_registry(given: str | Registry | None) -> Registry | None:
         return given
     if isinstance(given, str):
         return Registry(given)
-    raise BadInputError(f"registry must be the id of an Airflow connection or a Registry; got {short(given)}")
+    raise BadInputError(f"registry must be a connection id or a Registry; got {short(given)}")
 
 
 def topics_then(topics: Collection[str], of_window: Collection[str]) -> list[str]:

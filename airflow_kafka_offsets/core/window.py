@@ -42,8 +42,8 @@ class State(StrEnum):
 
 
 COMMITTING_HINT = (
-    ". Its job is done: the next try of its task, or the next run, finishes the commit. If the offset store has wrong offsets: "
-    "kafka-offsets verify and copy --from ledger; if it is gone for good, remove offset_store from the group's definition"
+    ": the next try or run finishes the commit. If the offset store is wrong or gone: "
+    "docs/reference/errors.md#illegalsteperror"
 )
 
 OPEN = frozenset({State.PLANNED, State.COMMITTING})
@@ -335,7 +335,7 @@ def check_commit(window: WindowRecord, claim: Claim, outcome: Outcome | None) ->
     if not window.holder.lets_commit(claim):
         raise WindowBusyError(window.id, window.holder, is_rerun=window.state is State.COMMITTED)
     if is_own_work and window.span > 0 and outcome is not Outcome.SUCCEEDED:
-        raise NoEvidenceError(_no_evidence(window, outcome))
+        raise no_evidence(window.id, outcome)
     if window.state is State.COMMITTED:
         return False
     rest = (State.COMMITTED,) if window.state is State.COMMITTING else (State.COMMITTING, State.COMMITTED)
@@ -343,13 +343,10 @@ def check_commit(window: WindowRecord, claim: Claim, outcome: Outcome | None) ->
     return True
 
 
-def _no_evidence(window: WindowRecord, outcome: Outcome | None) -> str:
+def no_evidence(window_id: str, outcome: Outcome | None) -> NoEvidenceError:
+    """Return the error for a window whose attempt ended like this."""
     if outcome is Outcome.LOST:
-        return (
-            f"Window {window.id}: a later attempt has started, because Airflow counted this task as dead. The later one "
-            "commits, and this one does not"
-        )
-    return (
-        f"Window {window.id}: no recorded success of its job (the attempt is {outcome or 'unknown'}), so nothing "
-        "is committed. Clear the task to run the window again."
-    )
+        cause = "Airflow counted this task as dead, and a later attempt has started. Only that one commits"
+    else:
+        cause = f"its job has no recorded success ({outcome or 'unknown'}). Clear the task to run it again"
+    return NoEvidenceError(f"Window {window_id}: {cause}")

@@ -21,8 +21,8 @@ from urllib.parse import quote
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 
 from airflow_kafka_offsets.airflow_versions import NO_TASK_STATE
-from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, JobUnseenError, NoEvidenceError
-from airflow_kafka_offsets.core.window import Outcome
+from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, JobUnseenError
+from airflow_kafka_offsets.core.window import Outcome, no_evidence
 from airflow_kafka_offsets.launch.twins import PATIENCE
 
 if TYPE_CHECKING:
@@ -117,9 +117,7 @@ def own_and_earlier(attempts: Sequence[Attempt], claim: Claim, try_number: int) 
     """
     own = next(a for a in reversed(attempts) if (a.claim, a.try_number) == (claim, try_number))
     if own.outcome is not Outcome.RUNNING:
-        raise NoEvidenceError(
-            f"Window {own.window_id}: a later attempt has started, because Airflow counted this task as dead. Only the later one commits"
-        )
+        raise no_evidence(own.window_id, Outcome.LOST)
     unfinished = [a for a in attempts if a.id < own.id and a.outcome is not Outcome.SUCCEEDED]
     return own, unfinished[-MAX_ENDED:]
 

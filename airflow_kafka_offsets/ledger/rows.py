@@ -31,7 +31,7 @@ from airflow_kafka_offsets.core.errors import (
     counted,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import Act, Attempt
+from airflow_kafka_offsets.core.history import Act, Attempt, check_details
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import (
@@ -40,7 +40,6 @@ from airflow_kafka_offsets.core.plan.ownership import (
     Position,
 )
 from airflow_kafka_offsets.core.plan.pruning import absent
-from airflow_kafka_offsets.core.plan.reset import check_details
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.window import (
     OWNING,

@@ -167,7 +167,7 @@ class Acts(UseCases):
             raise UnknownGroupError(
                 f"Group {group.name} has no watermark yet; its starting_offsets say where it starts"
             )
-        check_no_open_window(group.name, state)
+        check_no_open_window(state)
         check_reads(group, topics)
         target = self._written_target(group, state.position, to, to_window, topics)
         moving: Sequence[str] = topics

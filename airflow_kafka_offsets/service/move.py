@@ -421,7 +421,7 @@ def _check_replaced(
 
 
 def _check_known(group: KafkaGroup, state: GroupState, topics: Sequence[str], kafka_conn_id: str | None) -> None:
-    check_no_open_window(group.name, state)
+    check_no_open_window(state)
     check_reads(group, topics)
     if kafka_conn_id not in (None, group.kafka_conn_id):
         raise BadInputError(

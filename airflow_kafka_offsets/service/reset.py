@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import MissingPartitionError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import founded_at
 from airflow_kafka_offsets.core.leader_epochs import doubtful, unanswered
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.matching import way_out_of_missing
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import check_reset
-from airflow_kafka_offsets.core.plan.reset import Reset, check_never_left, founded_at, plan_reset
+from airflow_kafka_offsets.core.plan.reset import Reset, check_never_left, plan_reset
 from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.replay import pages

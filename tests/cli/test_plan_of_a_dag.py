@@ -187,7 +187,7 @@ def test_a_slip_in_the_name_of_a_group_that_has_windows_is_named_before_a_run(
     done = cli("plan", "--dag", file)
     assert (done.code, done.err) == (0, "")
     assert (
-        "Warning: orders/load has planned the same topics as group lake.orders, and lake.ordres is another" in done.out
+        "Warning: orders/load has planned the same topics as group lake.orders, and lake.ordres begins at" in done.out
     )
     assert "docs/howto/rename-a-group.md" in done.out
     [warning] = cli("plan", "--dag", file, "-o", "json").json["warnings"]

@@ -133,7 +133,7 @@ def test_a_task_that_is_refused_before_it_plans_ends_its_log_like_any_other(
     assert last_words(caplog) == (
         "This try got no window of group g\n"
         f"    error: {said}\n"
-        "    next: no retry is left. Correct the error, then clear this task"
+        "    next: no retry is left: correct the error, then clear this task"
     )
 
 
@@ -150,7 +150,7 @@ def test_a_kafka_that_does_not_answer_is_told_once_and_at_the_end(
     assert last_words(caplog) == (
         "This try got no window of group g\n"
         f"    error: {caught.value}\n"
-        "    next: no retry is left. Correct the error, then clear this task"
+        "    next: no retry is left: correct the error, then clear this task"
     )
 
 
@@ -201,16 +201,16 @@ def test_without_spark_submit_a_task_fails_at_once_and_says_what_to_install(
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setattr(sys, "executable", str(worker / "bin" / "python"))  # pip has put no spark-submit beside it
     name = "spark3-submit" if master == "yarn" else "spark-submit"
-    refused(worker, f"^No {name} is on the PATH [\\s\\S]*{INSTALL}", launch, worker)
+    refused(worker, f"^No {name} is on the PATH[\\s\\S]*{INSTALL}", launch, worker)
     refused(worker, "^No /opt/spark/bin/spark-submit", launch, worker, spark_binary="/opt/spark/bin/spark-submit")
 
 
 def test_a_spark_submit_that_is_not_on_the_path_is_named(worker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    refused(worker, rf"with it on the PATH:\n  export PATH={PROGRAMS}:\$PATH", launch, worker)
+    refused(worker, rf"with it on the PATH:\n    export PATH={PROGRAMS}:\$PATH", launch, worker)
     found = script(worker / "spark" / "bin" / "spark-submit")
     monkeypatch.setenv("SPARK_HOME", str(worker / "spark"))
-    refused(worker, rf"on the PATH, or set spark_binary='{found}':\n  export PATH={found.parent}:", launch, worker)
+    refused(worker, rf"on the PATH, or set spark_binary='{found}':\n    export PATH={found.parent}:", launch, worker)
 
 
 @pytest.mark.slow
@@ -592,7 +592,7 @@ def test_a_relative_job_runs_from_the_folder_of_its_dag(
     [
         ("application", None, "application must be a text that is not empty; got None"),
         ("application_args", "--day 1", "application_args must be a list of arguments, or None; got a str"),
-        ("conf", "spark.ssl.keyPassword=canary", "conf must be a mapping of names to values, or None; got a str"),
+        ("conf", "spark.ssl.keyPassword=canary", "conf must be a mapping, or None; got a str"),
         ("files", ["a.csv", "b.csv"], "files must be a text in UTF-8 without a NUL, or None; got "),
     ],
 )

@@ -21,7 +21,7 @@ The first line of a story is the group's settings. Each other line is one event,
 
     run-2 (load) asks for Live(...)                  a run of the task `load` is planned by Airflow
     dag/run-2/load#1 starts                          its first try begins
-    dag/run-2/load#1 dies after ledger.add_windows   it is killed when this call has come back
+    dag/run-2/load#1 dies after ledger.turn          it is killed when this call has come back
     dag/run-2/load#1 stands after ledger.acts        it pauses there, and may go on lines later
     a person: abandon lake-000001                    a person types a command
 
@@ -174,7 +174,7 @@ _LONG = 200
 _LEDGER_WRITES = [
     f"{when} ledger.{call}"
     for when in ("before", "after")
-    for call in ("add_windows", "turn", "hold", "start_attempt", "end_attempt", "commit", "finish")
+    for call in ("turn", "start_attempt", "end_attempt", "commit", "finish")
 ]
 _STORE_WRITES = ["before store.advance", "after store.advance"]
 
@@ -808,7 +808,7 @@ class Simulation:
         [task] = self.start_run(Live())
         self.try_again(task)
         assert task.process is not None
-        if self._reaches(task.process, "after ledger.add_windows"):
+        if self._reaches(task.process, "after ledger.turn"):
             task.max_tries = 0
             self.kill(task.process)
             newest = self.windows()[-1]

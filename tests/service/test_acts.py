@@ -60,7 +60,7 @@ def test_what_an_abandoned_window_owned_was_seen_and_is_never_skipped_without_a_
     world.kafka.produce(tp(2), 10)
     world.service.abandon(world.plan(THREE).window.id, "ada", "poison")
     world.kafka.expire(tp(2), 5)
-    with pytest.raises(DataLossError, match=r'orders-2: offsets \[0, 5\) expired.*"2":5'):
+    with pytest.raises(DataLossError, match=r'(?s)orders-2: offsets \[0, 5\) expired.*"2":5'):
         world.plan(THREE)
     world.configure(on_data_loss="skip")
     assert world.run(THREE).lost == ranges({tp(2): (0, 5)})
@@ -232,8 +232,7 @@ def test_an_open_transaction_below_the_watermark_is_no_truncated_log(world: Worl
     world.configure(isolation_level="read_committed")
     waiting = world.plan(TWO)
     assert (waiting.window.span, waiting.window.ranges[tp(0)].start) == (0, 10)
-    assert "orders-0" in waiting.warnings[0]
-    assert "open transaction" in waiting.warnings[0]
+    assert "nothing of orders-0" in waiting.warnings[0]
     world.do(waiting.window, TWO)
     world.kafka.commit_transaction(tp(0))
     assert world.run(THREE).ranges[tp(0)] == OffsetRange(10, 11)
@@ -255,7 +254,9 @@ def test_a_truncated_log_below_an_open_transaction_is_one_still(world: World) ->
     assert "orders-0 [5, 8)" in str(waits.value), "what Kafka has is not given up"
     assert "--to" not in str(waits.value)
     world.kafka.commit_transaction(tp(0))
-    with pytest.raises(LogTruncatedError, match=r"the log ends at 9, .*reset lake --to '\{\"orders\":\{\"0\":9\}\}'"):
+    with pytest.raises(
+        LogTruncatedError, match=r"(?s)the log ends at 9, .*reset lake --to '\{\"orders\":\{\"0\":9\}\}'"
+    ):
         world.plan(TWO)
 
 
@@ -265,7 +266,7 @@ def test_of_several_truncated_logs_only_those_that_no_transaction_hides_are_to_b
     world.kafka.truncate(tp(0), 8)
     world.kafka.truncate(tp(1), 7)
     world.configure(isolation_level="read_committed")
-    with pytest.raises(LogTruncatedError, match=r"reset lake --to '\{\"orders\":\{\"1\":7\}\}'.*orders-0 \[5, 8\)"):
+    with pytest.raises(LogTruncatedError, match=r"(?s)orders-0 \[5, 8\).*reset lake --to '\{\"orders\":\{\"1\":7\}\}'"):
         world.plan(TWO)
 
 
@@ -274,7 +275,7 @@ def test_the_reset_of_a_truncated_log_goes_by_the_last_look_at_it(two_windows: W
     world.configure(isolation_level="read_uncommitted")
     world.kafka.truncate(tp(0), 18)
     world.kafka.fall_back_once(tp(0), 12)
-    with pytest.raises(LogTruncatedError, match=r"ends at 18, .*--to '\{\"orders\":\{\"0\":18\}\}'"):
+    with pytest.raises(LogTruncatedError, match=r"(?s)ends at 18, .*--to '\{\"orders\":\{\"0\":18\}\}'"):
         world.plan(THREE)
 
 
@@ -321,7 +322,7 @@ def test_a_reset_names_what_nobody_reads_again_of_a_topic_that_left_the_group(
     world = dropped
     if not is_in_kafka:
         world.kafka.delete("clicks")
-    with pytest.raises(ConfirmationError, match=r"no longer reads.*lake-000001 clicks-0 \[0, 7\)"):
+    with pytest.raises(ConfirmationError, match=r"lake-000001 clicks-0 \[0, 7\) again, as the group no longer"):
         world.service.reset(world.group, "earliest", "ada", "wrong", to_window=to_window)
     reset = world.service.reset(world.group, "earliest", "ada", "wrong", to_window=to_window, supersede=True)
     assert reset.position.offsets == {tp(0, "clicks"): 7, tp(0): 0, tp(1): 0}
@@ -369,7 +370,9 @@ def recreated(world: World) -> World:
 
 def test_the_start_of_a_window_says_nothing_about_a_topic_that_was_recreated_since(recreated: World) -> None:
     world = recreated
-    with pytest.raises(ConfirmationError, match=r"topic of lake-000002 clicks-0 \[5, 10\) was recreated since.*Keep"):
+    with pytest.raises(
+        ConfirmationError, match=r"lake-000002 clicks-0 \[5, 10\) again, as their topic was recreated: keep"
+    ):
         world.service.reset(world.group, "", "ada", "wrong", to_window="lake-000002")
     reset = world.service.reset(world.group, "", "ada", "wrong", to_window="lake-000002", supersede=True)
     assert reset.moves == {tp(0): (20, 10)}
@@ -401,9 +404,7 @@ def test_a_window_of_a_topic_that_was_recreated_since_is_no_start(recreated: Wor
 def test_a_reset_over_a_topic_that_was_deleted_says_what_leads_on(recreated: World) -> None:
     world = recreated
     world.kafka.delete("clicks")
-    refused = (
-        r"Kafka has no topic clicks.*remove the topic from the group's topics, let a run plan, and repeat the command"
-    )
+    refused = r"Kafka has no topic clicks.*leave it out of the group's topics, let a run plan, and repeat the command"
     with pytest.raises(MissingPartitionError, match=refused):
         world.service.reset(world.group, "", "ada", "wrong", to_window="lake-000002")
     world.configure(topics=["orders"])
@@ -509,7 +510,7 @@ def test_neither_an_import_nor_a_replay_goes_back_to_a_topic_that_the_group_has_
     store = MemoryStore("redis://old")
     store.groups["lake"] = {tp(0): 10, tp(1): 5}
     asked = Asked(StoreSource(store, "lake"), "lake")
-    with pytest.raises(IllegalStepError, match=r"topic orders under an id again.*Use a group of another name"):
+    with pytest.raises(IllegalStepError, match=r"left topic orders under the id.*Use a group of another name"):
         Moving(world.ledger).plan_import("lake", asked, lambda _: world.kafka)
     with pytest.raises(TopicRecreatedError):
         world.plan(THREE, Windows((2,)))

@@ -276,7 +276,7 @@ def was_replaced(tmp_path: Path) -> World:
 def test_a_group_goes_past_replaced_records_under_no_new_name(was_replaced: World) -> None:
     world = was_replaced
     with pytest.raises(
-        LogTruncatedError, match=r"offsets \[60, 100\) are other records now.*kafka-offsets reset lake --to"
+        LogTruncatedError, match=r"(?s)offsets \[60, 100\) are other records now.*kafka-offsets reset lake --to"
     ):
         moving(world).plan_import("new", from_ledger(world), lambda _: world.kafka)
     world.service.reset(world.group, '{"orders":{"0":100}}', "ada", "the new ones are not needed")

@@ -242,7 +242,7 @@ def holders_to_ask(asking: Asking, records: Records) -> list[WindowRecord]:
     if isinstance(asking.request, Live) and not ownership.own_windows(state):
         return list(state.open)
     how, windows = _existing(asking, records)
-    return ownership.of_others(state, windows, asking.claim, how)
+    return ownership.held_by_others(state, windows, asking.claim, how)
 
 
 def choose(asking: Asking, records: Records, facts: Facts) -> Choice:
@@ -258,7 +258,7 @@ def choose(asking: Asking, records: Records, facts: Facts) -> Choice:
         ownership.check_topics(group, state, claim, adopt)
         return Choice(How.ADOPTED, adopt, number)
     how, windows = _existing(asking, records)
-    foreign = ownership.of_others(state, windows, claim, how)
+    foreign = ownership.held_by_others(state, windows, claim, how)
     if busy := next((held for held in foreign if not facts.is_over(held)), None):
         raise WindowBusyError(busy.id, busy.holder, is_rerun=busy.state is State.COMMITTED)
     if how is How.GIVEN:

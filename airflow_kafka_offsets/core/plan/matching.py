@@ -149,6 +149,4 @@ def _check_matches(group: KafkaGroup, known: Position, log: LogSnapshot) -> None
 
 def way_out_of_missing(group: KafkaGroup) -> str:
     """Return what to do about topics that were deleted on purpose."""
-    if group.topics_pattern is None:
-        return "If it was deleted on purpose, remove the topic from the group's topics"
-    return "If it was deleted on purpose, change topics_pattern so that it no longer matches its name, and matches all others"
+    return f"If it was deleted on purpose, leave it out of the group's {'topics_pattern' if group.topics_pattern else 'topics'}"

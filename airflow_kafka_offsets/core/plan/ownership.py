@@ -22,6 +22,7 @@ from airflow_kafka_offsets.core.errors import (
     PrunedWindowError,
     UnreadTopicError,
     WindowBusyError,
+    abandon_command,
     name_some,
     short,
 )
@@ -115,6 +116,9 @@ class How(StrEnum):
     NEW = "new"
 
 
+_NEW_RUN = "Trigger a new run instead of clearing this one"
+
+
 def own_windows(state: GroupState) -> tuple[WindowRecord, ...]:
     """Return the windows that the asking run has; empty if it asks for the first time.
 
@@ -125,15 +129,11 @@ def own_windows(state: GroupState) -> tuple[WindowRecord, ...]:
         PrunedWindowError: one of them was pruned.
     """
     if state.is_pruned:
-        raise PrunedWindowError(
-            "A window of this run was pruned after Kafka had removed its offsets, so it can't run again. Trigger a new run "
-            "instead of clearing this one"
-        )
+        raise PrunedWindowError(f"A window of this run was pruned from the ledger. {_NEW_RUN}")
     windows = [record.window for record in state.claimed]
     if superseded := [window.id for window in windows if window.state is State.SUPERSEDED]:
         raise IllegalStepError(
-            f"{name_some(superseded, ', ')} of this run was superseded by a reset: other windows own its offsets. Trigger a new "
-            "run instead of clearing this one"
+            f"A reset gave the offsets of {name_some(superseded, ', ')} of this run to other windows. {_NEW_RUN}"
         )
     return tuple(record for record in state.claimed if record.state.owns)
 
@@ -141,10 +141,7 @@ def own_windows(state: GroupState) -> tuple[WindowRecord, ...]:
 def made_again(claim: Claim, own: Sequence[WindowRecord]) -> str:
     """Return the warning about a run that has windows before its first try: it was deleted and made again."""
     ids = name_some([record.id for record in own], ", ")
-    return (
-        f"{claim} was deleted and made again, so it runs {ids} again, as after a clear, and reads nothing new. For what is new, "
-        "trigger a run under another id"
-    )
+    return f"{claim} was deleted and made again, so it runs {ids} again and reads nothing new. For new records, use another run id"
 
 
 def is_owner(owner: Owner | None, claim: Claim) -> bool:
@@ -167,16 +164,27 @@ def other_name(group: KafkaGroup, owner: Owner, owned: Sequence[KafkaGroup]) -> 
     if not names:
         return None
     return (
-        f"{owner} has planned the same topics as group {name_some(names, ', ')}, and {group.name} is another group, which begins at its "
-        "own starting_offsets. If that is not meant, correct the name before a job runs, or rename the group: "
-        "docs/howto/rename-a-group.md"
+        f"{owner} has planned the same topics as group {name_some(names, ', ')}, and {group.name} begins at its own starting_offsets. If "
+        "that is not meant, correct the name before a job runs: docs/howto/rename-a-group.md"
     )
 
 
-def reset_command(group: str, to: Offsets) -> str:
-    """Return the command that moves a group's watermark; for many partitions only its form, because no one can paste so many."""
+ANOTHER_GROUP = "Use a group of another name for today's topic"
+"""The way out where a group can't go on among the windows that it has."""
+
+
+KEEP_OUTPUT = "The output of the windows that own these offsets is the only copy: keep it"
+
+
+def reset_command(group: str, options: str) -> str:
+    """Return the command that moves a group's watermark, on a line of its own."""
+    return f"\n    kafka-offsets reset {group} {options} --why '...'"
+
+
+def reset_to(group: str, to: Offsets) -> str:
+    """Return the same for a move to offsets; for many partitions only its form, because no one can paste so many."""
     offsets = dump_offsets(to) if len(to) <= MAX_NAMED else '{"<topic>":{"<partition>":<offset>}}'
-    return f"kafka-offsets reset {group} --to '{offsets}' --why '...'"
+    return reset_command(group, f"--to '{offsets}'")
 
 
 # Refusals.
@@ -190,8 +198,8 @@ def check_same_group(group: str, claim: Claim, state: GroupState) -> None:
     """
     if state.elsewhere:
         raise BadInputError(
-            f"{claim} had {name_some(state.elsewhere, ', ')}, and its task reads group {group} now: a cleared run gets no new window. "
-            f"For what is new in {group}, trigger a new run; for the old window, see docs/howto/rename-a-group.md"
+            f"{claim} had {name_some(state.elsewhere, ', ')}, and its task reads group {group} now. For what is new, trigger a new run; "
+            "for the old windows, see docs/howto/rename-a-group.md"
         )
 
 
@@ -205,9 +213,8 @@ def check_owner(group: str, owner: Owner | None, claim: Claim) -> None:
         return
     task = Owner.of(claim)
     raise ForeignGroupError(
-        f"{task} asks for live windows of group {group}, which belongs to {owner}. For another output, use another group; to run "
-        "its windows again, name a replay; if the DAG or task was renamed, take the group over "
-        "(docs/howto/rename-or-share-a-group.md):\n"
+        f"{task} asks for live windows of group {group}, which belongs to {owner}. For another output, use another group; if the DAG or "
+        "task was renamed (docs/howto/rename-or-share-a-group.md):\n"
         f"    kafka-offsets take-over {group} --dag {task.dag_id} --task {task.task_id} --why '...'"
     )
 
@@ -223,14 +230,13 @@ def check_topics(group: KafkaGroup, state: GroupState, claim: Claim, records: It
         unread = name_some([topic for topic in topics_of(window.ranges.without_empty()) if topic not in reads], ", ")
         if unread and _is_open_live(window):
             raise UnreadTopicError(
-                f"Window {window.id} has records of {unread}, which group {group.name} no longer reads, and its run is over. To read "
-                f"them, clear {record.holder} or put {unread} back until the window is committed; to leave them out:\n"
-                f"    kafka-offsets abandon {window.id} --why '...'"
+                f"Window {window.id} has records of {unread}, which group {group.name} no longer reads. To read them, clear "
+                f"{record.holder} or put {unread} back until the window is committed; to leave them out:{abandon_command(window.id)}"
             )
         if unread:
             raise UnreadTopicError(
-                f"Window {window.id} has records of {unread}, which group {group.name} does not read as {Owner.of(claim)} defines it. "
-                f"For the output of {state.owner}, add the topics; for another output, use another group"
+                f"Window {window.id} has records of {unread}, which {Owner.of(claim)} leaves out of group {group.name}. Add the topics, or "
+                "use another group for another output"
             )
 
 
@@ -315,7 +321,7 @@ def is_handed_over(record: WindowRecord, claim: Claim, *, is_known: bool) -> boo
     return record.holder == claim or (is_known and is_planner and record.holder.is_same_run(claim))
 
 
-def of_others(state: GroupState, records: Iterable[WindowRecord], claim: Claim, how: How) -> list[WindowRecord]:
+def held_by_others(state: GroupState, records: Iterable[WindowRecord], claim: Claim, how: How) -> list[WindowRecord]:
     """Return the windows on which a claim may work only if their holders are over."""
     had = {record.seq for record in state.claimed}
     return [r for r in records if not is_handed_over(r, claim, is_known=how is How.GIVEN or r.seq in had)]
@@ -427,8 +433,8 @@ def check_gap(abandonment: Abandonment, leave_gap: bool) -> None:
     if abandonment.skipped and not leave_gap:
         gaps = name_some([f"{tp} {r}" for tp, r in abandonment.skipped.items()], ", ")
         raise ConfirmationError(
-            f"Later windows start where window {abandonment.window.id} ends, so these offsets become a gap that only a replay "
-            f"can fill: {gaps}. If you mean it, add --leave-gap"
+            f"Later windows follow window {abandonment.window.id}, so only a replay can read {gaps} after that. To leave this gap, add "
+            "--leave-gap"
         )
 
 

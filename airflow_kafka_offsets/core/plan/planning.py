@@ -19,13 +19,13 @@ from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.matching import check_there, way_out_of_missing
-from airflow_kafka_offsets.core.plan.ownership import NOWHERE, Position, reset_command
+from airflow_kafka_offsets.core.plan.ownership import KEEP_OUTPUT, NOWHERE, Position, reset_command, reset_to
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Draft
 
 
 class Verdict(StrEnum):
-    """What planning says of one topic-partition."""
+    """The verdict of planning on one topic-partition."""
 
     CONTINUE = "continue"
     FIRST = "first"
@@ -59,7 +59,7 @@ def judge(tp: TopicPartition, position: Position | None, log: LogSnapshot, recov
         tp: the topic-partition.
         position: where the group's next live window starts; None before the first one.
         log: what Kafka holds.
-        recovered: the partition's log up to the high watermark, if it was looked at again; None: it was not.
+        recovered: the partition's log up to the high watermark, or None if Kafka was not asked again.
     """
     bounds = log.bounds.get(tp)
     if position is None:
@@ -92,7 +92,7 @@ def judge_all(
         group: its topics.
         position: where the group's next live window starts; None before the first one.
         log: what Kafka holds.
-        recovered: what a second look said of the `suspects`, up to their high watermarks.
+        recovered: the logs of the `suspects` up to their high watermarks, by a second look.
     """
     known, again = position or NOWHERE, recovered or {}
     partitions = sorted({**known.offsets, **log.bounds})  # almost sorted already: a set would lose that
@@ -130,8 +130,8 @@ def plan_all(
         log: what Kafka holds.
         until: the planned-until time.
         first: the resolved starting offsets; needed when there is no position.
-        recovered: what a second look said of the `suspects`, up to their high watermarks.
-        ends: where a window ends at the latest, by the timestamp index; None for a partition: no later record.
+        recovered: the logs of the `suspects` up to their high watermarks, by a second look.
+        ends: where a window ends at the latest, by the timestamp index; None for a partition without a later record.
 
     Raises:
         DataLossError: retention was faster than the group, and its policy is ``fail``.
@@ -174,7 +174,7 @@ def cut(whole: Plan, number: int, max_offsets: int | None) -> list[Plan]:
     Args:
         whole: what there is to read.
         number: how many windows at most; what they leave over is not planned.
-        max_offsets: the cap; None: the first window has all.
+        max_offsets: the cap, or None if there is none.
     """
     plans = [_capped(whole, max_offsets)]
     while len(plans) < number and plans[-1].is_capped:
@@ -208,10 +208,9 @@ def _unread(ranges: OffsetRanges, verdicts: Mapping[TopicPartition, Verdict], lo
 def _warnings(fell_back: list[TopicPartition], lost: OffsetRanges) -> tuple[str, ...]:
     warnings = []
     if fell_back:
+        # A leader lagged for a moment, or an open transaction hides records that were read uncommitted before.
         warnings.append(
-            "the end offset was before the watermark, but nothing is lost. This window reads nothing of "
-            f"{name_some(fell_back, ', ')}. Either a leader lagged for a moment, or an open transaction hides records that were read "
-            "already (read_uncommitted before, read_committed now)"
+            f"the end offset is before the watermark but nothing is lost, so this window reads nothing of {name_some(fell_back, ', ')}"
         )
     if lost:
         gaps = name_some([f"{tp} {r}" for tp, r in lost.items()], ", ")
@@ -231,8 +230,8 @@ def _held_back(ranges: OffsetRanges, ends: Mapping[TopicPartition, int | None], 
     if not waiting:
         return ()
     return (
-        f"this window ends by time and is empty, although records wait: {name_some(waiting.values(), ', ')}. A record dated in the "
-        "future holds its partition back until that date; a run that is triggered by hand reads past it",
+        f"this window is empty, as a record dated in the future holds back {name_some(waiting.values(), ', ')}. A run that is triggered "
+        "by hand reads past it",
     )
 
 
@@ -259,12 +258,12 @@ def _refuse(
     if gone := by_verdict.get(Verdict.RECREATED):
         raise TopicRecreatedError.naming(
             {
-                tp: f"{tp}: topic {tp.topic} was recreated (id {position.topic_ids[tp.topic]}, now "
-                f"{log.topic_ids[tp.topic]}), so its watermark {position.offsets.get(tp, 'none')} no longer means anything"
+                tp: f"{tp}: topic {tp.topic} was recreated (id {position.topic_ids[tp.topic]}, now {log.topic_ids[tp.topic]}; watermark "
+                f"{position.offsets.get(tp, 'none')})"
                 for tp in gone
             },
-            f"To read the new topic from its beginning: kafka-offsets reset {group.name} --topic "
-            f"{gone[0].topic} --to earliest --why '...'",
+            "To read the new topic from its beginning:"
+            + reset_command(group.name, f"--topic {gone[0].topic} --to earliest"),
         )
     if gone := by_verdict.get(Verdict.MISSING):
         raise MissingPartitionError.naming(
@@ -275,22 +274,19 @@ def _refuse(
         ends = {tp: recovered.get(tp, log.bounds[tp]).end for tp in gone}
         raise LogTruncatedError.naming(
             {
-                tp: f"{tp}: the log ends at {end}, before the watermark {position.offsets[tp]}: "
-                f"offsets [{end}, {position.offsets[tp]}) were lost by Kafka after they were read"
+                tp: f"{tp}: the log ends at {end}, before the watermark {position.offsets[tp]}"
                 for tp, end in ends.items()
             },
-            "The windows that own these offsets have the only copy of what Kafka lost: keep it"
-            + _past_truncated(group, ends, log),
+            KEEP_OUTPUT + _past_truncated(group, ends, log),
         )
     if (gone := by_verdict.get(Verdict.DATA_LOSS)) and group.on_data_loss is OnDataLoss.FAIL:
         raise DataLossError.naming(
             {
-                tp: f"{tp}: offsets [{position.offsets[tp]}, {log.bounds[tp].beginning}) expired before they were "
-                f"read (watermark {position.offsets[tp]}, beginning offset {log.bounds[tp].beginning})"
+                tp: f"{tp}: offsets [{position.offsets[tp]}, {log.bounds[tp].beginning}) expired before they were read"
                 for tp in gone
             },
-            "To continue without them and record the gap: KafkaGroup(on_data_loss='skip'), or once: "
-            + reset_command(group.name, {tp: log.bounds[tp].beginning for tp in gone}),
+            "To continue without them and record the gap: KafkaGroup(on_data_loss='skip'), or once:"
+            + reset_to(group.name, {tp: log.bounds[tp].beginning for tp in gone}),
         )
 
 
@@ -299,16 +295,13 @@ def _past_truncated(group: KafkaGroup, ends: Offsets, log: LogSnapshot) -> str:
     hidden: dict[TopicPartition, int] = {}
     if group.isolation_level is IsolationLevel.READ_COMMITTED:
         hidden = {tp: log.bounds[tp].end for tp, end in ends.items() if log.bounds[tp].end < end}
-    told = ""
-    if to := {tp: end for tp, end in ends.items() if tp not in hidden}:
-        told += f". To continue at the log's end: {reset_command(group.name, to)}"
+    way_out = ""
     if hidden:
         names = [f"{tp} [{start}, {ends[tp]})" for tp, start in hidden.items()]
-        told += (
-            f". An open transaction still hides {name_some(names, ', ')}: wait until it has ended, and let the task run again; the "
-            "error then names where to continue"
-        )
-    return told
+        way_out += f". An open transaction hides {name_some(names, ', ')}: run the task again after its end"
+    if to := {tp: end for tp, end in ends.items() if tp not in hidden}:
+        way_out += f". To continue at the log's end:{reset_to(group.name, to)}"
+    return way_out
 
 
 def cap(ranges: OffsetRanges, max_offsets: int | None) -> OffsetRanges:
@@ -320,7 +313,7 @@ def cap(ranges: OffsetRanges, max_offsets: int | None) -> OffsetRanges:
 
     Args:
         ranges: what there is to read.
-        max_offsets: the cap; None: there is none.
+        max_offsets: the cap, or None if there is none.
     """
     if max_offsets is None or ranges.span <= max_offsets:
         return ranges

@@ -44,7 +44,7 @@ def test_an_abandoned_window_is_forgotten() -> None:
 
 
 def test_a_superseded_window_stops_its_run() -> None:
-    with pytest.raises(IllegalStepError, match="lake-000003 of this run was superseded"):
+    with pytest.raises(IllegalStepError, match="offsets of lake-000003 of this run to other windows"):
         own_windows(GroupState(4, HERE, (OPEN,), (held(2), held(3, State.SUPERSEDED))))
 
 
@@ -134,7 +134,7 @@ def test_a_window_below_others_leaves_a_gap(newest: int, end: int) -> None:
     found = abandonment(one, position({tp(): end, tp(1): 7}), newest)
     assert (found.position, found.skipped) == (None, ranges({tp(): (2, 10)}))
     assert found.facts == {"window": one.id, "skipped": {"orders-0": [2, 10]}}
-    with pytest.raises(ConfirmationError, match=r"window lake-000007 ends.*orders-0 \[2, 10\).*add --leave-gap"):
+    with pytest.raises(ConfirmationError, match=r"follow window lake-000007.*orders-0 \[2, 10\).*add --leave-gap"):
         check_gap(found, leave_gap=False)
     check_gap(found, leave_gap=True)
 

@@ -72,9 +72,9 @@ def test_expired_offsets_are_an_error_not_a_jump() -> None:
     with pytest.raises(DataLossError) as raised:
         plan_window(group(), position({tp(3): 120, tp(4): 7}), log({tp(3): (500, 900), tp(4): (0, 9)}))
     assert str(raised.value) == (
-        "orders-3: offsets [120, 500) expired before they were read (watermark 120, beginning offset 500). "
-        "To continue without them and record the gap: KafkaGroup(on_data_loss='skip'), or once: "
-        "kafka-offsets reset lake --to '{\"orders\":{\"3\":500}}' --why '...'"
+        "orders-3: offsets [120, 500) expired before they were read. "
+        "To continue without them and record the gap: KafkaGroup(on_data_loss='skip'), or once:\n"
+        "    kafka-offsets reset lake --to '{\"orders\":{\"3\":500}}' --why '...'"
     )
     assert set(raised.value.partitions) == {tp(3)}
     assert not isinstance(raised.value, LogTruncatedError)
@@ -100,9 +100,9 @@ def test_a_truncated_log_is_an_error_whatever_the_policy(on_data_loss: str) -> N
     with pytest.raises(LogTruncatedError) as raised:
         plan_window(group(on_data_loss=on_data_loss), position({tp(): 100}), log({tp(): (0, 80)}))
     assert str(raised.value) == (
-        "orders-0: the log ends at 80, before the watermark 100: offsets [80, 100) were lost by Kafka after they were "
-        "read. The windows that own these offsets have the only copy of what Kafka lost: keep it. To continue at the log's "
-        "end: kafka-offsets reset lake --to '{\"orders\":{\"0\":80}}' --why '...'"
+        "orders-0: the log ends at 80, before the watermark 100. "
+        "The output of the windows that own these offsets is the only copy: keep it. To continue at the log's end:\n"
+        "    kafka-offsets reset lake --to '{\"orders\":{\"0\":80}}' --why '...'"
     )
     assert isinstance(raised.value, DataLossError)
 
@@ -114,7 +114,7 @@ def test_a_fall_back_that_is_gone_on_a_second_look_is_an_empty_range_and_a_warni
     assert plan.ranges == ranges({tp(0): (100, 100), tp(1): (5, 9)})
     assert plan.verdicts[tp(0)] is Verdict.CONTINUE
     [warning] = plan.warnings
-    assert "nothing is lost. This window reads nothing of orders-0. Either a leader lagged" in warning
+    assert "nothing is lost, so this window reads nothing of orders-0" in warning
 
 
 def test_a_fall_back_that_is_still_there_on_a_second_look_is_an_error() -> None:
@@ -132,13 +132,13 @@ def test_a_recreated_topic_is_an_error_even_if_its_offsets_look_plausible(on_dat
     with pytest.raises(TopicRecreatedError) as raised:
         plan_window(group(on_data_loss=on_data_loss), position({tp(): 10}), log({tp(): (0, 50)}, orders="new"))
     assert str(raised.value) == (
-        "orders-0: topic orders was recreated (id id-of-orders, now new), so its watermark 10 no longer means anything. "
-        "To read the new topic from its beginning: kafka-offsets reset lake --topic orders --to earliest --why '...'"
+        "orders-0: topic orders was recreated (id id-of-orders, now new; watermark 10). "
+        "To read the new topic from its beginning:\n    kafka-offsets reset lake --topic orders --to earliest --why '...'"
     )
 
 
 def test_a_recreated_topic_with_more_partitions_names_those_too() -> None:
-    with pytest.raises(TopicRecreatedError, match="its watermark none no longer means anything") as raised:
+    with pytest.raises(TopicRecreatedError, match="watermark none") as raised:
         plan_window(group(), position({tp(0): 10}), log({tp(0): (0, 50), tp(1): (0, 5)}, orders="new"))
     assert set(raised.value.partitions) == {tp(0), tp(1)}
 
@@ -150,7 +150,7 @@ def test_a_partition_that_is_gone_is_an_error(on_data_loss: str) -> None:
 
 
 def test_a_topic_that_is_gone_is_an_error_that_names_its_partitions() -> None:
-    with pytest.raises(MissingPartitionError, match="remove the topic from the group's topics") as raised:
+    with pytest.raises(MissingPartitionError, match="leave it out of the group's topics") as raised:
         plan_window(group(), position({tp(0): 10, tp(1): 7}), LogSnapshot({}, {}))
     assert set(raised.value.partitions) == {tp(0), tp(1)}
 
@@ -254,7 +254,7 @@ def test_warnings_stay_two_sentences_with_20000_partitions() -> None:
 def test_a_command_in_an_error_can_be_pasted() -> None:
     with pytest.raises(DataLossError) as raised:
         plan_window(group(), position({tp(3): 120}), log({tp(3): (500, 900)}))
-    command = str(raised.value).partition("or once: ")[2]
+    command = str(raised.value).partition("or once:")[2]
     assert shlex.split(command) == ["kafka-offsets", "reset", "lake", "--to", '{"orders":{"3":500}}', "--why", "..."]
 
 

@@ -22,7 +22,7 @@ from airflow_kafka_offsets.core.plan.reset import (
 from airflow_kafka_offsets.core.window import Lane, State, Window, WindowRecord
 from tests.core.examples import claim, log, position, ranges, tp, window
 
-# Three committed windows, newest first, as the ledger tells them.
+# Three committed windows, newest first, as the ledger returns them.
 FIRST = window({tp(0): (0, 10), tp(1): (0, 5)}, 1)
 SECOND = window({tp(0): (10, 20), tp(1): (5, 5)}, 2)
 THIRD = window({tp(0): (20, 30), tp(1): (5, 9)}, 3)
@@ -89,7 +89,7 @@ def test_the_way_out_is_a_window_that_kafka_still_holds() -> None:
     expired = log({tp(0): (12, 100), tp(1): (0, 100)})
     with pytest.raises(IllegalStepError, match="--to-window lake-000003"):
         plan_reset("lake", BEFORE, {tp(0): 12, tp(1): 5}, expired, WINDOWS)
-    with pytest.raises(IllegalStepError, match="use a group of another name"):
+    with pytest.raises(IllegalStepError, match="Use a group of another name"):
         plan_reset("lake", BEFORE, {tp(0): 25}, log({tp(0): (25, 100), tp(1): (6, 100)}), WINDOWS)
 
 
@@ -151,9 +151,9 @@ def test_a_target_outside_of_the_log_is_refused(target: dict, what: str) -> None
 
 def test_an_open_window_comes_first() -> None:
     held = WindowRecord.of(window({tp(0): (30, 40)}, 4, State.PLANNED), claim())
-    check_no_open_window("lake", GroupState(3, BEFORE))
+    check_no_open_window(GroupState(3, BEFORE))
     with pytest.raises(IllegalStepError, match="kafka-offsets abandon lake-000004 --why"):
-        check_no_open_window("lake", GroupState(3, BEFORE, (held,)))
+        check_no_open_window(GroupState(3, BEFORE, (held,)))
 
 
 def test_the_start_of_a_window_is_a_target() -> None:
@@ -172,7 +172,7 @@ def test_a_partition_that_came_later_goes_back_to_where_it_was_taken_up() -> Non
 
 
 def test_a_window_of_an_earlier_topic_is_no_target() -> None:
-    with pytest.raises(IllegalStepError, match="cut from an earlier topic of the name orders"):
+    with pytest.raises(IllegalStepError, match="read an earlier topic orders"):
         window_starts(SECOND, position({tp(0): 30}, orders="new"), WINDOWS)
 
 
@@ -180,7 +180,9 @@ def test_what_goes_on_after_an_earlier_topic_is_a_command_for_a_topic_that_the_g
     before = position({tp(0): 4, CLICKS: 3}, orders="new", clicks="new")
     with pytest.raises(IllegalStepError, match="--topic orders --to earliest"):
         window_starts(BOTH, before, [BOTH], reads=["orders"])
-    with pytest.raises(IllegalStepError, match=r"no longer reads it: use a group of another name for today's topic"):
+    with pytest.raises(
+        IllegalStepError, match=r"an earlier topic clicks, orders\. Use a group of another name for today's topic"
+    ):
         window_starts(BOTH, before, [BOTH], reads=["payments"])
 
 
@@ -232,13 +234,13 @@ def test_the_way_out_of_a_backfill_window_alone_is_its_offsets_because_no_live_w
         plan_reset("lake", position({tp(0): 10, tp(1): 5}), {tp(0): 4}, LOG, [], [FILLED])
     assert "--to-window" not in str(raised.value)
     assert plan_reset("lake", position({tp(0): 10, tp(1): 5}), {tp(0): 0}, LOG, [], [FILLED]).superseded == (FILLED,)
-    with pytest.raises(IllegalStepError, match="use a group of another name"):
+    with pytest.raises(IllegalStepError, match="Use a group of another name"):
         plan_reset("lake", position({tp(0): 10}), {tp(0): 4}, log({tp(0): (1, 100)}), [], [FILLED])
 
 
 def test_a_backfill_window_that_is_open_is_in_the_way() -> None:
     waiting = replace(FILLED, state=State.PLANNED)
-    with pytest.raises(IllegalStepError, match=r"lake-000004 of group lake is planned.*abandon lake-000004"):
+    with pytest.raises(IllegalStepError, match=r"(?s)lake-000004, which is planned.*abandon lake-000004"):
         plan_reset("lake", BEFORE, {tp(0): 0, tp(1): 5}, LOG, LATE, [waiting])
     assert plan_reset("lake", BEFORE, {tp(0): 10, tp(1): 5}, LOG, LATE, [waiting]).superseded
 
@@ -260,18 +262,21 @@ def test_what_a_window_owns_of_an_earlier_topic_does_not_hold_it_back_and_is_nam
     assert reset.unread == {"lake-000001": ranges({CLICKS: (0, 5)})}
     assert summary_of_reset(reset)["unread"] == {"lake-000001": {"clicks-0": [0, 5]}}
     assert reset.irreplaceable == ("lake-000001 orders-0 [0, 10)",)
-    with pytest.raises(ConfirmationError, match=r"topic of lake-000001 clicks-0 \[0, 5\) was recreated.*Keep") as told:
+    with pytest.raises(
+        ConfirmationError, match=r"lake-000001 clicks-0 \[0, 5\) again, as their topic was recreated: keep"
+    ) as raised:
         check_confirmed("lake", reset, confirmed=False)
-    assert "no longer reads" not in str(told.value)
+    assert "no longer reads" not in str(raised.value)
 
 
-def test_what_is_of_an_earlier_topic_and_what_left_the_group_are_told_apart() -> None:
+def test_what_is_of_an_earlier_topic_and_what_left_the_group_have_their_own_sentences() -> None:
     refunds = tp(0, "refunds")
     three = window({tp(0): (0, 10), CLICKS: (0, 5), refunds: (0, 2)}, 1, clicks="old")
     before = position({tp(0): 10, CLICKS: 0, refunds: 2}, clicks="new")
     reset = plan_reset("lake", before, {tp(0): 0}, log({tp(0): (0, 10)}), [three], reads=READS)
     with pytest.raises(
-        ConfirmationError, match=r"(?s)clicks-0 \[0, 5\) was recreated.*no longer reads.*refunds-0 \[0, 2\): no new"
+        ConfirmationError,
+        match=r"(?s)clicks-0 \[0, 5\) again, as their topic was.*refunds-0 \[0, 2\) again, as the group no longer",
     ):
         check_confirmed("lake", reset, confirmed=False)
 
@@ -308,10 +313,10 @@ def test_the_way_out_goes_by_the_topic_and_not_by_offsets_alone() -> None:
 def test_the_way_out_does_not_lead_to_where_a_later_window_took_up_what_has_expired_since() -> None:
     added = [window({tp(0): (10, 20), tp(1): (0, 3)}, 2), window({tp(0): (0, 10)}, 1)]
     seen = log({tp(0): (0, 20), tp(1): (2, 3)})
-    with pytest.raises(IllegalStepError, match="use a group of another name"):
+    with pytest.raises(IllegalStepError, match="Use a group of another name"):
         plan_reset("lake", position({tp(0): 20, tp(1): 3}), {tp(0): 5, tp(1): 2}, seen, added)
     anew = log({tp(0): (0, 20), CLICKS: (2, 3)}, clicks="new")
-    with pytest.raises(IllegalStepError, match="use a group of another name"):
+    with pytest.raises(IllegalStepError, match="Use a group of another name"):
         plan_reset("lake", AFTER_BOTH, {tp(0): 5, CLICKS: 2}, anew, [ON_BOTH, BOTH], reads=READS)
 
 
@@ -322,7 +327,7 @@ def test_the_start_of_a_window_leaves_a_recreated_topic_to_its_own_reset() -> No
     before = position({tp(0): 10, CLICKS: 5}, clicks="old")
     assert window_starts(BOTH, before, [BOTH], topic_ids={"orders": "id-of-orders", "clicks": "new"}) == {tp(0): 0}
     assert window_starts(BOTH, before, [BOTH], topic_ids={"orders": "id-of-orders"}) == {tp(0): 0, CLICKS: 0}
-    with pytest.raises(IllegalStepError, match="earlier topic of the name clicks, orders"):
+    with pytest.raises(IllegalStepError, match="read an earlier topic clicks, orders"):
         window_starts(BOTH, before, [BOTH], topic_ids={"orders": "new", "clicks": "new"})
 
 
@@ -333,9 +338,11 @@ def test_what_a_window_owns_of_a_recreated_topic_does_not_hold_it_back_before_th
     assert reset.superseded == (BOTH,)
     assert reset.position == position({tp(0): 0, CLICKS: 5}, clicks="old")
     assert reset.unread == {"lake-000001": ranges({CLICKS: (0, 5)})}
-    with pytest.raises(ConfirmationError, match=r"topic of lake-000001 clicks-0 \[0, 5\) was recreated.*Keep") as told:
+    with pytest.raises(
+        ConfirmationError, match=r"lake-000001 clicks-0 \[0, 5\) again, as their topic was recreated: keep"
+    ) as raised:
         check_confirmed("lake", reset, confirmed=False)
-    assert "no longer reads" not in str(told.value)
+    assert "no longer reads" not in str(raised.value)
 
 
 def test_the_way_out_goes_by_all_windows_since_and_not_only_by_those_that_would_be_superseded() -> None:
