@@ -33,12 +33,11 @@ _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 # https://www.rfc-editor.org/rfc/rfc6749#section-5.2
 _MEND = {
-    "invalid_client": "correct bearer.auth.client.id and bearer.auth.client.secret",
-    "invalid_scope": "correct bearer.auth.scope",
-    "unauthorized_client": "let the identity provider allow this client the grant client_credentials",
-    "unsupported_grant_type": "let the identity provider allow the grant client_credentials",
+    "invalid_client": "Correct bearer.auth.client.id and bearer.auth.client.secret",
+    "invalid_scope": "Correct bearer.auth.scope",
+    **dict.fromkeys(("unauthorized_client", "unsupported_grant_type"), "Let it grant client_credentials"),
 }
-_MEND_ANY = "correct bearer.auth.client.id, .secret and bearer.auth.scope"
+_MEND_ANY = "Correct bearer.auth.client.id, .secret and .scope"
 
 
 class ClientCredentials(AuthBase):
@@ -124,7 +123,7 @@ class ClientCredentials(AuthBase):
         is_token = isinstance(token, str) and _TOKEN.fullmatch(token) and str(kind).lower() == "bearer"
         if answer.status_code != 200 or not is_token:
             raise RegistryRefusedError(
-                f"{self._name} answered {status} without a bearer token: correct bearer.auth.issuer.endpoint.url, often .../token"
+                f"{self._name} answered {status} without a token: correct bearer.auth.issuer.endpoint.url"
             )
         return str(token), _seconds(document.get("expires_in"))
 
@@ -135,12 +134,7 @@ class ClientCredentials(AuthBase):
         if description and not any(secret in description for secret in (self._secret, sent)):
             shown.append(short(description))
         why = f" ({': '.join(shown)})" if shown else ""
-        return RegistryRefusedError(f"{self._name} gave no token: it answered {status}{why}. {_sentence(code)}")
-
-
-def _sentence(code: str) -> str:
-    mend = _MEND.get(code, _MEND_ANY)
-    return f"{mend[0].upper()}{mend[1:]}"
+        return RegistryRefusedError(f"{self._name} answered {status}{why}. {_MEND.get(code, _MEND_ANY)}")
 
 
 def _seconds(life: object) -> float:

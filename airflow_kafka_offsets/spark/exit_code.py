@@ -112,19 +112,16 @@ def _check() -> None:
             if window.is_unfinished:
                 window.finish()
         except BaseException as exc:
-            _end_red(f"its window is not finished: {type(exc).__name__}: {exc}")
+            _end_red(f"{type(exc).__name__}: {exc}")
     # If a window was taken twice, for example in two sessions, one read is enough.
     unread = {window.id for window in _guarded} - {window.id for window in _guarded if not window.is_unread}
     if unread:
-        _end_red(
-            f"it took window {', '.join(sorted(unread))} and never called read(), nor took starting_offsets and "
-            "ending_offsets"
-        )
+        _end_red(f"the job took window {', '.join(sorted(unread))} and did not read it")
 
 
 def _end_red(why: str) -> None:
     print(
-        f"airflow_kafka_offsets: exit code {EXIT_CODE}, so that the window is not committed: {why}",
+        f"airflow_kafka_offsets: exit code {EXIT_CODE}, nothing is committed: {why}",
         file=sys.stderr,
     )
     sys.stdout.flush()

@@ -99,7 +99,7 @@ def test_a_registry_that_does_not_take_the_token_says_what_may_be_wrong(
 ) -> None:
     registry.tokens = {"another"}
     with pytest.raises(
-        RegistryRefusedError, match=r"answered 401.*right to read subjects.*bearer\.auth settings"
+        RegistryRefusedError, match=r"401.*let the client read subjects.*bearer\.auth settings"
     ) as caught:
         of(registry, client(provider)).subject("s")
     assert not any(token in str(caught.value) for token in provider.tokens)
@@ -113,19 +113,19 @@ def test_a_registry_that_does_not_take_the_token_says_what_may_be_wrong(
             (400, {"error": "invalid_scope", "error_description": "no x"}),
             r"\(invalid_scope: 'no x'\)\. Correct bearer.auth.scope",
         ),
-        ((400, {"error": "unauthorized_client"}), r"\. Let the identity provider allow this client the grant"),
+        ((400, {"error": "unauthorized_client"}), r"\. Let it grant client_credentials"),
         (
             (403, {"error": f"no {SECRET}", "error_description": f"{SECRET} is wrong"}),
             r"answered 403 Forbidden\. Correct",
         ),
         ((400, {"error": {"a": 1}}), r"answered 400 Bad Request\. Correct"),
-        ((404, "<html>"), r"without a bearer token.*correct bearer.auth.issuer.endpoint.url"),
-        ((200, "<html>log in</html>"), "without a bearer token"),
-        ((200, ["a"]), "without a bearer token"),
-        ((200, {"access_token": ""}), "without a bearer token"),
-        ((200, {"access_token": "a\nb"}), "without a bearer token"),
-        ((200, {"access_token": "canary", "token_type": "mac"}), "without a bearer token"),
-        ((302, ""), "without a bearer token"),
+        ((404, "<html>"), r"without a token.*correct bearer.auth.issuer.endpoint.url"),
+        ((200, "<html>log in</html>"), "without a token"),
+        ((200, ["a"]), "without a token"),
+        ((200, {"access_token": ""}), "without a token"),
+        ((200, {"access_token": "a\nb"}), "without a token"),
+        ((200, {"access_token": "canary", "token_type": "mac"}), "without a token"),
+        ((302, ""), "without a token"),
     ],
 )
 def test_a_provider_that_gives_no_token_says_what_to_correct_and_no_secret(

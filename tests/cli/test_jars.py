@@ -76,7 +76,7 @@ def test_sparks_avro_is_fetched_by_the_same_command(
     (home / "bin" / "spark-submit").write_text("#!/bin/sh\nexit 7\n")
     done = jars(capsys, "--avro", "--to", f"{tmp_path}/empty")
     assert done.code == 3
-    assert "org.apache.spark:spark-avro_2.12:3.5.6 is neither in" in done.err
+    assert "org.apache.spark:spark-avro_2.12:3.5.6 could not be fetched into" in done.err
     assert f"kafka-offsets jars --spark-home {home} --avro" in done.err
     (home / "jars" / "spark-avro_2.12-3.5.6.jar").touch()
     assert jars(capsys, "--avro").out == f"Spark 3.5.6 in {home} has its Avro: nothing has to be fetched.\n"
@@ -133,7 +133,7 @@ def test_a_spark_that_can_not_fetch_is_exit_code_3(
     (home / "bin" / "spark-submit").write_text("#!/bin/sh\necho 'no route to the repository'\nexit 7\n")
     done = jars(capsys, "--to", str(tmp_path / "to"))
     assert (done.code, done.out) == (3, "")
-    assert "spark-submit ended with exit code 7. Nothing was planned" in done.err
+    assert "spark-submit ended with exit code 7. Fetch it" in done.err
     assert done.err.endswith("\nno route to the repository\n")
 
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from tests.lab.sparks import OtherSpark
 
 JOB = Path(__file__).with_name("job.py")
-FORGOTTEN = "exit code 1, so that the window is not committed: its window is not finished: IncompleteReadError"
+FORGOTTEN = "exit code 1, nothing is committed: IncompleteReadError"
 """What the guard says of the check that the job forgets."""
 STAGED = "staged"
 """The table that the commit of a window would fill."""

@@ -263,7 +263,7 @@ def test_a_frame_that_was_never_run_is_an_error_and_no_hanging(
     window.read()
     with pytest.raises(IncompleteReadError, match=r"reported no action .*\n    with window\.persisted\(\) as frame:$"):
         window.check(timeout=0.2)
-    with pytest.raises(UnfinishedReadError, match="was called before"):
+    with pytest.raises(UnfinishedReadError, match="was not checked"):
         window.read()
 
 

@@ -84,7 +84,7 @@ def test_a_table_without_the_column_is_refused_before_anything_is_read_with_the_
     database.run(*str(refused.value).split("\n    ")[1:])
     with pytest.raises(TargetError, match="n2"):
         write(window, df.withColumnRenamed("n", "n2"), database, table)
-    with pytest.raises(WriteOptionError, match="has a column window_id"):
+    with pytest.raises(WriteOptionError, match="column window_id"):
         write(window, df.withColumnRenamed("n", "WINDOW_ID"), database, table)
     assert write(window, df, database, table) == 10
     assert database.numbers(table) == [*range(10)]

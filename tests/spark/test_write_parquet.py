@@ -130,7 +130,7 @@ def test_of_threads_that_write_to_one_directory_only_the_first_does(
         refused = {half for half, write in writes.items() if isinstance(write.exception(LONGEST), WriteOptionError)}
     (written,) = halves.keys() - refused
     assert found(spark, tmp_path) == halves[written]
-    with pytest.raises(PublishError, match="has been written there already"):
+    with pytest.raises(PublishError, match="a second write would replace the first"):
         window.finish()
 
 

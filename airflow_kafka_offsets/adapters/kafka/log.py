@@ -142,7 +142,7 @@ class KafkaLog:
 def _log_retry(state: RetryCallState) -> None:
     assert state.outcome
     assert state.next_action
-    logger.info("%s. The next attempt is in %.1f s", state.outcome.exception(), state.next_action.sleep)
+    logger.info("%s. Next attempt in %.1f s", state.outcome.exception(), state.next_action.sleep)
 
 
 class _Lookup:
@@ -274,7 +274,7 @@ class _Lookup:
                     if epoch and end is not None:
                         ends[epoch] = end
         except KafkaException as exc:
-            logger.info("The ends of leader epochs were not looked up: %s", self._kafka.masked(reason_of(exc.args[0])))
+            logger.info("No ends of leader epochs: %s", self._kafka.masked(reason_of(exc.args[0])))
         return ends
 
     def _refresh(self, partitions: Sequence[TopicPartition]) -> None:
@@ -377,9 +377,9 @@ def epoch_milliseconds(moment: datetime) -> int:
         BadInputError: the moment has no zone, or is before 1970 (negative timestamps have another meaning in Kafka).
     """
     if moment.tzinfo is None:
-        raise BadInputError(f"A time must have a zone, got {moment.isoformat()}")
+        raise BadInputError(f"A time needs a zone: {moment.isoformat()}")
     if moment < _EPOCH:
-        raise BadInputError(f"Kafka has no times before 1970, got {moment.isoformat()}")
+        raise BadInputError(f"Kafka has no times before 1970: {moment.isoformat()}")
     return -((_EPOCH - moment) // timedelta(milliseconds=1))
 
 

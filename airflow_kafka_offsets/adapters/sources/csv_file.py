@@ -93,4 +93,4 @@ def new_csv(path: str) -> Iterator[TextIO]:
 
 
 def _there(path: str) -> str:
-    return f"{path} already exists: name another file, or remove it first"
+    return f"{path} already exists: name another file"

@@ -163,7 +163,7 @@ def test_a_folder_of_settings_is_on_the_class_path_first_so_there_is_none_and_no
     assert (forced.code, forced.archived) == (0, 0)
     (tmp_path / "conf" / "spark-defaults.conf").touch()
     assert start_options(with_conf, cache) == []
-    with pytest.raises(StartArchiveError, match=r"Set SPARK_CONF_DIR to an empty folder"):
+    with pytest.raises(StartArchiveError, match=r"set SPARK_CONF_DIR to an empty folder"):
         make_archive(with_conf, tmp_path)
     # And this is why: Java refuses it, in silence.
     forced = start(archive_options(str(archive), JAVA), spark, SPARK_CONF_DIR=str(tmp_path / "conf"))
@@ -327,7 +327,7 @@ def test_what_a_maker_checks_a_draft_with_ends_a_jvm_that_can_not_use_it(
 
 def test_a_maker_that_takes_too_long_is_ended_and_leaves_what_was_there(spark: LocalSpark, copy: Path) -> None:
     cache = copy.parents[1]
-    with pytest.raises(StartArchiveError, match=r"took too long and was stopped"):
+    with pytest.raises(StartArchiveError, match=r"was stopped after 0\.5"):
         make_archive(spark, cache, seconds=0.5)
     assert find_archive(spark, cache) == copy
     assert list(copy.parent.iterdir()) == [copy]
@@ -344,20 +344,20 @@ def test_a_maker_that_is_killed_leaves_nothing_that_is_used_nor_in_the_way(spark
     assert find_archive(spark, tmp_path) is None
     # Another process may still be at work in a young one.
     os.utime(work, (0, time.time() - 90_000))
-    with pytest.raises(StartArchiveError, match="took too long"):
+    with pytest.raises(StartArchiveError, match="was stopped after"):
         make_archive(spark, tmp_path, seconds=0.1)
     assert not work.exists()
 
 
 def test_a_run_that_fails_shows_its_last_lines(spark: LocalSpark, tmp_path: Path) -> None:
-    with pytest.raises(StartArchiveError, match=r"ended with \d+\. Mend [\s\S]*no-such-python"):
+    with pytest.raises(StartArchiveError, match=r"ended with exit code \d+\. [\s\S]*no-such-python"):
         make_archive(spark_in(spark.home, PYSPARK_PYTHON="no-such-python"), tmp_path)
     assert find_archive(spark, tmp_path) is None
 
 
 def test_a_cache_folder_that_can_not_be_written_is_named(spark: LocalSpark, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StartArchiveError, match="can't be written"):
+    with pytest.raises(StartArchiveError, match="Can't write to"):
         make_archive(spark, tmp_path / "file")
     assert start_options(spark, tmp_path / "file") == []
     assert start_options(spark, tmp_path / "nowhere") == []
@@ -368,7 +368,7 @@ def test_a_folder_of_others_is_no_place_for_one(spark: LocalSpark, tmp_path: Pat
         pytest.skip("only root can give a folder away")
     (tmp_path / FOLDER).mkdir()
     os.chown(tmp_path / FOLDER, 12345, 12345)
-    with pytest.raises(StartArchiveError, match="Others can write to"):
+    with pytest.raises(StartArchiveError, match="is not this user's"):
         make_archive(spark, tmp_path)
 
 
@@ -378,7 +378,7 @@ def test_the_command_shows_what_is_there_and_needs_neither_ledger_nor_kafka(spar
     assert '"made": false' in done.stdout
     refused = subprocess.run(command, env=_nothing(SPARK_CONF_DIR="/etc"), capture_output=True, text=True, check=False)
     assert refused.returncode == 1
-    assert refused.stderr.startswith("No start archive for the Spark in")
+    assert refused.stderr.startswith(f"No start archive for {spark.home}")
 
 
 @pytest.mark.slow

@@ -271,7 +271,7 @@ def test_a_snapshot_says_which_window_made_it_and_a_task_writes_its_own_file(
     ("how", "said"),
     [
         ({"order_by": "n"}, "order_by requires merge_on"),
-        ({"merge_on": "n", "fanout-enabled": True}, "fanout-enabled: with merge_on, set the table's properties"),
+        ({"merge_on": "n", "fanout-enabled": True}, "set table properties instead of fanout-enabled"),
     ],
 )
 def test_what_would_have_no_effect_is_refused(
