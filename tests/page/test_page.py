@@ -121,7 +121,7 @@ def expired(server: PageServer) -> str:
 def test_with_an_expired_login_there_is_nothing(server: PageServer, page: str, expired: str) -> None:
     said = server.get(page, token=expired)
     assert (said.status_code, headers_of(said)) == (401, HEADERS)
-    assert "Your session has ended. Reload Airflow to log in again." in said.text
+    assert "Your session has ended. Reload Airflow." in said.text
     assert "lake.orders" not in said.text.replace(page, "")
 
 
@@ -361,7 +361,7 @@ def test_what_was_pruned_is_drawn_as_pruned(server: PageServer) -> None:
 def test_a_window_that_was_pruned_says_so(server: PageServer, page: str) -> None:
     said, document = server.get(page), server.get(page, params={"format": "json"})
     assert (said.status_code, document.status_code) == (410, 410)
-    told = "Window lake.pruned-000002 was pruned from the ledger on 2026-11-01: Kafka no longer held its offsets"
+    told = "Window lake.pruned-000002 was pruned from the ledger on 2026-11-01: Kafka no longer held these offsets"
     assert told in said.text
     assert document.json()["error"].startswith(told)
     assert "lake.pruned-000003" in said.text
@@ -395,7 +395,7 @@ def test_a_preview_says_what_can_run_and_what_can_not(server: PageServer) -> Non
     assert [window["id"] for window in found["again"]] == ["lake.orders-000001", "lake.orders-000004"]
     refused = {window["id"][-3:]: window["why"] for window in found["refused"]}
     assert refused.keys() == {"005", "999"}
-    assert "live lane is about to read" in refused["005"]
+    assert "An ordinary run of its DAG reads them" in refused["005"]
     assert found["conf"] == {"kafka_offsets": {"group": "lake.orders", "windows": "1,4"}}
     assert {dag["dag_id"]: dag["may_run"] for dag in found["dags"]} == {"orders": True, "replays": True}
 
@@ -416,9 +416,9 @@ def test_a_preview_says_of_each_dag_whether_it_would_run_at_once(server: PageSer
     found = server.get("groups/lake.many/replay?windows=1-5&format=json").json()
     assert {dag["dag_id"]: (dag["may_run"], dag["note"]) for dag in found["dags"]} == {
         "orders": (True, None),
-        "paused": (True, "it is paused: the run waits until the DAG is unpaused"),
-        "stale": (False, "Airflow has no such DAG at the moment"),
-        "gone": (False, "Airflow has no such DAG at the moment"),
+        "paused": (True, "the run waits until the DAG is unpaused"),
+        "stale": (False, "Airflow has no such DAG"),
+        "gone": (False, "Airflow has no such DAG"),
         "broken": (False, "its file has an import error"),
     }
     text = server.get("groups/lake.many/replay?windows=1-5").text
