@@ -1,5 +1,7 @@
 """The page in Airflow's UI: who read what of Kafka. It only looks: every route is a GET."""
 
+TITLE = "Kafka windows"
+
 PREFIX = "kafka-offsets"
 """Where the app is, below Airflow's own address."""
 

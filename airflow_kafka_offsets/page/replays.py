@@ -102,7 +102,7 @@ class Preview:
     @property
     def body(self) -> str:
         """What Airflow's REST API gets, as JSON."""
-        note = f"Replay of {self.group}, windows {self.windows}, from the page Kafka windows"
+        note = f"Replay of {self.group}, windows {self.windows}"
         return json.dumps({"logical_date": None, "conf": self.conf, "note": note[:1000]})
 
 
@@ -147,9 +147,7 @@ def _check_number(ledger: Ledger, group: str, number: int) -> None:
     position = ledger.position(group)
     most = max(1, RANGES_AT_ONCE // max(1, len(position.offsets) if position else 1))
     if number > most:
-        raise BadInputError(
-            f"A preview reads at most {counted(most, 'window')} of group {group} at once. Select fewer, or name them in the conf of a run"
-        )
+        raise BadInputError(f"A preview reads at most {counted(most, 'window')} of group {group}: select fewer")
 
 
 def _refused(ledger: Ledger, group: KafkaGroup, windows: Sequence[Window]) -> tuple[dict[str, str], str | None]:
@@ -167,7 +165,7 @@ def _refused(ledger: Ledger, group: KafkaGroup, windows: Sequence[Window]) -> tu
     try:
         unreadable = service.unreadable([window for window in windows if window.id not in refused])
     except (KafkaAnswerError, NotYetError) as exc:  # also: there is no such connection
-        return refused, f"Whether Kafka still holds these records is not known: {exc}"
+        return refused, f"Kafka did not show whether it holds these records: {exc}"
     return refused | {window_id: str(error) for window_id, error in unreadable.items()}, None
 
 

@@ -27,7 +27,7 @@ def request(query: bytes = b"") -> Request:
 @pytest.mark.parametrize(
     ("error", "status", "heading"),
     [
-        (KafkaUnavailableError("no leader"), 503, "There is no answer"),
+        (KafkaUnavailableError("no leader"), 503, "No answer"),
         (KafkaRefusedError("wrong password"), 500, "Kafka refused"),
         (LedgerUnavailableError("no route"), 503, "The ledger does not answer"),
         (LedgerSchemaError("of another version"), 500, "The ledger can't be read"),

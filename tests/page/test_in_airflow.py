@@ -399,7 +399,7 @@ def test_a_viewer_may_look_and_not_replay(server: PageServer, browser: WebDriver
     first(browser, "#all").click()
     first(browser, "#replay", lambda e: e.is_enabled()).click()
     dialog = first(browser, "#dialog[open]", lambda e: "can run" in e.text)
-    assert "No DAG can run this for you: orders (you may look at this DAG, and not run it)" in dialog.text
+    assert "No DAG can run this for you: orders (you may not run this DAG)" in dialog.text
     assert dialog.find_elements(By.CSS_SELECTOR, "[data-confirm]") == []
     assert first_text(browser, "#dialog [data-close]") == "Close"
 

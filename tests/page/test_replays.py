@@ -57,10 +57,10 @@ def test_nothing_is_promised_if_nothing_can_run() -> None:
 def test_if_no_dag_can_run_it_each_says_why_and_none_is_offered() -> None:
     dags = [
         Dag("orders", False, "its file has an import error"),
-        Dag("gone", False, "Airflow has no such DAG at the moment"),
+        Dag("gone", False, "Airflow has no such DAG"),
     ]
     text = dialog(row(3), dags=dags)
-    assert "orders (its file has an import error), gone (Airflow has no such DAG at the moment)." in text
+    assert "orders (its file has an import error), gone (Airflow has no such DAG)." in text
     assert "airflow dags trigger" in text
     assert "<select" not in text
     assert "data-confirm" not in text

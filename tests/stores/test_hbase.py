@@ -429,7 +429,7 @@ class TestHBase(StoreContract):
         connection = connect(hbase)
         connection.create_table("resting", {"offsets": {}, "state": {}})
         connection.disable_table("resting")
-        with pytest.raises(StoreRefusedError, match="enable 'resting'"):
+        with pytest.raises(StoreRefusedError, match=r"HBase refused: .*resting"):
             open_hbase(hbase, table="resting").advance(group, {}, at(topic, 1))
 
     def test_to_read_and_write_the_table_is_all_the_right_that_it_takes(
@@ -438,18 +438,16 @@ class TestHBase(StoreContract):
         store.advance(group, {}, at(topic, 5))
         with hbase.gateway(user="bob") as port:
             of_bob = open_hbase(hbase, port=port)
-            with pytest.raises(
-                StoreRefusedError, match=r"denies access: .*bob.*\n +grant '<user>', 'RW', 'kafka_offsets'"
-            ):
+            with pytest.raises(StoreRefusedError, match=r"HBase refused: .*bob.*"):
                 of_bob.read(group, [topic])
             admin.allow("bob", "READ", table=TABLE)
             once_it_may(lambda: of_bob.read(group, [topic]))
             assert of_bob.read(group, [topic]) == at(topic, 5)
-            with pytest.raises(StoreRefusedError, match=r"denies access: .*bob.*action=WRITE"):
+            with pytest.raises(StoreRefusedError, match=r"HBase refused: .*bob.*action=WRITE"):
                 of_bob.advance(group, at(topic, 5), at(topic, 6))
             assert store.read(group, [topic]) == at(topic, 5)
             admin.allow("bob", "WRITE", table=TABLE, family="state")
-            with pytest.raises(StoreOutcomeUnknownError, match=r"state cell .* is written, .* denies access"):
+            with pytest.raises(StoreOutcomeUnknownError, match=r"state cell .* is written, .* HBase refused"):
                 once_it_may(lambda: of_bob.advance(group, at(topic, 5), at(topic, 6)))
             admin.allow("bob", "WRITE", table=TABLE)
             once_it_may(lambda: of_bob.advance(group, at(topic, 5), at(topic, 6)), StoreOutcomeUnknownError)
@@ -461,7 +459,7 @@ class TestHBase(StoreContract):
         store = open_hbase(hbase, table="kept")
         store.advance(group, {}, at(topic, 5))
         admin.make_read_only("kept")
-        with pytest.raises(StoreRefusedError, match="alter 'kept', READONLY => false"):
+        with pytest.raises(StoreRefusedError, match=r"HBase refused: .*read[ -]only"):
             store.advance(group, at(topic, 5), at(topic, 6))
         assert store.read(group, [topic]) == at(topic, 5)
 
