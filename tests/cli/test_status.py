@@ -60,7 +60,7 @@ def test_all_groups_in_short(cli: Cli) -> None:
     ]
     assert clicks[:7] == ["lake.clicks", "OK", "0", "-", "-", "-", "-"]
     assert "Group lake.orders is AT RISK: Retention may remove unread records of orders-1 at any moment" in done.out
-    assert done.out.endswith("raise the retention of its topics. By partition: kafka-offsets status lake.orders\n")
+    assert done.out.endswith("raise the retention. By partition: kafka-offsets status lake.orders\n")
 
 
 def test_one_group_by_partition(cli: Cli) -> None:
@@ -175,7 +175,7 @@ def test_a_note_on_something_else_does_not_make_unlimited_headroom_unknown(cli: 
     lake.commit(CLICKS, 9)
     lake.log.produce(CLICKS_0, 1, datetime.now(UTC))
     done = cli("status", "lake.clicks")
-    assert "\n\nNote: the age of records is not known: one before them is dated in the future: clicks-0." in done.out
+    assert "\n\nNote: a record dated in the future hides the age of those after it: clicks-0." in done.out
     assert "\nheadroom:       never\n" in done.out
 
 
@@ -222,7 +222,7 @@ def test_when_kafka_tells_offsets_and_no_times_there_is_no_verdict_and_the_exit_
 def test_a_group_whose_next_plan_fails_is_named(cli: Cli, quiet: Lake) -> None:
     quiet.log.expire(ORDERS_1, 400)
     text = "100 offsets expired before they were read: orders-1 [300, 400)"
-    next_step = "What is gone, and what to type to continue without it: kafka-offsets plan lake.orders"
+    next_step = "What is gone, and how to continue without it: kafka-offsets plan lake.orders"
     assert f"Group lake.orders is LOST: {text}. {next_step}\n" in cli("status").out
     detail = cli("status", "lake.orders").out
     assert f"verdict:        LOST: {text}\n" in detail
