@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from airflow_kafka_offsets.cli.running import Answer, ExitCode
 from airflow_kafka_offsets.cli.sources import open_ledger
-from airflow_kafka_offsets.cli.tables import partitions_table, ranges_table
+from airflow_kafka_offsets.cli.tables import RANGE, partitions_table, ranges_table
 from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.request import name_windows, parse_windows
@@ -88,14 +88,13 @@ def _wrong(document: Document) -> Iterable[str]:
     if doubled := document["doubled"]:
         yield f"More than once: offsets of {_names(doubled)}:\n\n" + _table(doubled, "more_than_once")
     if doubled := [piece for piece in document["outside"] if piece["copies"] > 1]:
-        keys = ("topic", "partition", "start", "end", "span", "copies")
-        yield "More than once, of no committed window:\n\n" + partitions_table(keys, doubled)
+        yield "More than once, of no committed window:\n\n" + partitions_table((*RANGE, "copies"), doubled)
 
 
 def _table(findings: Sequence[Document], which: str) -> str:
     ranges = [{"window": finding["window"], **piece} for finding in findings for piece in finding[which]]
     copies = ("copies",) if which == "more_than_once" else ()
-    return partitions_table(("window", "topic", "partition", "start", "end", "span", *copies), ranges)
+    return partitions_table(("window", *RANGE, *copies), ranges)
 
 
 def _names(findings: Sequence[Document]) -> str:

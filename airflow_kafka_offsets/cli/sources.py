@@ -78,8 +78,7 @@ def _url(value: str, source: str, *, may_hold_password: bool) -> str:
         raise BadInputError(f"{source} holds a password after the '?': put it before the @")
     if url.password is not None and not may_hold_password:
         raise BadInputError(
-            f"{source} holds a password, which others can read: put the URL into the environment variable {LEDGER_VARIABLE}, or name an "
-            "Airflow connection"
+            f"{source} holds a password, which others can read: put the URL into {LEDGER_VARIABLE}, or name an Airflow connection"
         )
     return value
 

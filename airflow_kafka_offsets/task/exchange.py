@@ -40,7 +40,7 @@ class Exchange:
     options: Mapping[str, str]
 
     def hand_off(self, planned: Planned, service: WindowService) -> dict[str, Any]:
-        """Leave a window in a new folder, and return what the launcher and the commit task need to know of it.
+        """Leave a window in a new folder, and return its address and id for the launcher and the commit task.
 
         Raises:
             ExchangeError: the folder can't be written.

@@ -46,7 +46,7 @@ class Job:
     """A job at work on a window.
 
     Attributes:
-        planned: the window, with all that its job needs to know.
+        planned: the window, as `ready` returns it.
         report: what the job reported; set by whoever runs it.
     """
 
@@ -268,7 +268,7 @@ def evidence_of(window: Window, report: Report) -> str:
 
 
 def ready(service: WindowService, group: KafkaGroup, planned: Planned) -> Planned:
-    """Return a window with all that its job needs to know."""
+    """Return a window with its earlier counts, and the schemas and topics of a group with a registry."""
     window_id = planned.window.id
     ready_window = replace(planned, read_before=records_read(service.ledger.attempts(window_id)))
     if group.registry is None:
