@@ -52,7 +52,7 @@ class LogSnapshot:
         return LogSnapshot(topic_ids, {tp: bounds for tp, bounds in self.bounds.items() if tp.topic in wanted})
 
     def grown_to(self, offsets: Offsets, topic_ids: Mapping[str, str]) -> LogSnapshot | None:
-        """Return this snapshot with the ends that others have seen since; None if there may be other topics or partitions today.
+        """Return this snapshot with the ends that others have seen since, or None if there may be other topics or partitions today.
 
         Args:
             offsets: next offsets, which Kafka has reached.

@@ -75,15 +75,15 @@ def compare(
     right = [published(state), new, *steps]
     differences = []
     for tp in sorted(mark.offsets.keys() | (stored or {}).keys()):
-        stands = mark.offsets.get(tp), (stored or {}).get(tp)
+        of_ledger, of_store = mark.offsets.get(tp), (stored or {}).get(tp)
         is_gone = tp not in log.bounds if tp.topic in topics else tp.topic in gone
-        if is_gone and stands[0] is None:
+        if is_gone and of_ledger is None:
             continue
-        is_compared = stored is not None and not (is_gone and stands[1] is None)
-        in_store = _in_store(*stands, {step[tp] for step in right if tp in step}) if is_compared else ()
+        is_compared = stored is not None and not (is_gone and of_store is None)
+        in_store = _in_store(of_ledger, of_store, {step[tp] for step in right if tp in step}) if is_compared else ()
         in_kafka = _in_kafka(tp, mark, log, (recovered or {}).get(tp)) if tp.topic in topics else ()
         if in_store or in_kafka:
-            differences.append(Difference(tp, *stands, log.bounds.get(tp), in_store, in_kafka))
+            differences.append(Difference(tp, of_ledger, of_store, log.bounds.get(tp), in_store, in_kafka))
     return differences
 
 
