@@ -22,7 +22,7 @@ class Bounds:
 
     Attributes:
         beginning, end: the bounds.
-        leader_epoch: the epoch of the leader that reported the end, see `core.leader_epochs`; None if Kafka reported none.
+        leader_epoch: the epoch of the leader that reported the end, see `core.leader_epochs`, or None if Kafka reported none.
             It does not count for equality.
     """
 
@@ -44,7 +44,7 @@ class LogSnapshot:
     bounds: Mapping[TopicPartition, Bounds]
 
     def only(self, topics: Collection[str]) -> LogSnapshot:
-        """Return what it shows of some topics."""
+        """Return the part of it for some topics."""
         if self.topic_ids.keys() <= set(topics):
             return self
         wanted = set(topics)

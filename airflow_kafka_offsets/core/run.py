@@ -62,7 +62,7 @@ class Run:
         claim: who asks for windows.
         this_try: which try of the task it is.
         kind: Airflow's name for the kind of run: scheduled, manual, backfill, asset_triggered, ...
-        interval: start and end of the data interval, in UTC; None if the run has no interval.
+        interval: start and end of the data interval, in UTC, or None if the run has no interval.
         conf: what the run was triggered with.
         params: the values of the DAG's params in this run.
         declared: the names of the DAG's params.
@@ -84,7 +84,7 @@ class Run:
 
     @property
     def next_try(self) -> int | None:
-        """The number of the try that Airflow starts after a failure of this one; None if no retry is left."""
+        """The number of the try that Airflow starts after a failure of this one, or None if no retry is left."""
         return None if self.this_try.number > self.this_try.max_tries else self.this_try.number + 1
 
 

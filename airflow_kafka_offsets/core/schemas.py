@@ -45,7 +45,7 @@ class Subject:
 
 
 Frozen = Mapping[str, Subject | None]
-"""What is frozen with a window, by the name of the subject; None if the registry did not have it."""
+"""What is frozen with a window, by the name of the subject, or None if the registry did not have it."""
 
 
 @dataclass(frozen=True, slots=True)

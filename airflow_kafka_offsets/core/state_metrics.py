@@ -44,7 +44,7 @@ class OpenWindows:
 
     Attributes:
         count: how many.
-        oldest: when the oldest of them was planned; None if there is none.
+        oldest: when the oldest of them was planned, or None if there is none.
     """
 
     count: int = 0
@@ -59,7 +59,7 @@ class GroupNow:
         group: the group.
         lag: its lag, from Kafka's last full answer.
         is_up: whether Kafka answered just now, and in full.
-        answered_at: when Kafka answered in full last; None if it never did.
+        answered_at: when Kafka answered in full last, or None if it never did.
         open: its open windows by lane; a lane that is missing has none.
     """
 

@@ -204,12 +204,12 @@ class WindowRecord:
         partitions: how many partitions have something to read.
         holder: the claim that works on it, or worked on it last.
         holds: how often the window was given to a claim. It distinguishes two holds by the same claim.
-        committed_at: when it was committed, in UTC; None if it is not.
+        committed_at: when it was committed, in UTC, or None if it is not.
         planned_at: when it was planned, in UTC.
         attempts: how many there were, if this was read.
         records: how many records the last successful attempt read, or None if it reported none, or this was not read.
         last_attempt: when the last attempt began, in UTC, or None if there was none, or this was not read.
-        decode: returns the window, and does its work once; None if the record was read without its ranges.
+        decode: returns the window, and does its work once, or None if the record was read without its ranges.
     """
 
     group: str

@@ -92,7 +92,7 @@ MAIN = 'Exception in thread "main" org.apache.spark.SparkException: Application 
 
 
 def error_of(said: str) -> str | None:
-    """Return what is said of a job's end."""
+    """Return the line that names what ended a job."""
     return reduce(after_line, said.splitlines(), SparkOutput()).error
 
 

@@ -19,9 +19,9 @@ class Difference:
 
     Attributes:
         tp: the partition.
-        watermark: the ledger's; None if it has none.
-        store: what the offset store holds; None if nothing, or there is no store.
-        bounds: its log in Kafka; None if Kafka does not have it, or the group does not read it.
+        watermark: the ledger's, or None if it has none.
+        store: what the offset store holds, or None if nothing, or there is no store.
+        bounds: its log in Kafka, or None if Kafka does not have it, or the group does not read it.
         in_store, in_kafka: what is wrong there, in a few words each.
     """
 
@@ -63,7 +63,7 @@ def compare(
     Args:
         state: the group in the ledger.
         topics: those that the group reads.
-        stored: what the store holds; None if there is none to compare with.
+        stored: what the store holds, or None if there is none to compare with.
         log: what Kafka holds of these topics.
         steps: other offsets that are right in the store while commits are under way.
         recovered: the bounds that a second look returned for logs that seem to end before the watermark, see `core.plan.planning`.
