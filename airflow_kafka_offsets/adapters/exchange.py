@@ -1,4 +1,4 @@
-"""The exchange: a few small files in a folder of any storage that fsspec knows."""
+"""The exchange: a few small files in a folder of any storage of fsspec."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 
 PATIENCE = 1.8
-"""Seconds until a page says that the ledger does not answer. With the page itself these are two."""
+"""Seconds until a page shows that the ledger does not answer. With the page itself these are two."""
 
 LONGEST = 30
 """Seconds until a page gives up an answer of the ledger or of Kafka."""

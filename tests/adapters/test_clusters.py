@@ -44,8 +44,8 @@ class Pods:
         assert namespace == "etl"
         assert query.pop("_request_timeout"), "the client waits forever by default"
         kind, _, wanted = (query.get("label_selector") or query.get("field_selector", "")).partition("=")
-        found = [p for p in self.pods if wanted in (p.metadata.labels.get(kind), p.metadata.name)]
-        return SimpleNamespace(items=found)
+        pods = [p for p in self.pods if wanted in (p.metadata.labels.get(kind), p.metadata.name)]
+        return SimpleNamespace(items=pods)
 
     def delete_namespaced_pod(self, name: str, namespace: str, _request_timeout: Any) -> None:
         if name not in [pod.metadata.name for pod in self.pods]:
@@ -136,9 +136,9 @@ def test_a_login_in_the_address_of_yarn_logs_in_and_is_in_no_error(answer: bytes
         for question in (lambda: cluster.jobs(NAME), lambda: cluster.stop("1")):
             with pytest.raises(ClusterUnavailableError, match=f"{address}/ws/v1/cluster/apps") as raised:
                 question()
-            said = "".join(traceback.format_exception(raised.value))
-            assert "hunter" not in said
-            assert f"@{LOOPBACK}" not in said
+            traces = "".join(traceback.format_exception(raised.value))
+            assert "hunter" not in traces
+            assert f"@{LOOPBACK}" not in traces
     assert {login for _, login in asked} == {LOGIN}
 
 

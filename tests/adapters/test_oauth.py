@@ -1,4 +1,4 @@
-"""A token for the schema registry: how long it is kept, and what is said if there is none. With a real identity provider and registry."""
+"""A token for the schema registry: how long it is kept, and the error if there is none. With a real identity provider and registry."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ def of(registry: Registry, login: ClientCredentials) -> ConfluentRegistry:
 def test_a_token_is_fetched_once_and_kept_until_shortly_before_its_end(
     registry: Registry, provider: IdentityProvider
 ) -> None:
-    clock, seen = Clock(), list[str]()
-    found = of(registry, client(provider, clock, on_token=seen.append))
+    clock, tokens = Clock(), list[str]()
+    reader = of(registry, client(provider, clock, on_token=tokens.append))
     for _ in range(2):
-        assert found.subject("s") is not None
+        assert reader.subject("s") is not None
     clock.now += 3600 * 0.8 - 1
-    assert found.subject("s") is not None
+    assert reader.subject("s") is not None
     assert provider.asked == [{"grant_type": "client_credentials"}]
     clock.now += 1
-    assert found.subject("s") is not None
+    assert reader.subject("s") is not None
     assert len(provider.asked) == 2
-    assert set(seen) == provider.tokens
+    assert set(tokens) == provider.tokens
 
 
 @pytest.mark.parametrize(("life", "seconds"), [("300", 240), (None, 48), ("soon", 48), ("nan", 48)])

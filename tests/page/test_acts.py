@@ -37,7 +37,7 @@ def details(ledger: Ledger, *may_read: str) -> list[Any]:
 
 
 def told(ledger: Ledger, *may_read: str) -> str:
-    """Return what the page of our group says that people did."""
+    """Return the part of our group's page about what people did."""
     zoom = read_zoom(Axis.OFFSET, "", "", None)
     picture = pictures.group(ledger, MINE, sight(*may_read))
     view = views.group_view(picture, set(may_read), story_at(ledger), zoom)

@@ -1,4 +1,4 @@
-"""Empty pages say what to do next."""
+"""Empty pages show what to do next."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.lab.waiting import LONGEST
 
 
 class Clock:
-    """Seconds that go on when a test says so."""
+    """Seconds that go on when a test adds some."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -56,9 +56,9 @@ def test_whoever_asks_meanwhile_waits_for_the_same_answer() -> None:
     with ThreadPoolExecutor(4) as pool:
         first = pool.submit(kept.get, "a", ask)
         assert began.wait(LONGEST)
-        others = [pool.submit(kept.get, "a", ask) for _ in range(3)]
+        waiting = [pool.submit(kept.get, "a", ask) for _ in range(3)]
         go_on.set()
-        assert [future.result(LONGEST) for future in (first, *others)] == [7] * 4
+        assert [future.result(LONGEST) for future in (first, *waiting)] == [7] * 4
     assert len(asked) == 1
 
 

@@ -24,9 +24,11 @@ def test_an_address_is_read_as_it_was_written(
     if start is not None and end is not None and end <= start:
         start, end = end, start + timedelta(seconds=1)
     zoom = Zoom(axis, start, end, before)
-    said = {name: values[0] for name, values in parse_qs(zoom.query().removeprefix("?")).items()}
-    number = said.get("before")
-    read = read_zoom(Axis(said["axis"]), said.get("from", ""), said.get("to", ""), int(number) if number else None)
+    params = {name: values[0] for name, values in parse_qs(zoom.query().removeprefix("?")).items()}
+    number = params.get("before")
+    read = read_zoom(
+        Axis(params["axis"]), params.get("from", ""), params.get("to", ""), int(number) if number else None
+    )
     assert read == zoom
 
 

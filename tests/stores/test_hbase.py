@@ -41,7 +41,7 @@ TABLE = "kafka_offsets"
 NAME = "hbase://hbase_default"
 THIRTY_DAYS = 30 * 24 * 3600
 NOW = 1_763_700_000_000
-"""A time in epoch milliseconds, for stores whose clock stands still."""
+"""A time in epoch milliseconds, for stores with a fixed clock."""
 FOREVER = 9_999_999_999_999
 
 
@@ -54,7 +54,7 @@ def open_hbase(server: HBaseServer, **settings: Any) -> HBaseStore:
 
 
 def standing(milliseconds: int) -> Callable[[], float]:
-    """Return a clock that stands still."""
+    """Return a fixed clock."""
     return lambda: milliseconds / 1000
 
 
@@ -264,7 +264,7 @@ class TestHBase(StoreContract):
         assert store.read(group, [topic, other]) == at(topic, 6) | at(other, 6)
         assert read_by_recipe(table, topic, group, FOREVER) == at(topic, 5)
         last = at(topic, 6) if again else at(topic, 7)
-        # Of one topic only: the row of the other is missing too.
+        # Only one topic: the row of the other is missing, too.
         store.advance(group, at(topic, 5 if again else 6), last)
         assert store.read(group, [topic, other]) == last | at(other, 6)
         assert read_by_recipe(table, topic, group, FOREVER) == last

@@ -130,7 +130,7 @@ def test_one_node_is_sparks_json(client: Any, zookeeper: ZooKeeperServer, group:
 
 
 def expect_garbage(client: Any, store: ZooKeeperStore, group: str, path: str, garbage: bytes) -> None:
-    """Check that a node which holds no offset is told by its path, and stays as it is."""
+    """Check that the error names the path of a node without an offset, and the node stays as it is."""
     client.create(path, garbage, makepath=True)
     with pytest.raises(StoreContentError, match=path):
         store.read(group, ["orders"])
@@ -189,7 +189,7 @@ def test_nobody_reads_half_an_advance(zookeeper: ZooKeeperServer, store: ZooKeep
     store.advance(group, {}, offsets(0))
     with again_and_again(advance):
         for _ in range(20):
-            # A writer without a pause may be faster than every look: then the reader is told so, and not half of it.
+            # A writer without a pause may be faster than every look: then the reader gets an error, and not half of it.
             with suppress(ConcurrentChangeError):
                 seen.append(store.read(group, ["orders", "payments"]))
     assert [found for found in seen if found != offsets(found[TopicPartition("orders", 0)])] == []
@@ -234,7 +234,7 @@ def test_a_server_that_lags_behind_catches_up_before_partitions_are_looked_for(
     zookeeper: ZooKeeperServer, store: ZooKeeperStore, group: str
 ) -> None:
     own = ZooKeeperStore(NAME, 10, zookeeper.hosts)
-    # There is one server here: what comes to it with the sync stands for what it did not have yet.
+    # There is one server here: a write that comes with the sync is like one that it did not have yet.
     with before_next("sync_async", lambda: own.advance(group, {}, at("orders", 5))):
         assert store.read(group, ["orders"]) == at("orders", 5)
 

@@ -280,7 +280,7 @@ class SqlStore:
         return update(self._table).where(c[layout.group] == group, c[layout.topic] == topic).values(self._now())
 
     def _now(self) -> dict[str, ColumnElement[Any]]:
-        # The database's own time, because only the database knows whether the column has a zone.
+        # The database's own time fits the column, with a zone or without.
         return {self._layout.timestamp: func.now()} if self._layout.timestamp else {}
 
     def _row(self, group: str, tp: TopicPartition, after: Offsets) -> dict[str, Any]:
@@ -462,7 +462,7 @@ def _connect_args(backend: str, timeout: float) -> dict[str, Any]:
     if backend == "sqlite":
         return {"timeout": timeout}
     if backend == "postgresql":
-        # Poolers that share a session among clients don't know the driver's prepared statements.
+        # Poolers that share a session among clients lack the driver's prepared statements.
         return {"connect_timeout": seconds, "tcp_user_timeout": seconds * 1000, "prepare_threshold": None}
     return {
         "connect_timeout": seconds,

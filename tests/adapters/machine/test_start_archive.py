@@ -53,7 +53,7 @@ def spark_in(home: Path, **added: str) -> LocalSpark:
 
 @dataclass(frozen=True)
 class Started:
-    """How a JVM started: its exit code, what it said, and how many classes came from the archive."""
+    """How a JVM started: its exit code, its output, and how many classes came from the archive."""
 
     code: int
     said: str
@@ -100,9 +100,9 @@ def cache(start_archive: StartArchive) -> Path:
 
 @pytest.fixture
 def archive(cache: Path, spark: LocalSpark) -> Path:
-    found = find_archive(spark, cache)
-    assert found is not None
-    return found
+    archive = find_archive(spark, cache)
+    assert archive is not None
+    return archive
 
 
 @pytest.fixture
@@ -284,9 +284,9 @@ def test_a_java_that_is_old_or_does_not_say_what_it_is_gets_no_option(
     shutil.copy("/bin/true", tmp_path / "bin" / "java")
     if release is not None:
         (tmp_path / "release").write_text(release)
-    found = find_java({"JAVA_HOME": str(tmp_path)})
-    assert found is not None
-    assert found.has_archives is has
+    java = find_java({"JAVA_HOME": str(tmp_path)})
+    assert java is not None
+    assert java.has_archives is has
     other = spark_in(spark.home, JAVA_HOME=str(tmp_path))
     assert start_options(other, cache) == []
     if not has:
@@ -295,9 +295,9 @@ def test_a_java_that_is_old_or_does_not_say_what_it_is_gets_no_option(
 
 
 def test_the_java_is_the_one_that_sparks_scripts_start(tmp_path: Path) -> None:
-    found = find_java(ours())
-    assert found is not None
-    assert Path(found.program).samefile(java())
+    real_java = find_java(ours())
+    assert real_java is not None
+    assert Path(real_java.program).samefile(java())
     assert find_java({"PATH": str(tmp_path)}) is None
     assert find_java({"JAVA_HOME": str(tmp_path), "PATH": os.environ["PATH"]}) is None
 
@@ -386,11 +386,11 @@ def test_the_command_replaces_it_only_with_again(spark: LocalSpark, copy: Path) 
     old = copy.rename(copy.with_name(f"{archive_name(spark).partition('-')[0]}-{'a' * 16}-5.jsa"))
     command: list[str | Path] = [PROGRAM, "archive", "--spark-home", spark.home, "--to", copy.parents[1]]
     environment = ours(PYSPARK_PYTHON=NO_JOB)
-    said = [
+    outputs = [
         subprocess.run([*command, *more], env=environment, capture_output=True, text=True, check=True).stdout
         for more in ([], [], ["--again"])
     ]
-    assert [text.partition(":")[0] for text in said] == ["Made", "Already there", "Made"]
+    assert [text.partition(":")[0] for text in outputs] == ["Made", "Already there", "Made"]
     assert not old.exists()  # it was made before an update of Java or Spark
     assert list(copy.parent.iterdir()) == [find_archive(spark, copy.parents[1])]
 
