@@ -357,7 +357,7 @@ class TestTransactional(KafkaContract):
                 raise KafkaException(KafkaError(KafkaError.UNKNOWN, "EndTxn abort failed", False, False, True))
 
         monkeypatch.setattr(adapter, "Producer", Broken)
-        with pytest.raises(StoreOutcomeUnknownError, match="all are written or none"):
+        with pytest.raises(StoreOutcomeUnknownError, match=r"no answer to the commit of group .*\)$"):
             store.advance(group, {}, at(topic, 5, 10))
 
     def test_a_transaction_that_a_broker_does_not_commit_but_ends_was_not_written(
