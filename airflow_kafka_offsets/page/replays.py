@@ -107,7 +107,7 @@ class Preview:
 
 
 def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Preview:
-    """Work out what a replay would do.
+    """Preview a replay.
 
     Args:
         ledger: where the windows are.
@@ -177,7 +177,7 @@ def _row(group: str, seq: int, record: WindowRecord | None, refused: Mapping[str
 
 
 def document(preview: Preview) -> Document:
-    """Return a preview for programs: what ``kafka-offsets plan`` gives of a replay, and what only the page has."""
+    """Return a preview for programs: the document of ``kafka-offsets plan``, and the page's own fields."""
     return replay_document(preview.group, preview.again, []) | {
         "refused": [{"id": row.id, "why": row.refused} for row in preview.rows if row.refused is not None],
         "not_known": preview.unknown,

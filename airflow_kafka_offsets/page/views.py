@@ -194,10 +194,10 @@ class ActRow:
 
 
 def act_row(act: Act, *, is_named: bool) -> ActRow:
-    """Return what a person did, as the page shows it.
+    """Return an act as the page shows it.
 
     Args:
-        act: what it was.
+        act: the act.
         is_named: whether its windows may be named, see `may_name`.
     """
     if KEPT_FROM in act.details:

@@ -12,7 +12,7 @@ from airflow_kafka_offsets.wiring.storage import open_exchange
 
 
 def report(folder: Path, name: str, *files: tuple[str, str]) -> None:
-    """Write what Spark leaves of a report."""
+    """Write a report as Spark leaves it."""
     for file, text in files:
         path = folder / "reports" / name / file
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -106,7 +106,7 @@ def test_a_registry_that_does_not_take_the_token_says_what_may_be_wrong(
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         ((401, {"error": "invalid_client"}), r"answered 401 .*\(invalid_client\)\. Correct bearer.auth.client.id and"),
         (
@@ -129,10 +129,10 @@ def test_a_registry_that_does_not_take_the_token_says_what_may_be_wrong(
     ],
 )
 def test_a_provider_that_gives_no_token_says_what_to_correct_and_no_secret(
-    registry: Registry, provider: IdentityProvider, answer: tuple[int, Any], said: str
+    registry: Registry, provider: IdentityProvider, answer: tuple[int, Any], message: str
 ) -> None:
     provider.answer = answer
-    with pytest.raises(RegistryRefusedError, match=said) as caught:
+    with pytest.raises(RegistryRefusedError, match=message) as caught:
         of(registry, client(provider)).subject("s")
     assert str(caught.value).startswith(f"The token endpoint {provider.endpoint} (connection 'registry')")
     assert SECRET not in str(caught.value)

@@ -1,4 +1,4 @@
-"""What is asked of a schema registry, and what becomes of its answers."""
+"""Requests to a schema registry, and its answers."""
 
 from __future__ import annotations
 

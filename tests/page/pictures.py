@@ -420,12 +420,12 @@ class Camera:
         self.save(name)
 
     def save(self, name: str) -> None:
-        """Write what the browser shows now into a file."""
+        """Write the browser's view into a file."""
         self.browser.switch_to.default_content()
         self.browser.save_screenshot(str(self.folder / f"{name}-{self.theme}-{self.width}.png"))
 
     def dialog(self, name: str, group: str, seqs: Iterable[int]) -> None:
-        """Take a picture of what a replay would do."""
+        """Take a picture of the preview of a replay."""
         self.browser.set_window_size(self.width, 1000)
         _shown(self.browser, self.server, f"kafka-offsets/groups/{group}")
         self.browser.execute_script(

@@ -222,7 +222,7 @@ class Story:
         return self.run(replace(self.draft(start, end, partitions), lane=Lane.BACKFILL), **claimed)
 
     def act(self, kind: str, who: str, why: str, **details: Any) -> None:
-        """Record what a person did."""
+        """Record an act."""
         self.ledger.record(self.group.name, Act(kind, who, why, self.at, details))
 
     def reset(self, to: int | Mapping[TopicPartition, int], superseded: Sequence[int] = ()) -> None:

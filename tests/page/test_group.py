@@ -33,7 +33,7 @@ NAME = "lake.pruned"
 
 @pytest.fixture
 def story(quick_folder: Path) -> Story:
-    """Four hours, of which the first two were pruned, and a backfill of what lies below them."""
+    """Four hours, of which the first two were pruned, and a backfill below them."""
     ledger = Ledger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True)
     story = Story(ledger, KafkaGroup(NAME, topics=["orders"]))
     story.hours(4)
@@ -75,7 +75,7 @@ def drawn(text: str) -> set[str]:
 
 
 def labels(text: str) -> list[tuple[str, str]]:
-    """Return how the strips of a page are labeled: what gives way if there is no room, and what stays."""
+    """Return the labels of a page's strips: the part that gives way if there is no room, and the part that stays."""
     return re.findall(r'<div class="label"[^>]*><span>(.*?)</span><i>(.*?)</i>', text)
 
 

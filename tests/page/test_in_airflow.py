@@ -29,17 +29,17 @@ DEEP = in_airflow("groups/lake.orders", f"http://host{PATH}")
 
 def first(browser: WebDriver, css: str, ready: Callable[[WebElement], Any] = lambda _: True) -> WebElement:
     """Return the first element that a selector finds, as soon as it exists and is ready."""
-    found: list[WebElement] = []
+    elements: list[WebElement] = []
 
     def there() -> bool:
         try:
-            found[:] = [e for e in browser.find_elements(By.CSS_SELECTOR, css) if ready(e)][:1]
+            elements[:] = [e for e in browser.find_elements(By.CSS_SELECTOR, css) if ready(e)][:1]
         except StaleElementReferenceException:  # the page went between its two questions: the next one has it
-            found.clear()
-        return bool(found)
+            elements.clear()
+        return bool(elements)
 
     wait_until(there, what=f"{css} is there", interval=0.2)
-    return found[0]
+    return elements[0]
 
 
 def first_text(browser: WebDriver, css: str, ready: Callable[[str], Any] = bool) -> str:
@@ -138,7 +138,7 @@ def test_the_entry_the_tabs_and_the_button_of_airflow_lead_to_the_page(
     server: PageServer, browser: WebDriver, planned: str
 ) -> None:
     def follow(css: str, shown: str) -> None:
-        """Click a link of Airflow, and wait for what the frame shows then."""
+        """Click a link of Airflow, and wait until the frame shows it."""
         first(browser, css, WebElement.is_displayed).click()
         browser.switch_to.frame(first(browser, "iframe"))
         first(browser, f"main a[href$='{shown}']")

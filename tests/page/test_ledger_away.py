@@ -71,11 +71,11 @@ def test_each_page_says_that_the_ledger_does_not_answer(server: PageServer, sile
     with server.with_ledger_at(silent), ThreadPoolExecutor(len(pages)) as pool:
         answers = dict(zip(pages, pool.map(server.get, pages), strict=True))
         document = server.get("groups?format=json").json()
-    for where, said in answers.items():
-        assert said.status_code == 503, where
-        assert "<h1>The ledger does not answer</h1>" in said.text, where
-        assert "did not answer within 2 seconds. Reload the page" in said.text, where
-        assert "Try again" in said.text, where
+    for where, answer in answers.items():
+        assert answer.status_code == 503, where
+        assert "<h1>The ledger does not answer</h1>" in answer.text, where
+        assert "did not answer within 2 seconds. Reload the page" in answer.text, where
+        assert "Try again" in answer.text, where
     assert "did not answer within 2 seconds" in document["error"]
     assert server.get("groups").status_code == 200, "it is back"
 

@@ -29,11 +29,11 @@ def counter() -> tuple[list[int], Kept[int], Clock]:
 
 
 def test_an_answer_is_kept_for_some_seconds() -> None:
-    asked, kept, clock = counter()
+    calls, kept, clock = counter()
 
     def ask() -> int:
-        asked.append(1)
-        return len(asked)
+        calls.append(1)
+        return len(calls)
 
     assert [kept.get("a", ask), kept.get("a", ask)] == [1, 1]
     clock.now = 9.9
@@ -44,11 +44,11 @@ def test_an_answer_is_kept_for_some_seconds() -> None:
 
 
 def test_whoever_asks_meanwhile_waits_for_the_same_answer() -> None:
-    asked, kept, _ = counter()
+    calls, kept, _ = counter()
     go_on, began = Event(), Event()
 
     def ask() -> int:
-        asked.append(1)
+        calls.append(1)
         began.set()
         assert go_on.wait(LONGEST)
         return 7
@@ -59,7 +59,7 @@ def test_whoever_asks_meanwhile_waits_for_the_same_answer() -> None:
         waiting = [pool.submit(kept.get, "a", ask) for _ in range(3)]
         go_on.set()
         assert [future.result(LONGEST) for future in (first, *waiting)] == [7] * 4
-    assert len(asked) == 1
+    assert len(calls) == 1
 
 
 def test_an_error_is_told_and_not_kept() -> None:

@@ -93,8 +93,8 @@ def test_of_a_topic_that_is_another_one_or_gone_no_one_says_that_nothing_is_unre
     assert (view.lag, view.offsets) == ("at least 14 min", "at least 200 offsets")
     kept = replace(read, lag=4, lag_seconds=60.0)
     assert now_view(lag(gone, kept, verdict=GroupVerdict.LOST)).headroom == "?", "of what is gone, nothing is kept"
-    [told] = partition_facts({tp(0): gone}, "orders-0").values()
-    assert told["behind"] == "—"
+    [facts] = partition_facts({tp(0): gone}, "orders-0").values()
+    assert facts["behind"] == "—"
 
 
 def test_only_a_group_without_a_watermark_has_planned_nothing_yet() -> None:
@@ -212,15 +212,15 @@ def test_only_the_partitions_of_the_page_are_told() -> None:
 
 def test_what_a_partition_lost_is_told_beside_its_lag() -> None:
     lost = replace(BEHIND, beginning=1_140, end=9_300, lag=9_200, headroom_offsets=-1_040)
-    [found] = partition_facts({tp(0): lost}, "orders-0").values()
-    assert found == {"behind": "9,200 behind", "beginning": 1_140, "end": 9_300, "lost": lost.lost}
+    [facts] = partition_facts({tp(0): lost}, "orders-0").values()
+    assert facts == {"behind": "9,200 behind", "beginning": 1_140, "end": 9_300, "lost": lost.lost}
     assert lost.lost == 1_040
 
 
 def test_of_another_topic_of_the_same_name_no_offsets_are_drawn() -> None:
     recreated = PartitionLag(100, 0, 300, Verdict.RECREATED)
-    [found] = partition_facts({tp(0): recreated}, "orders-0").values()
-    assert found == {"behind": "—", "beginning": None, "end": None, "lost": 0}
+    [facts] = partition_facts({tp(0): recreated}, "orders-0").values()
+    assert facts == {"behind": "—", "beginning": None, "end": None, "lost": 0}
 
 
 def test_what_retention_never_removes_is_kept_whatever_else_is_not_known() -> None:

@@ -81,7 +81,7 @@ WRONG = {
     ],
     410: ["windows/lake.pruned-000002", "groups/lake.pruned/replay?windows=2-3"],
 }
-"""By status, what gets it as an answer to a user who may read the DAG `orders` only."""
+"""By status, the requests that get it for a user who may read the DAG `orders` only."""
 
 
 def test_every_route_is_tried_here_and_only_looks() -> None:
@@ -98,9 +98,9 @@ def test_every_route_is_tried_here_and_only_looks() -> None:
     assert {path for path, taken in takes.items() if "dag_id" in taken} == of_a_dag
 
 
-def headers_of(said: requests.Response) -> dict[str, str | None]:
+def headers_of(answer: requests.Response) -> dict[str, str | None]:
     """Return those headers of an answer that limit what the page may do in a browser."""
-    return {name: said.headers.get(name) for name in HEADERS}
+    return {name: answer.headers.get(name) for name in HEADERS}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -234,7 +234,7 @@ def test_what_comes_from_outside_is_escaped(server: PageServer) -> None:
 
 
 @pytest.fixture
-def said(server: PageServer, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+def cli(server: PageServer, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     """Return a command's output about the page's ledger, as JSON."""
 
     def run(*arguments: str) -> Any:
@@ -246,13 +246,13 @@ def said(server: PageServer, capsys: pytest.CaptureFixture[str]) -> Callable[...
     return run
 
 
-def test_a_page_as_json_is_what_the_command_line_gives(server: PageServer, said: Callable[..., Any]) -> None:
+def test_a_page_as_json_is_what_the_command_line_gives(server: PageServer, cli: Callable[..., Any]) -> None:
     document = server.get("groups/lake.orders?format=json").json()
     windows, older = document.pop("windows"), document.pop("older_than")
-    assert said("status", "lake.orders", "--offline")["groups"] == [document]
-    assert (said("windows", "lake.orders")["windows"], older) == (windows, None)
+    assert cli("status", "lake.orders", "--offline")["groups"] == [document]
+    assert (cli("windows", "lake.orders")["windows"], older) == (windows, None)
     window = server.get("windows/lake.orders-000004?format=json").json()
-    assert said("windows", "lake.orders-000004") == window
+    assert cli("windows", "lake.orders-000004") == window
     assert [p["watermark"] for p in document["partitions"]] == [500, 500, 500]
     assert (window["windows"][0]["attempts"], len(window["windows"][0]["history"])) == (12, 12)
     listed = server.get("groups", params={"format": "json"}).json()
@@ -260,11 +260,11 @@ def test_a_page_as_json_is_what_the_command_line_gives(server: PageServer, said:
 
 
 def test_a_preview_as_json_is_the_plan_of_a_replay_and_what_only_the_page_knows(
-    server: PageServer, said: Callable[..., Any], kafka: KafkaBroker
+    server: PageServer, cli: Callable[..., Any], kafka: KafkaBroker
 ) -> None:
     preview = server.get("groups/lake.orders/replay?windows=1-2&format=json").json()
     of_page = {key: preview.pop(key) for key in ("refused", "not_known", "dags", "conf")}
-    plan = said("plan", "lake.orders", "--windows", "1-2", "--bootstrap-servers", kafka.bootstrap_servers)
+    plan = cli("plan", "lake.orders", "--windows", "1-2", "--bootstrap-servers", kafka.bootstrap_servers)
     assert preview == plan
     assert [window["span"] for window in plan["again"]] == [300, 300]
     assert (of_page["refused"], of_page["not_known"]) == ([], None)
@@ -275,7 +275,7 @@ MEASURED = {"lag_seconds", "headroom_seconds", "needed_seconds", "looked_at"}
 
 
 def timeless(document: Any) -> Any:
-    """Return a document with no more of what was measured than whether it is known."""
+    """Return a document with True or False in place of each measured value: whether it is known."""
     match document:
         case dict():
             return {key: (value is not None) if key in MEASURED else timeless(value) for key, value in document.items()}
@@ -287,21 +287,21 @@ def timeless(document: Any) -> Any:
 
 
 def test_the_answer_of_kafka_as_json_is_what_status_gives(
-    server: PageServer, said: Callable[..., Any], kafka: KafkaBroker
+    server: PageServer, cli: Callable[..., Any], kafka: KafkaBroker
 ) -> None:
-    status = timeless(said("status", "lake.orders", "--bootstrap-servers", kafka.bootstrap_servers))
+    status = timeless(cli("status", "lake.orders", "--bootstrap-servers", kafka.bootstrap_servers))
     assert timeless(server.get("groups/lake.orders/now?format=json").json()) == status
     of_all = timeless(server.get("now?format=json").json())
     listed = [group for group in of_all.pop("groups") if group["group"] == "lake.orders"]
     assert of_all | {"groups": listed} == status
-    [found] = status["groups"]
-    assert (found["lag"], found["lag_seconds"], found["kafka_error"]) == (3_300, True, None)
+    [entry] = status["groups"]
+    assert (entry["lag"], entry["lag_seconds"], entry["kafka_error"]) == (3_300, True, None)
 
 
-def test_a_tab_as_json_is_what_the_command_line_gives(server: PageServer, said: Callable[..., Any]) -> None:
+def test_a_tab_as_json_is_what_the_command_line_gives(server: PageServer, cli: Callable[..., Any]) -> None:
     listed = server.get("dag?dag_id=replays&format=json").json()
-    assert listed == said("status", "lake.orders", "--offline"), "one group has a window of this DAG"
-    windows = {window["id"]: window for window in said("windows", "lake.orders")["windows"]}
+    assert listed == cli("status", "lake.orders", "--offline"), "one group has a window of this DAG"
+    windows = {window["id"]: window for window in cli("windows", "lake.orders")["windows"]}
     run = "dag_id=replays&run_id=manual__1"
     for tab in (f"run?{run}", f"task?{run}&task_id=load&map_index={{MAP_INDEX}}"):
         [window] = server.get(f"{tab}&format=json").json()["windows"]
@@ -313,8 +313,8 @@ def test_kafka_is_asked_after_the_page(server: PageServer) -> None:
     now = server.get("groups/lake.orders/now?show=page-orders-1").json()
     assert "LOST" not in now["parts"]["verdict"]
     assert now["partitions"] == {"page-orders-1": {"behind": "1,100 behind", "beginning": 0, "end": 1600, "lost": 0}}
-    [found] = server.get("groups/lake.orders/now?format=json").json()["groups"]
-    assert found["lag"] == 3 * 1_500 + 300 - 3 * 500
+    [entry] = server.get("groups/lake.orders/now?format=json").json()["groups"]
+    assert entry["lag"] == 3 * 1_500 + 300 - 3 * 500
 
 
 def test_what_kafka_says_of_all_groups_is_there_for_programs_too(server: PageServer) -> None:
@@ -359,12 +359,12 @@ def test_what_was_pruned_is_drawn_as_pruned(server: PageServer) -> None:
 
 @pytest.mark.parametrize("page", ["windows/lake.pruned-000002", "groups/lake.pruned/replay?windows=2-3"])
 def test_a_window_that_was_pruned_says_so(server: PageServer, page: str) -> None:
-    said, document = server.get(page), server.get(page, params={"format": "json"})
-    assert (said.status_code, document.status_code) == (410, 410)
+    answer, document = server.get(page), server.get(page, params={"format": "json"})
+    assert (answer.status_code, document.status_code) == (410, 410)
     message = "Window lake.pruned-000002 was pruned from the ledger on 2026-11-01: Kafka no longer held its offsets"
-    assert message in said.text
+    assert message in answer.text
     assert document.json()["error"].startswith(message)
-    assert "lake.pruned-000003" in said.text
+    assert "lake.pruned-000003" in answer.text
 
 
 def test_a_span_of_time_has_its_windows_and_stays_in_the_links(server: PageServer) -> None:

@@ -1,4 +1,4 @@
-"""What the page asks Airflow to run is what a task of that run reads."""
+"""The conf that the page gives to Airflow is the one that a task of the run reads."""
 
 from __future__ import annotations
 

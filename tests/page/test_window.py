@@ -38,8 +38,8 @@ def page(story: Story, seq: int, *readable: str, sees_group: bool = True) -> str
 
 def button(text: str) -> str:
     """Return the button of the replay."""
-    [found] = re.findall(r'<button[^>]*id="replay"[^>]*>', text)
-    return str(found)
+    [button] = re.findall(r'<button[^>]*id="replay"[^>]*>', text)
+    return str(button)
 
 
 def test_each_try_has_its_outcome_records_duration_and_a_link_to_its_task_instance(story: Story) -> None:

@@ -51,7 +51,7 @@ def test_the_spans_that_are_offered_end_with_the_newest_window() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "told"),
+    ("start", "end", "message"),
     [
         ("x", "", "'x' is not a time"),
         ("", "2026-13-01", "is not a time"),
@@ -60,6 +60,6 @@ def test_the_spans_that_are_offered_end_with_the_newest_window() -> None:
         ("2026-11-02", "2026-11-01", "The time span is empty"),
     ],
 )
-def test_what_is_no_span_is_refused(start: str, end: str, told: str) -> None:
-    with pytest.raises(BadInputError, match=told):
+def test_what_is_no_span_is_refused(start: str, end: str, message: str) -> None:
+    with pytest.raises(BadInputError, match=message):
         read_zoom(Axis.OFFSET, start, end, None)

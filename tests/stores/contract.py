@@ -286,9 +286,9 @@ class StoreContract:
         was_written: list[bool] = []
         while not any(was_written) and len(was_written) < 10 * self.lost_answers:
             through.read(group, [topic])  # so that what connects once is connected, now and below
-            told, after = proxy.answers, {tp: offset + 1 for tp, offset in before.items()}
+            answered, after = proxy.answers, {tp: offset + 1 for tp, offset in before.items()}
             through.advance(group, before, after)
-            answers, before = proxy.answers - told, after
+            answers, before = proxy.answers - answered, after
             for lost in range(1, self.lost_answers + 1):
                 proxy.swallow_answers(after=max(0, answers - lost))
                 was_written.append(self._is_written_unseen(proxied, store, group, before))
@@ -297,7 +297,7 @@ class StoreContract:
         assert any(was_written) or self.chatters, "no answer to a write was lost: this shows nothing"
 
     def settle(self) -> None:
-        """Wait, after a fault, for what the store's client still sends by itself."""
+        """Wait, after a fault, until the store's client has sent its late requests."""
 
     def _advance_by_one(self, store: OffsetStore, group: str, before: Offsets) -> Offsets:
         after = {tp: offset + 1 for tp, offset in before.items()}

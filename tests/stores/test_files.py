@@ -1,4 +1,4 @@
-"""Offsets in files on a local disk: the contract, and what only a disk does."""
+"""Offsets in files on a local disk: the contract, and a disk's own rules."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_what_dead_writers_left_is_ignored_and_deleted_in_time(tmp_path: Path) -
 
 
 class FoldersOfASlowWriter(LocalFolders):
-    """Before it first writes, others do what they want."""
+    """Others act before its first write."""
 
     def __init__(self, base: Path, meanwhile: Callable[[], None]) -> None:
         super().__init__(str(base))

@@ -75,13 +75,13 @@ def table(hbase: HBaseServer, made_table: str) -> happybase.Table:
 
 @pytest.fixture(scope="module")
 def admin(hbase: HBaseServer) -> Iterator[HBaseAdmin]:
-    """Return what may change tables and rights."""
+    """Return an administrator of tables and rights."""
     with hbase.admin() as admin:
         yield admin
 
 
 def write_by_recipe(table: happybase.Table, topic: str, group: str, time: int, offsets: Mapping[int, int]) -> None:
-    """Write what the recipe's saveOffsets writes."""
+    """Write as the recipe's saveOffsets does."""
     table.put(f"{topic}:{group}:{time}".encode(), {b"offsets:%d" % p: b"%d" % o for p, o in offsets.items()})
 
 
@@ -111,7 +111,7 @@ def before_next(method: str, action: Callable[[], object]) -> contextlib.Abstrac
 
 
 def once_it_may(act: Callable[[], object], refusal: type[Exception] = StoreRefusedError) -> None:
-    """Do it again until HBase lets it: its servers learn what someone may do some moments after the grant."""
+    """Do it again until HBase lets it: its servers learn of a grant some moments later."""
 
     def was_done() -> bool:
         try:
@@ -380,7 +380,7 @@ class TestHBase(StoreContract):
         assert table.row(f":{group}".encode()) == {b"state:json": state.encode()}
 
     @pytest.mark.parametrize(
-        ("offsets", "said"),
+        ("offsets", "message"),
         [
             ('{"0":-5}', "holds '-5', which is not an offset"),
             ('{"0":9223372036854775808}', "holds '9223372036854775808', which is not an offset"),
@@ -389,11 +389,11 @@ class TestHBase(StoreContract):
         ],
     )
     def test_what_the_state_holds_is_read_by_the_rule_of_all_stores(
-        self, table: happybase.Table, store: OffsetStore, group: str, topic: str, offsets: str, said: str
+        self, table: happybase.Table, store: OffsetStore, group: str, topic: str, offsets: str, message: str
     ) -> None:
         state = f'{{"version":1,"topics":{{"t":{{"time":{NOW},"offsets":{offsets}}}}}}}'
         table.put(f":{group}".encode(), {b"state:json": state.encode()})
-        with pytest.raises(StoreContentError, match=rf"row :{group} {said}"):
+        with pytest.raises(StoreContentError, match=rf"row :{group} {message}"):
             store.read(group, [topic])
 
     def test_an_offset_with_leading_zeros_is_one_as_everywhere(

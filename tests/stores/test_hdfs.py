@@ -1,4 +1,4 @@
-"""Offsets in files on HDFS: the contract, and what only HDFS does."""
+"""Offsets in files on HDFS: the contract, and HDFS' own rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets as those of a consumer group on a real broker: the contract, and what Kafka's own tools see."""
+"""Offsets as those of a consumer group on a real broker: the contract, and the view of Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _advances(
     return True
 
 
-def _told(act: Callable[[], object], errors: list[BaseException]) -> None:
+def _catch(act: Callable[[], object], errors: list[BaseException]) -> None:
     try:
         act()
     except Exception as exc:
@@ -407,7 +407,7 @@ class TestTransactional(KafkaContract):
             patch.setattr(adapter, "Producer", Cut)
             advance = partial(through.advance, group, at(topic, 5, 10), at(topic, 6, 11))
             # A thread that can be left behind: librdkafka itself would wait until the coordinator is back.
-            writer = threading.Thread(target=_told, args=(advance, errors), daemon=True)
+            writer = threading.Thread(target=_catch, args=(advance, errors), daemon=True)
             writer.start()
             wait_until(lambda: not writer.is_alive(), what="the writer gives up")
         [error] = errors
@@ -504,7 +504,7 @@ class TestPlain(KafkaContract):
             answers = proxy.answers
             first.plain(None)
             proxy.swallow_answers(after=max(0, proxy.answers - answers - lost))
-            task = threading.Thread(target=_told, args=(lambda: commit.plain(None), errors), daemon=True)
+            task = threading.Thread(target=_catch, args=(lambda: commit.plain(None), errors), daemon=True)
             task.start()
             try:
                 wait_until(lambda task=task: not task.is_alive(), what="the commit gives up")  # type: ignore[misc]

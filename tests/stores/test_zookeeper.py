@@ -88,7 +88,7 @@ class TestNodes(StoreContract):
 
 
 class TestJson(TestNodes):
-    """One node for the group; what a server does that does not answer at all is the same for both."""
+    """One node for the group; servers that do not answer are the same for both."""
 
     layout = JsonLayout
     test_a_server_that_refuses_connections = None
@@ -192,24 +192,24 @@ def test_nobody_reads_half_an_advance(zookeeper: ZooKeeperServer, store: ZooKeep
             # A writer without a pause may be faster than every look: then the reader gets an error, and not half of it.
             with suppress(ConcurrentChangeError):
                 seen.append(store.read(group, ["orders", "payments"]))
-    assert [found for found in seen if found != offsets(found[TopicPartition("orders", 0)])] == []
-    assert len({len(found) for found in seen}) > 1, "the writer did not get to write"
+    assert [read for read in seen if read != offsets(read[TopicPartition("orders", 0)])] == []
+    assert len({len(read) for read in seen}) > 1, "the writer did not get to write"
 
 
 @contextmanager
 def before_next(method: str, action: Callable[[], object], *, skip: int = 0) -> Iterator[None]:
     """Do something once before kazoo is asked for this, when it was asked `skip` times and has the answers."""
     original = getattr(KazooClient, method)
-    asked: list[Any] = []
+    answers: list[Any] = []
 
     def acting(self: KazooClient, *arguments: Any, **named: Any) -> Any:
-        if len(asked) == skip:
-            for answer in asked:
+        if len(answers) == skip:
+            for answer in answers:
                 answer.wait(LONGEST)
-            asked.append(None)  # what is done in between may ask for it too
+            answers.append(None)  # what is done in between may ask for it too
             action()
-        asked.append(original(self, *arguments, **named))
-        return asked[-1]
+        answers.append(original(self, *arguments, **named))
+        return answers[-1]
 
     with mock.patch.object(KazooClient, method, acting):
         yield

@@ -103,7 +103,7 @@ class KafkaLog:
         return self._ask(lambda lookup: lookup.first_records(wanted)) if wanted else {}
 
     def retentions(self, topics: Sequence[str]) -> Mapping[str, Retention]:
-        """Return what removes the records of topics, without those whose configuration this user may not read."""
+        """Return the retention of topics, without those whose configuration this user may not read."""
         return self._ask(lambda lookup: lookup.retentions(topics)) if topics else {}
 
     def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> EpochEnds:

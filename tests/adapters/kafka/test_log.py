@@ -60,7 +60,7 @@ REPORTED_LATE = 2.0
 
 
 class Recorder(AdminClient):
-    """An AdminClient that counts what it is asked."""
+    """An AdminClient that counts its requests."""
 
     made: list[Recorder]
 
@@ -140,13 +140,13 @@ def place(pair: tuple[KafkaBroker, KafkaBroker], topic: str, on_brokers: Sequenc
         # Again, as a broker that was just resumed may be fenced still, and then takes no partition.
         with contextlib.suppress(KafkaException, TimeoutError):
             create_topic(pair[0], topic, on_brokers=on_brokers)
-        return _knows(pair[0], topic)
+        return _has(pair[0], topic)
 
     wait_until(created, what=f"{topic} is created on {on_brokers}")
-    wait_until(partial(_knows, pair[1], topic), what=f"the second broker knows {topic}")
+    wait_until(partial(_has, pair[1], topic), what=f"the second broker has {topic}")
 
 
-def _knows(broker: KafkaBroker, topic: str) -> bool:
+def _has(broker: KafkaBroker, topic: str) -> bool:
     # A new client: it asks the broker that it was given.
     try:
         topics = AdminClient(broker.client_config()).list_topics(timeout=5).topics
@@ -656,7 +656,7 @@ def unreachable(secure: SecureKafkaBroker, plain: KafkaBroker) -> dict[str, dict
 
 
 def failure(look: Callable[[], object], timeout: float) -> KafkaUnavailableError:
-    """Return what a lookup raises, in time."""
+    """Return the error that a lookup raises, in time."""
     with at_most(timeout + REPORTED_LATE), pytest.raises(KafkaUnavailableError) as caught:
         look()
     return caught.value
@@ -788,7 +788,7 @@ def test_a_partition_without_leader_is_named_until_its_broker_is_back(
 
 
 def reported(*codes: int) -> list[KafkaError]:
-    """Return what librdkafka could have reported."""
+    """Return reports as librdkafka makes them."""
     return [KafkaError(code, f"report {number}") for number, code in enumerate(codes)]
 
 

@@ -152,7 +152,7 @@ class _MemoryTransaction:
         self._tp = tp
 
     def commit(self) -> None:
-        """Commit; of what a lookup sees, an abort is the same."""
+        """Commit; to a lookup, an abort looks the same."""
         self._memory.commit_transaction(self._tp, datetime.now(UTC))
 
     abort = commit

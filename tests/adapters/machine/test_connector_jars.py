@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(mirror: Mirror, folder: Path, tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[str]]]:
-    """Return what starts a worker that wants the jars."""
+    """Return a function that starts a worker that wants the jars."""
     arguments = [str(folder), str(pyspark_home()), connector_package(), str(mirror.settings(tmp_path))]
     started: list[subprocess.Popen[str]] = []
 
@@ -77,7 +77,7 @@ def fetch(mirror: Mirror, folder: Path, work: Path, **values: float) -> list[Pat
 
 
 def left_in(folder: Path) -> list[str]:
-    """Return what lies beside the folder and its lock."""
+    """Return the other files beside the folder and its lock."""
     return sorted({path.name for path in folder.parent.iterdir()} - {folder.name, f".{folder.name}.lock"})
 
 

@@ -56,7 +56,7 @@ class Started:
     """How a JVM started: its exit code, its output, and how many classes came from the archive."""
 
     code: int
-    said: str
+    output: str
     archived: int
 
 
@@ -130,7 +130,7 @@ def test_a_driver_starts_from_it_and_says_what_it_says_without(
     with_it = start(start_options(spark, cache), spark)
     assert without.archived == 0
     assert with_it.archived > 1000
-    assert (with_it.code, with_it.said) == (without.code, without.said)
+    assert (with_it.code, with_it.output) == (without.code, without.output)
 
 
 def test_what_runs_for_an_archive_has_what_a_window_needs_and_the_next_one_takes_it_from_there(
@@ -139,7 +139,7 @@ def test_what_runs_for_an_archive_has_what_a_window_needs_and_the_next_one_takes
     spark = spark_in(pyspark_home())
     job = ["--master", "local[2]", "--conf", "spark.ui.enabled=false", archives._JOB, tmp_path]
     again = start(start_options(spark, folder_for_launches), spark, job)
-    assert again.code == 0, again.said
+    assert again.code == 0, again.output
     assert list((tmp_path / "parquet").glob("*.parquet"))
     assert again.archived > 10_000
 
@@ -260,7 +260,7 @@ def test_one_of_a_spark_that_was_changed_since_is_not_used_and_java_would_refuse
     (tmp_path / "jars" / "aaa.jar").symlink_to(next((pyspark_home() / "jars").glob("slf4j-api-*.jar")))
     forced = start(archive_options(str(archive), JAVA), changed)
     assert (forced.code, forced.archived) == (0, 0)
-    assert "warning" not in forced.said
+    assert "warning" not in forced.output
 
 
 @pytest.mark.parametrize(
@@ -311,8 +311,8 @@ if JAVA_25.exists():  # where there is a second Java
         assert other is not None
         forced = start(archive_options(str(archive), other.version), spark, JAVA_HOME=str(JAVA_25))
         assert (forced.code, forced.archived) == (0, 0)
-        assert "[aot" not in forced.said
-        assert "[cds" not in forced.said
+        assert "[aot" not in forced.output
+        assert "[cds" not in forced.output
 
 
 def test_what_a_maker_checks_a_draft_with_ends_a_jvm_that_can_not_use_it(
