@@ -157,6 +157,6 @@ def check_signature(who: str, why: str) -> None:
         BadInputError: one is empty, or the name is too long.
     """
     if not why.strip():
-        raise BadInputError("Give a reason (why): the ledger keeps it for whoever finds this later")
+        raise BadInputError("Give a reason (why)")
     if not who.strip() or len(who) > MAX_WHO:
         raise BadInputError(f"Name who does this, in at most {MAX_WHO} characters; got {who[:MAX_WHO]!r}")

@@ -84,7 +84,7 @@ def namespace_of(bootstrap_servers: str) -> str:
     first = bootstrap_servers.partition(",")[0].strip()
     server = first.rpartition("://")[2].rstrip("/")
     if not server:
-        raise BadInputError("bootstrap.servers names no server, so lineage has no name for this Kafka")
+        raise BadInputError("bootstrap.servers names no server")
     has_port = server.rpartition(":")[2].isdigit() and not server.endswith("]")
     return f"kafka://{server}" if has_port else f"kafka://{server}:{_DEFAULT_PORT}"
 

@@ -180,8 +180,7 @@ def completed(frozen: Frozen, names: Mapping[str, str], answers: Frozen, conn_id
     if missing := {name: needed_for for name, needed_for in names.items() if needed_for and whole[name] is None}:
         named = name_some([f"{name} for {needed_for}" for name, needed_for in missing.items()], ", ")
         raise NotYetError(
-            f"The schema registry of connection {conn_id!r} has no subject {named}, nothing was written. Name the right ones, "
-            f"or none: Registry({conn_id!r}, subjects={{'<topic>': ['<subject>', ...]}})"
+            f"The schema registry of {conn_id!r} has no subject {named}. Name the right ones, or none: Registry({conn_id!r}, subjects={{'<topic>': ['<subject>', ...]}})"
         )
     return whole
 
@@ -217,13 +216,14 @@ def described(registry: Registry, topics: Collection[str], frozen: Frozen) -> li
 
 
 def _checked(field_name: str, given: object) -> dict[str, tuple[str, ...]]:
-    if not isinstance(given, Mapping):
+    if not isinstance(given, Mapping) or not all(_is_list(topic, names) for topic, names in given.items()):
         raise BadInputError(f"{field_name} must map topics to lists of subjects; got {short(given)}")
-    for topic, names in given.items():
-        is_list = isinstance(names, Sequence) and not isinstance(names, str)
-        if not TEXT.takes(topic) or not is_list or not all(map(TEXT.takes, names)):
-            raise BadInputError(f"{field_name} must map topics to lists of subjects; got {short({topic: names})}")
     return {topic: tuple(names) for topic, names in given.items()}
+
+
+def _is_list(topic: object, names: object) -> bool:
+    is_list = isinstance(names, Sequence) and not isinstance(names, str) and all(map(TEXT.takes, names))
+    return TEXT.takes(topic) and is_list
 
 
 def self_contained(text: str, others: Mapping[str, str]) -> str:

@@ -29,7 +29,7 @@ class Task:
 
     Attributes:
         run: what Airflow says.
-        context: for the provider's methods. Nothing of ours reads it after this.
+        context: for the provider's methods. Of this package, only this class reads it.
         state: what Airflow keeps for the task between its tries; None on an Airflow that keeps nothing.
     """
 

@@ -78,8 +78,7 @@ def open_ledger_to_look(conn_id: str | None = None) -> Ledger:
 def _warn(where: str) -> None:
     """Warn once in a process, not at each poll."""
     logger.warning(
-        "There is no ledger in %s on %s: it counts as empty. If the ledger is elsewhere, check AIRFLOW_HOME and [kafka_offsets] "
-        "ledger_conn_id",
+        "There is no ledger in %s on %s: it counts as empty. AIRFLOW_HOME or [kafka_offsets] ledger_conn_id names another",
         where,
         socket.gethostname(),
     )

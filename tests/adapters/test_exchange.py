@@ -77,8 +77,12 @@ def test_a_place_that_can_not_be_written_is_an_error_with_its_address(tmp_path: 
     [
         ("/mnt/lake", None, "must be the address of a folder"),
         ("s3://key:secret@lake/x", None, "exchange holds an @"),
-        ("nosuchstorage://lake/x", None, "Nothing that is installed here knows nosuchstorage://"),
-        ("nosuchstorage://lake/x", "aws_default", "no installed provider of Airflow knows nosuchstorage://"),
+        ("nosuchstorage://lake/x", None, "Nothing installed here reads nosuchstorage://"),
+        (
+            "nosuchstorage://lake/x",
+            "aws_default",
+            r"Nothing installed here reads nosuchstorage:// \(exchange_conn_id is 'aws_default'",
+        ),
     ],
 )
 def test_an_address_that_can_not_be_used_is_refused_and_no_login_is_shown(

@@ -32,8 +32,7 @@ def test_a_dry_run_says_what_would_leave_and_why_the_rest_stays(cli: Cli, old: L
     assert done.out.startswith("1 window would leave the ledger. The output and the watermark stay:")
     assert "lake.orders          1           1  lake.orders-000001  lake.orders-000001" in done.out
     assert (
-        "lake.orders-000002 and later windows stay, because the group's watermark or its last commit is known from it.\n"
-        in done.out
+        "lake.orders-000002 and later windows stay, because the watermark or the last commit rests on it.\n" in done.out
     )
     assert done.out.endswith("Nothing was changed. To do it, add --yes\n")
     assert old.dump() == before
@@ -52,7 +51,7 @@ def test_yes_prunes_and_records_who_and_why(cli: Cli, old: Lake) -> None:
             "last": "lake.orders-000001",
             "pruned_before": 2,
             "kept": "lake.orders-000002",
-            "kept_because": "the group's watermark or its last commit is known from it",
+            "kept_because": "the watermark or the last commit rests on it",
             "error": None,
         }
     ]

@@ -64,7 +64,7 @@ def test_a_subject_that_is_needed_and_not_there_is_named_with_what_to_write() ->
     names = {"orders-value": "the values of orders", "orders-key": ""}
     with pytest.raises(
         NotYetError,
-        match=r"connection 'r' has no subject orders-value for the values of orders, nothing was written\. .*Registry\('r', subjects=",
+        match=r"registry of 'r' has no subject orders-value for the values of orders\. .*Registry\('r', subjects=",
     ):
         completed({}, names, {"orders-value": None, "orders-key": None}, "r")
 

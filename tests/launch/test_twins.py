@@ -66,7 +66,7 @@ def test_another_launchs_job_is_stopped_once_and_waited_for() -> None:
 
 
 def test_a_job_that_does_not_end_lets_nothing_start_beside_it() -> None:
-    with pytest.raises(JobAliveError, match="1 is still running"):
+    with pytest.raises(JobAliveError, match="1 still runs"):
         settled(Cluster(Job("1", JobState.ALIVE, "older"), looks=10**9))
 
 

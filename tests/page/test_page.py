@@ -361,7 +361,7 @@ def test_what_was_pruned_is_drawn_as_pruned(server: PageServer) -> None:
 def test_a_window_that_was_pruned_says_so(server: PageServer, page: str) -> None:
     answer, document = server.get(page), server.get(page, params={"format": "json"})
     assert (answer.status_code, document.status_code) == (410, 410)
-    message = "Window lake.pruned-000002 was pruned from the ledger on 2026-11-01: Kafka no longer held its offsets"
+    message = "Window lake.pruned-000002 was pruned from the ledger on 2026-11-01: Kafka no longer held these offsets"
     assert message in answer.text
     assert document.json()["error"].startswith(message)
     assert "lake.pruned-000003" in answer.text
@@ -395,7 +395,7 @@ def test_a_preview_says_what_can_run_and_what_can_not(server: PageServer) -> Non
     assert [window["id"] for window in preview["again"]] == ["lake.orders-000001", "lake.orders-000004"]
     refused = {window["id"][-3:]: window["why"] for window in preview["refused"]}
     assert refused.keys() == {"005", "999"}
-    assert "live lane is about to read" in refused["005"]
+    assert "An ordinary run of its DAG reads them" in refused["005"]
     assert preview["conf"] == {"kafka_offsets": {"group": "lake.orders", "windows": "1,4"}}
     assert {dag["dag_id"]: dag["may_run"] for dag in preview["dags"]} == {"orders": True, "replays": True}
 

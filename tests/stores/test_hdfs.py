@@ -247,7 +247,7 @@ def test_a_connection_of_airflow_leads_to_the_folder(hdfs: Hdfs, group: str, mon
     ("connection", "message"),
     [
         ({"conn_type": "hdfs", "host": "x"}, "type 'hdfs', not 'webhdfs'"),
-        ({"conn_type": "webhdfs"}, "names no host: set it to that of the name nodes of HDFS"),
+        ({"conn_type": "webhdfs"}, "names no host of the name nodes of HDFS"),
     ],
 )
 def test_a_connection_that_does_not_do_is_told_before_anything_is_asked(

@@ -51,7 +51,9 @@ def test_the_setting_may_name_the_home_and_variables(monkeypatch: pytest.MonkeyP
 
 
 def test_a_relative_folder_is_refused() -> None:
-    with pytest.raises(BadInputError, match=r"absolute path, not 'here/cache': \[kafka_offsets\] cache_folder"):
+    with pytest.raises(
+        BadInputError, match=r"^\[kafka_offsets\] cache_folder must be an absolute path, not 'here/cache'"
+    ):
         chosen_folder("here/cache")
 
 

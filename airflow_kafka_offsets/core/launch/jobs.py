@@ -49,7 +49,7 @@ class JobName:
     Attributes:
         window_id: the window's id, for people.
         window: a digest that all jobs of the window have, and no job of another window in any ledger.
-        job: a digest of the window, the claim that launched the job, and the last clear. All retries of one task have the same.
+        job: a digest of the window, the claim that launched the job, and the first attempt since its last clear. All retries of one task have the same.
         planned_at: when the window was written down, in UTC. Its jobs are younger.
     """
 

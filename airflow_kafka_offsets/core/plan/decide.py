@@ -90,7 +90,7 @@ class Facts:
     """What one look at Airflow, Kafka, the schema registry and the offset store found. The next look replaces all of it.
 
     Attributes:
-        version: the version of the group at that moment. A plan changes it; a commit does not.
+        version: the version of the group at that moment, see `GroupState`.
         over: for each window whose holder Airflow was asked about, by number and holds: whether that holder is over.
         topics: the topics that the group reads, as Kafka lists them; None: no live window was to be cut, so Kafka was not asked.
         logs: what Kafka holds, by isolation level: of these topics, and of those of the windows that are run again.

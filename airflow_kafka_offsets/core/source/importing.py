@@ -101,8 +101,7 @@ def _refuse_beyond(source: str, target: Offsets, meaning: Meaning, log: LogSnaps
 def _loss(source: str, lost: OffsetRanges) -> DataLossError:
     sentences = {tp: f"{tp}: offsets {gone} expired before they were read" for tp, gone in lost.items()}
     return DataLossError(
-        f"Retention is ahead of {source}: {name_some(list(sentences.values()))}. To record them as lost: add --skip-lost",
-        sentences,
+        f"{source}: {name_some(list(sentences.values()))}. To record them as lost: add --skip-lost", sentences
     )
 
 
@@ -121,9 +120,7 @@ def check_something(source: str, name: str, stored: SourceOffsets) -> None:
         BadInputError: the source holds no offsets under that name.
     """
     if not stored.offsets:
-        raise BadInputError(
-            f"{source} holds no offsets of these topics under the name {name}. For another name: --as NAME"
-        )
+        raise BadInputError(f"{source} holds no offsets of these topics under the name {name} (--as NAME)")
 
 
 Moves = Mapping[TopicPartition, tuple[int | None, int]]
@@ -151,8 +148,8 @@ def left_open_notes(windows: Sequence[WindowRecord]) -> list[str]:
         )
     if done:
         notes.append(
-            f"committed there behind an open window: {name_some(done, ', ')}. The new group reads them again: remove what "
-            "they wrote, or import later"
+            f"committed there behind an open window: {name_some(done, ', ')}. The new group reads them again: remove their "
+            "output, or import later"
         )
     return notes
 

@@ -107,7 +107,7 @@ def committing(state: GroupState) -> tuple[str, ...]:
 def committing_note(state: GroupState) -> tuple[str, ...]:
     """Return the note about commits that have begun."""
     return tuple(
-        f"the commit of {window_id} is under way: the store may have its end offsets already"
+        f"the commit of {window_id} is under way, so the store may have its end offsets"
         for window_id in committing(state)[:1]
     )
 

@@ -144,6 +144,5 @@ def load_offset_file(content: bytes, group: str, where: str) -> dict[TopicPartit
 
 def _not_offsets(where: str, why: str) -> StoreContentError:
     return StoreContentError(
-        f"{where} does not hold the offsets of the group: {why}. Correct it or move it away: "
-        "see docs/stores/files.md#when-something-is-wrong"
+        f"{where} does not hold the offsets of the group: {why}. See docs/stores/files.md#when-something-is-wrong"
     )

@@ -288,7 +288,7 @@ def test_a_window_that_kafka_holds_as_a_whole_can_be_run_again() -> None:
 
 @pytest.mark.parametrize("bounds", [(11, 30), (20, 20), (0, 19)])
 def test_a_window_that_lost_records_can_not_be_run_again(bounds: tuple[int, int]) -> None:
-    what = rf"orders-0: offsets \[10, 20\) .* \(beginning offset {bounds[0]}, end offset {bounds[1]}\)"
+    what = rf"orders-0: offsets \[10, 20\) are not all in the log \[{bounds[0]}, {bounds[1]}\)"
     with pytest.raises(DataLossError, match=what) as raised:
         check_readable(WINDOW, log({tp(0): bounds}))
     assert "kafka-offsets abandon lake-000007 --why '...'" in str(raised.value)
@@ -495,7 +495,7 @@ def test_of_several_windows_that_are_run_again_those_are_named_that_kafka_still_
     assert "lake-000002: orders-0: offsets [10, 20)" in text
     assert text.endswith("Can be run again: lake-000003, lake-000004")
     assert set(raised.value.partitions) == {tp(0)}
-    with pytest.raises(DataLossError, match="None of them can be run again"):
+    with pytest.raises(DataLossError, match="4 of 4 windows can no longer be read"):
         check_all_readable(several, log({tp(0): (39, 40)}))
     with pytest.raises(DataLossError, match="Window lake-000001 is committed and can't be read again"):
         check_all_readable(several[:1], log({tp(0): (15, 40)}))
