@@ -24,7 +24,7 @@ NAME = JobName("lake-000001", "w", "mine", datetime(2026, 1, 1, tzinfo=UTC))
 
 
 class Cluster:
-    """Jobs in memory, each of which ends some looks after it was told to stop."""
+    """Jobs in memory. Each ends some looks after the request to stop it."""
 
     def __init__(self, *jobs: Job, looks: int = 2) -> None:
         self.found = {job.id: job for job in jobs}
