@@ -78,7 +78,7 @@ def test_a_driver_that_may_be_the_windows_lets_nothing_start_beside_it() -> None
 def test_a_task_that_is_stopped_waits_no_more() -> None:
     stop = Stop()
     stop.set()
-    with pytest.raises(KafkaOffsetsError, match="nothing is launched"):
+    with pytest.raises(KafkaOffsetsError, match="nothing more is launched"):
         settled(Cluster(Job("1", JobState.ALIVE, "older")), stop)
 
 
