@@ -94,9 +94,7 @@ def test_records_that_are_about_to_expire_are_warned_about_or_not_planned(
         if minutes == 58:
             runs.read()
     before = ledger.load("g")
-    with pytest.raises(
-        AtRiskError, match=rf"{topic}-0: retention may remove offsets \[10, 20\) in .* Nothing was planned"
-    ):
+    with pytest.raises(AtRiskError, match=rf"{topic}-0: retention may remove offsets \[10, 20\) in .*on_at_risk="):
         runs.plan(on_at_risk="fail")
     assert ledger.load("g").position == before.position
     assert ledger.load("g").open == ()
