@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 JOB = Path(__file__).with_name("job.py")
 FORGOTTEN = "exit code 1, nothing is committed: IncompleteReadError"
-"""What the guard says of the check that the job forgets."""
+"""The guard's error for the check that the job forgets."""
 STAGED = "staged"
 """The table that the commit of a window would fill."""
 UNKNOWN = 999

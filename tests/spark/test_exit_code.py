@@ -130,7 +130,7 @@ def test_a_window_that_is_read_or_handed_to_another_reader_is_not_missed(tmp_pat
         "def thread():\n"
         "    try: 1 / 0\n"
         "    except ZeroDivisionError: sys.excepthook(*sys.exc_info())\n"
-        "told = threading.Thread(target=thread); told.start(); told.join()",
+        "other = threading.Thread(target=thread); other.start(); other.join()",
     ],
     ids=["last_value", "a console", "a report of the job's own", "PyErr_Print", "a thread's report"],
 )
