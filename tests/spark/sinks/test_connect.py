@@ -67,7 +67,7 @@ def test_table_formats_work_without_a_jvm_and_files_say_that_they_need_one(
     assert {name: results[name] for name in ("replace", "first", "iceberg", "merge")} == dict.fromkeys(
         ("replace", "first", "iceberg", "merge"), replaced
     )
-    assert results["function"][:4] == [True] * 4, "what is written is what was counted, and not a second read"
+    assert results["function"][:4] == [True] * 4, "the written rows are the counted ones, and not a second read"
     once = [[first, 100], [first, 101], [first, 102], [second, 208], [second, 209]]
     assert results["append"] == [True, True, False, False, once]
     assert all("Spark Connect can't rename" in answer for answer in results["parquet"][:4]), results["parquet"]
@@ -76,7 +76,7 @@ def test_table_formats_work_without_a_jvm_and_files_say_that_they_need_one(
 
 
 def answers(spark_connect: SparkConnect, kafka: KafkaBroker, ranges: Ranges, folder: Path, name: str) -> dict[str, Any]:
-    """Return what a client has to tell that writes below a folder, and to tables of a name."""
+    """Return the results of a client that writes below a folder, and to tables of a name."""
     folder.mkdir()
     lake = str(folder)
     append = "window.write_delta(df.withColumn('of', F.lit(window.id)), target, mode='append')"
