@@ -23,7 +23,7 @@ USED_FOR = 0.8
 """The part of its life for which a token is used, as Confluent's client does: the registry's clock may be ahead."""
 
 UNKNOWN_LIFE = 60.0
-"""Seconds for which a token is used if the identity provider does not say how long it lives."""
+"""Seconds for which a token without a stated life is used."""
 
 _RETRIES = RETRIES.new(allowed_methods=None)
 """As for the registry, also for a POST: a second token does no harm."""
@@ -82,7 +82,7 @@ class ClientCredentials(AuthBase):
 
         Raises:
             RegistryUnavailableError: the identity provider did not answer.
-            RegistryRefusedError: it gave no token; the message says what to correct.
+            RegistryRefusedError: it gave no token; the message names what to correct.
         """
         if not self._token or self._clock() >= self._until:
             began = self._clock()  # before the answer: the token is at least this old

@@ -36,7 +36,7 @@ class ConfluentRegistry:
     Args:
         url: its address, without a login.
         conn_id: its Airflow connection, for messages.
-        login: user and password, or what puts a token into each request; None means none.
+        login: user and password, or an object that adds a token to each request; None means none.
         headers: of each request, for example a token.
         verify: whether to check its certificate, or the file with the authorities to check it with.
         cert: the client's certificate, or certificate and key.

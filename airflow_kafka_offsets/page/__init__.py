@@ -1,4 +1,4 @@
-"""The page in Airflow's UI: who read what of Kafka. It only looks: every route is a GET."""
+"""The page in Airflow's UI: which run read which offsets. It only looks: every route is a GET."""
 
 TITLE = "Kafka windows"
 

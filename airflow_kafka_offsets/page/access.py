@@ -25,7 +25,7 @@ NO_DAG = "~"
 class Reader:
     """What one user may read. It asks Airflow's auth manager once about each DAG.
 
-    It never asks without a DAG: then FAB's auth manager says yes to whoever may read any DAG.
+    It never asks without a DAG: then FAB's auth manager accepts whoever may read any DAG.
     """
 
     def __init__(self, user: BaseUser) -> None:

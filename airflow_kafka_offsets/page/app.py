@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 
 PATIENCE = 1.8
-"""Seconds until a page says that the ledger does not answer. With the page itself these are two."""
+"""Seconds until a page shows that the ledger does not answer. With the page itself these are two."""
 
 LONGEST = 30
 """Seconds until a page gives up an answer of the ledger or of Kafka."""
@@ -234,7 +234,7 @@ async def group(
     end: Annotated[str, Query(alias="to")] = "",
     before: Annotated[int | None, Query(ge=1, le=MOST_SEQ)] = None,
 ) -> Response:
-    """Show a group: strips, windows, and what people did."""
+    """Show a group: strips, windows and acts."""
     reader, zoom = Reader(user), read_zoom(axis, start, end, before)
 
     def shown(ledger: Ledger) -> Response:
@@ -251,7 +251,7 @@ async def group(
 
 @app.get("/windows/{window_id}")
 async def window(request: Request, window_id: str, user: GetUserDep) -> Response:
-    """Show a window: ranges, attempts, and what a replay would do."""
+    """Show a window: ranges, attempts and the effect of a replay."""
     reader = Reader(user)
 
     def shown(ledger: Ledger) -> Response:

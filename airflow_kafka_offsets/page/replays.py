@@ -48,7 +48,7 @@ class Dag:
     """A DAG that may run a replay.
 
     Attributes:
-        note: what to know before a run; None if it starts at once.
+        note: why a run would not start, or wait; None if it starts at once.
     """
 
     dag_id: str
@@ -63,7 +63,7 @@ class Preview:
     Attributes:
         dags: those that have, or had, windows of the group.
         chosen: the DAG that is offered first; None if the user may run none of them.
-        unknown: why no one knows whether Kafka still holds the records; None if Kafka answered.
+        unknown: why Kafka did not answer; None if it did.
         again: the windows that can run, as the ledger has them.
     """
 
@@ -107,7 +107,7 @@ class Preview:
 
 
 def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Preview:
-    """Work out what a replay would do.
+    """Preview a replay.
 
     Args:
         ledger: where the windows are.
@@ -151,7 +151,7 @@ def _check_number(ledger: Ledger, group: str, number: int) -> None:
 
 
 def _refused(ledger: Ledger, group: KafkaGroup, windows: Sequence[Window]) -> tuple[dict[str, str], str | None]:
-    """Return why windows can't run again, by id; and why no one knows it of the rest, None if Kafka answered."""
+    """Return why windows can't run again, by id; and the reason why Kafka did not answer, or None if it did."""
     refused: dict[str, str] = {}
     for window in windows:
         try:
@@ -177,7 +177,7 @@ def _row(group: str, seq: int, record: WindowRecord | None, refused: Mapping[str
 
 
 def document(preview: Preview) -> Document:
-    """Return a preview for programs: what ``kafka-offsets plan`` gives of a replay, and what only the page knows."""
+    """Return a preview for programs: the document of ``kafka-offsets plan``, and the page's own fields."""
     return replay_document(preview.group, preview.again, []) | {
         "refused": [{"id": row.id, "why": row.refused} for row in preview.rows if row.refused is not None],
         "not_known": preview.unknown,

@@ -1,4 +1,4 @@
-"""A token for the schema registry: how long it is kept, and what is said if there is none. With a real identity provider and registry."""
+"""A token for the schema registry: how long it is kept, and the error if there is none. With a real identity provider and registry."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ def of(registry: Registry, login: ClientCredentials) -> ConfluentRegistry:
 def test_a_token_is_fetched_once_and_kept_until_shortly_before_its_end(
     registry: Registry, provider: IdentityProvider
 ) -> None:
-    clock, seen = Clock(), list[str]()
-    found = of(registry, client(provider, clock, on_token=seen.append))
+    clock, tokens = Clock(), list[str]()
+    reader = of(registry, client(provider, clock, on_token=tokens.append))
     for _ in range(2):
-        assert found.subject("s") is not None
+        assert reader.subject("s") is not None
     clock.now += 3600 * 0.8 - 1
-    assert found.subject("s") is not None
+    assert reader.subject("s") is not None
     assert provider.asked == [{"grant_type": "client_credentials"}]
     clock.now += 1
-    assert found.subject("s") is not None
+    assert reader.subject("s") is not None
     assert len(provider.asked) == 2
-    assert set(seen) == provider.tokens
+    assert set(tokens) == provider.tokens
 
 
 @pytest.mark.parametrize(("life", "seconds"), [("300", 240), (None, 48), ("soon", 48), ("nan", 48)])
@@ -106,7 +106,7 @@ def test_a_registry_that_does_not_take_the_token_says_what_may_be_wrong(
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         ((401, {"error": "invalid_client"}), r"answered 401 .*\(invalid_client\)\. Correct bearer.auth.client.id and"),
         (
@@ -129,10 +129,10 @@ def test_a_registry_that_does_not_take_the_token_says_what_may_be_wrong(
     ],
 )
 def test_a_provider_that_gives_no_token_says_what_to_correct_and_no_secret(
-    registry: Registry, provider: IdentityProvider, answer: tuple[int, Any], said: str
+    registry: Registry, provider: IdentityProvider, answer: tuple[int, Any], message: str
 ) -> None:
     provider.answer = answer
-    with pytest.raises(RegistryRefusedError, match=said) as caught:
+    with pytest.raises(RegistryRefusedError, match=message) as caught:
         of(registry, client(provider)).subject("s")
     assert str(caught.value).startswith(f"The token endpoint {provider.endpoint} (connection 'registry')")
     assert SECRET not in str(caught.value)

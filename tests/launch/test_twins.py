@@ -24,7 +24,7 @@ NAME = JobName("lake-000001", "w", "mine", datetime(2026, 1, 1, tzinfo=UTC))
 
 
 class Cluster:
-    """Jobs in memory, each of which ends some looks after it was told to stop."""
+    """Jobs in memory. Each ends some looks after the request to stop it."""
 
     def __init__(self, *jobs: Job, looks: int = 2) -> None:
         self.found = {job.id: job for job in jobs}
@@ -94,7 +94,7 @@ def test_a_kill_stops_this_job_only() -> None:
     [
         ("RUNNING", True, True),
         ("FINISHED", True, True),
-        ("FAILED", True, False),  # what was submitted since, and not noted, may be at work
+        ("FAILED", True, False),  # a job that was submitted since, and not noted, may be at work
         ("RUNNING", False, False),
     ],
 )

@@ -1,4 +1,4 @@
-"""The connections of offset stores: what they have in common."""
+"""The connections of all offset stores."""
 
 from __future__ import annotations
 

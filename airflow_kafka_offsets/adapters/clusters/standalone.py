@@ -1,6 +1,6 @@
 """Spark's standalone cluster, through the master's REST server, the master's web page, and the workers' logs.
 
-The master knows only a driver's id, state, main class and worker. None of these identifies its window. The first line of the
+The master shows only a driver's id, state, main class and worker. None of these identifies its window. The first line of the
 driver's log does: there the worker writes the command that it launches, with all properties.
 """
 
@@ -70,7 +70,7 @@ class StandaloneCluster:
         return [job for job in jobs if job is not None]
 
     def knows(self, job_id: str) -> bool:
-        """Whether the master knows the driver. A master in recovery raises an error instead."""
+        """Whether the master has the driver. A master in recovery raises an error instead."""
         answer = self._rest("GET", f"status/{job_id}")
         return bool(answer.get("success")) or bool(answer.get("message"))
 

@@ -32,7 +32,7 @@ class YarnCluster:
         return [_job(app, name) for app in self._apps_with({"applicationTags": yarn_tag(name.window)})]
 
     def knows(self, job_id: str) -> bool:
-        """Whether the resource manager knows the application."""
+        """Whether the resource manager has the application."""
         return ask("GET", f"{self._apps}/{job_id}", auth=self._auth).status_code != 404
 
     def stop(self, job_id: str) -> None:

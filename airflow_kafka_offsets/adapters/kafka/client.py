@@ -130,7 +130,7 @@ class KafkaRequests:
             raise self.unavailable(defects, {what if isinstance(what, str) else what.topic for what in defects})
 
     def unavailable(self, defects: Mapping[Any, str], topics: Collection[str] = ()) -> KafkaAnswerError:
-        """Return the error for what has no answer: a KafkaRefusedError if librdkafka last reported a refusal.
+        """Return the error for missing answers: a KafkaRefusedError if librdkafka last reported a refusal.
 
         Args:
             defects: why there is no answer, by partition or topic.

@@ -103,7 +103,7 @@ class KafkaLog:
         return self._ask(lambda lookup: lookup.first_records(wanted)) if wanted else {}
 
     def retentions(self, topics: Sequence[str]) -> Mapping[str, Retention]:
-        """Return what removes the records of topics, without those whose configuration this user may not read."""
+        """Return the retention of topics, without those whose configuration this user may not read."""
         return self._ask(lambda lookup: lookup.retentions(topics)) if topics else {}
 
     def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> EpochEnds:
@@ -197,7 +197,7 @@ class _Lookup:
     def _first_records(self, wanted: Collection[Probe]) -> dict[Probe, Any]:
         chunks = [chunk for some in one_of_each(wanted) for chunk in _chunks(some)]
         calls = [{_partition(p.partition): OffsetSpec.for_timestamp(p.time_ms) for p in chunk} for chunk in chunks]
-        # Retention does not know transactions, so its records are those up to the high watermark.
+        # Retention ignores transactions, so its records are those up to the high watermark.
         answers = self._send_all(calls, IsolationLevel.READ_UNCOMMITTED)
         return dict(zip((probe for chunk in chunks for probe in chunk), answers, strict=True))
 

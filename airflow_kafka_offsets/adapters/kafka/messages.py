@@ -53,7 +53,7 @@ def last_cause(reports: Iterable[KafkaError]) -> KafkaError | None:
 
 
 def hint(reports: Sequence[KafkaError]) -> str:
-    """Return what a person can check, from librdkafka's reports."""
+    """Return advice from librdkafka's reports."""
     cause = last_cause(reports)
     if cause:
         return f"{cause.str()}. Check bootstrap.servers, security.protocol and the brokers"

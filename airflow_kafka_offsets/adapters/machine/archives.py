@@ -72,7 +72,7 @@ def find_archive(spark: LocalSpark, cache_folder: Path) -> Path | None:
 
 
 def archive_name(spark: LocalSpark) -> str:
-    """Return what the name of a Spark's archive begins with: a digest of where it is, and one of its state."""
+    """Return the prefix of the name of a Spark's archive: a digest of its place, and one of its state."""
     java, jars = spark.java, []
     assert java is not None
     with os.scandir(spark.home / "jars") as entries:

@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(mirror: Mirror, folder: Path, tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[str]]]:
-    """Return what starts a worker that wants the jars."""
+    """Return a function that starts a worker that wants the jars."""
     arguments = [str(folder), str(pyspark_home()), connector_package(), str(mirror.settings(tmp_path))]
     started: list[subprocess.Popen[str]] = []
 
@@ -77,15 +77,15 @@ def fetch(mirror: Mirror, folder: Path, work: Path, **values: float) -> list[Pat
 
 
 def left_in(folder: Path) -> list[str]:
-    """Return what is there beside the folder and its lock."""
+    """Return the other files beside the folder and its lock."""
     return sorted({path.name for path in folder.parent.iterdir()} - {folder.name, f".{folder.name}.lock"})
 
 
 def test_two_workers_at_one_moment_fetch_once_and_have_the_same_jars(
     start: Callable[[], subprocess.Popen[str]], mirror: Mirror, folder: Path
 ) -> None:
-    said = [worker.communicate(timeout=LONGEST)[0].split() for worker in [start(), start()]]
-    assert said == [[str(folder / JAR)]] * 2
+    outputs = [worker.communicate(timeout=LONGEST)[0].split() for worker in [start(), start()]]
+    assert outputs == [[str(folder / JAR)]] * 2
     assert len(mirror.asked) == 1
     assert (folder / JAR).read_bytes() == mirror.content
     assert left_in(folder) == []
@@ -131,12 +131,12 @@ def test_a_repository_without_the_connector_is_named_with_the_way_out(
     mirror.artifact = "another"
     with pytest.raises(ConnectorUnavailableError) as caught:
         fetch(mirror, folder, tmp_path)
-    said = str(caught.value)
-    assert "spark-submit ended with exit code 1" in said
-    assert f"kafka-offsets jars --spark-home {pyspark_home()} --submit-args '--conf spark.jars.ivySettings=" in said
-    assert "copy the folder from another machine" in said
-    assert f"unresolved dependency: {connector_package().replace(':', '#', 1).replace(':', ';')}: not found" in said
-    assert "\tat " not in said
+    message = str(caught.value)
+    assert "spark-submit ended with exit code 1" in message
+    assert f"kafka-offsets jars --spark-home {pyspark_home()} --submit-args '--conf spark.jars.ivySettings=" in message
+    assert "copy the folder from another machine" in message
+    assert f"unresolved dependency: {connector_package().replace(':', '#', 1).replace(':', ';')}: not found" in message
+    assert "\tat " not in message
 
 
 def test_a_repository_that_does_not_answer_is_given_up_after_the_time_limit(
