@@ -124,7 +124,7 @@ class SparkHook(SparkSubmitHook):
             durable: the operator's argument.
 
         Raises:
-            BadInputError: with what is missing.
+            BadInputError: a setting is missing; the message names it.
             NotYetError: Airflow does not find the connection.
         """
         from airflow_kafka_offsets.wiring.clusters import open_cluster

@@ -138,7 +138,7 @@ def test_spark_is_looked_for_where_spark_submit_gets_its_environment(
 
 
 def session(monkeypatch: pytest.MonkeyPatch, **values: Any) -> dict[str, str]:
-    """Return what a session of the task's own is told."""
+    """Return the settings of a session of the task's own."""
     given = {"group": KafkaGroup("g", topics=["t"]), **values}
     operator = KafkaSparkOperator(task_id="load", python_callable=lambda window: None, **given)
     settings = session_settings(None, operator.config_kwargs, "d-load")

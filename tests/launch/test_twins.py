@@ -94,7 +94,7 @@ def test_a_kill_stops_this_job_only() -> None:
     [
         ("RUNNING", True, True),
         ("FINISHED", True, True),
-        ("FAILED", True, False),  # what was submitted since, and not noted, may be at work
+        ("FAILED", True, False),  # a job that was submitted since, and not noted, may be at work
         ("RUNNING", False, False),
     ],
 )

@@ -1,4 +1,4 @@
-"""The tables of docs/compatibility.md, from what the last run of the matrix found: results.json."""
+"""The tables of docs/compatibility.md, from the results of the last run of the matrix: results.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict on what was counted."""
+"""The verdict on counts."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ GIVEN = handoff(
 
 @pytest.fixture
 def conf(spark: SparkSession) -> Iterator[SparkSession]:
-    """Return Spark, which forgets afterwards what it was started with."""
+    """Return Spark, and remove its settings of the window afterwards."""
     yield spark
     spark.conf.unset(CONF_WINDOW)
     spark.conf.unset(CONF_WINDOW_FILE)

@@ -70,7 +70,7 @@ class Around:
         return sorted(Path(given["exchange"].removeprefix("file://"), "reports").iterdir())
 
     def reports(self, given: Any) -> list[dict[str, Any]]:
-        """Return what each job has reported last, in the order in which they took the window."""
+        """Return the last report of each job, in the order in which the jobs took the window."""
         last = {path.stem: path for path in self.folders(given)}
         return [json.loads(next(path.glob("part-*")).read_text()) for path in last.values()]
 
@@ -255,7 +255,7 @@ def test_a_job_that_is_stopped_while_it_reports_keeps_its_number(
     window = current_window(spark, given["exchange"])
     [taken] = around.folders(given)
     window.write_parquet(window.read(), f"{tmp_path}/lake")
-    # Of a write that was stopped, a folder without its rows is left.
+    # A write that was stopped leaves a folder without its rows.
     for file in around.folders(given)[-1].iterdir():
         file.unlink()
     yesterday = datetime.now(UTC) - timedelta(days=1)

@@ -96,7 +96,7 @@ class Case:
 @pytest.fixture
 def cases(postgres: Postgres, mariadb: MariaDB) -> Iterator[list[Case]]:
     """Return each step on each database, one job for all: a Spark of its own takes longest."""
-    # Of their own: what a failed test leaves must not fail others.
+    # Each test has its own: the rest of a failed test must not fail others.
     databases = [Database(server.create_database("killed")) for server in (postgres, mariadb)]
     made = [Case(database, step) for database in databases for step in ("staged", "deleted", "published")]
     yield made

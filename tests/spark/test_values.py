@@ -542,7 +542,7 @@ def test_what_can_not_be_put_aside_ends_the_job_before_anything_is_published(
     rows = window.read(value="avro", on_bad="side", side=f"{tmp_path}/side")
     window.write_parquet(rows.select("value.id"), f"{tmp_path}/lake")
     with pytest.raises(PublishError, match="write to side failed"):
-        window.finish()  # what was meant to be there still is not
+        window.finish()  # the records for it are still not there
     window.release()
 
 

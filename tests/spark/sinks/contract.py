@@ -103,11 +103,11 @@ def copy(source: Path, target: Path) -> None:
 
 
 class Jobs:
-    """What each class here needs: jobs that write windows, and what a reader finds of them."""
+    """The needs of each class here: jobs that write windows, and a reader of their rows."""
 
     code: ClassVar[str]
     is_replaced: ClassVar[bool] = True
-    """Whether a rerun replaces what the window wrote; otherwise it leaves it."""
+    """Whether a rerun replaces the output of the window; otherwise it leaves it."""
     is_labelled: ClassVar[bool] = True
     """Whether the sink finds out which window wrote the old output; otherwise the user's function decides."""
 
@@ -124,12 +124,12 @@ class Jobs:
         """Keep a copy of the target, and what leads to it at `kept`. By default there is none, and each test writes its own."""
 
     def bring(self, spark: SparkSession, target: Any, kept: Path) -> None:
-        """Make the target of what was kept."""
+        """Make the target from the kept output."""
         raise NotImplementedError
 
     @pytest.fixture(autouse=True)
     def _no_task_has_python(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Let each task fail that would start Python: an executor needs it only for what the user's own job does in Python."""
+        """Let each task fail that would start Python: an executor needs it only for Python of the user's own job."""
         monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python/here")
 
     @pytest.fixture

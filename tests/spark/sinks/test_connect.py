@@ -60,14 +60,14 @@ def test_table_formats_work_without_a_jvm_and_files_say_that_they_need_one(
     # A busy server of Spark 4.0 may report no count: see docs/launchers/connect.md. Then all of it runs again, on other tables.
     for again in range(3):
         results = answers(spark_connect, kafka, ranges, tmp_path / str(again), f"{topic.replace('-', '_')}_{again}")
-        if "Spark did not report it" not in json.dumps({**results, "incomplete": None}):
+        if "Spark reported no action" not in json.dumps({**results, "incomplete": None}):
             break
     first, second = "lake.orders-000001", "lake.orders-000002"
     replaced = [True, True, True, True, [[first, 109]]]
     assert {name: results[name] for name in ("replace", "first", "iceberg", "merge")} == dict.fromkeys(
         ("replace", "first", "iceberg", "merge"), replaced
     )
-    assert results["function"][:4] == [True] * 4, "what is written is what was counted, and not a second read"
+    assert results["function"][:4] == [True] * 4, "the written rows are the counted ones, and not a second read"
     once = [[first, 100], [first, 101], [first, 102], [second, 208], [second, 209]]
     assert results["append"] == [True, True, False, False, once]
     assert all("Spark Connect can't rename" in answer for answer in results["parquet"][:4]), results["parquet"]
@@ -76,7 +76,7 @@ def test_table_formats_work_without_a_jvm_and_files_say_that_they_need_one(
 
 
 def answers(spark_connect: SparkConnect, kafka: KafkaBroker, ranges: Ranges, folder: Path, name: str) -> dict[str, Any]:
-    """Return what a client has to tell that writes below a folder, and to tables of a name."""
+    """Return the results of a client that writes below a folder, and to tables of a name."""
     folder.mkdir()
     lake = str(folder)
     append = "window.write_delta(df.withColumn('of', F.lit(window.id)), target, mode='append')"
