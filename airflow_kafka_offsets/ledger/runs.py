@@ -221,7 +221,8 @@ class Runs(Connections):
 
     def succeeded(self, group: str, claim: Claim, this_try: Try) -> Mapping[int, Attempt]:
         """Return the successful attempts of a task that this try continues, by the window's sequence number."""
-        query = select_attempts(group).where(
+        query = select_attempts().where(
+            attempts.c.group_id == id_of(group),
             attempts.c.claim_id == id_of_claim(),
             attempts.c.series == this_try.series,
             attempts.c.outcome == Outcome.SUCCEEDED,

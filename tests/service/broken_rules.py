@@ -142,7 +142,7 @@ def first_noticed(rule: str, schedules: int) -> tuple[int, str] | None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Break rules one by one; 1: of one of them, no schedule noticed."""
     parser = argparse.ArgumentParser(prog="python -m tests.service.broken_rules", description=main.__doc__)
-    parser.add_argument("--schedules", type=int, default=100, help="how many of them have to suffice")
+    parser.add_argument("--schedules", type=int, default=300, help="how many of them have to suffice")
     parser.add_argument("words", nargs="*", help="only rules with one of these words")
     args = parser.parse_args(argv)
     missed = 0
