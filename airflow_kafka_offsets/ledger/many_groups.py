@@ -265,7 +265,7 @@ def _recent(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, _Rece
         case _:
             return _recent_by_row(connection, rows)
     found = ask_many(connection, build, singles(row.id for row in rows), groups.c.id)
-    return {row[0]: _gathered(_listed(row[1]), _listed(row[2])) for row in found}
+    return {row.id: _gathered(_listed(row.lags), _listed(row.dag_ids)) for row in found}
 
 
 def _listed(value: Any) -> list[Any]:
@@ -293,7 +293,8 @@ def _newest_by_limit() -> Select[Any]:
     here = select(windows).where(windows.c.group_id == groups.c.id).correlate(groups)
     newest = here.order_by(windows.c.seq.desc()).limit(MAX_RECENT).lateral()
     lags = func.json_agg(func.json_build_array(newest.c.seq, _lag_of(newest)))
-    query = select(groups.c.id, lags, func.json_agg(_dag_of(newest).distinct()))
+    dag_ids = func.json_agg(_dag_of(newest).distinct())
+    query = select(groups.c.id, lags.label("lags"), dag_ids.label("dag_ids"))
     return query.join(newest, true()).group_by(groups.c.id)
 
 
@@ -301,7 +302,8 @@ def _newest_by_limit() -> Select[Any]:
 def _newest_by_number() -> Select[Any]:
     is_new = and_(windows.c.group_id == groups.c.id, windows.c.seq >= groups.c.next_seq - MAX_RECENT)
     lags = func.json_group_array(func.json_array(windows.c.seq, _lag_of(windows)))
-    query = select(groups.c.id, lags, func.json_group_array(_dag_of(windows).distinct()))
+    dag_ids = func.json_group_array(_dag_of(windows).distinct())
+    query = select(groups.c.id, lags.label("lags"), dag_ids.label("dag_ids"))
     return query.join(windows, is_new).group_by(groups.c.id)
 
 
