@@ -39,7 +39,7 @@ from airflow_kafka_offsets.core.window import (
     WindowRecord,
 )
 from airflow_kafka_offsets.core.window_id import parse_window_id
-from airflow_kafka_offsets.ledger.acts import Acts
+from airflow_kafka_offsets.ledger.acts import ActLedger
 from airflow_kafka_offsets.ledger.many_groups import ManyGroups, ids_of
 from airflow_kafka_offsets.ledger.rows import (
     HOLDER,
@@ -60,11 +60,11 @@ from airflow_kafka_offsets.ledger.rows import (
     windows_at,
     without_ranges,
 )
-from airflow_kafka_offsets.ledger.runs import Runs
+from airflow_kafka_offsets.ledger.runs import RunLedger
 from airflow_kafka_offsets.ledger.tables import attempts, claim_windows, claims, groups, windows
 
 
-class Ledger(Runs, Acts, ManyGroups):
+class Ledger(RunLedger, ActLedger, ManyGroups):
     """The record of groups, windows, claims, attempts and acts, in SQLite, PostgreSQL, MySQL or MariaDB.
 
     Raises:

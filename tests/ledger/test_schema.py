@@ -196,7 +196,7 @@ class TestSqlite(SchemaContract):
         assert Ledger(empty, create=True).groups() == []
         assert "A new ledger was made: sqlite:" in caplog.text
         assert "that is right for a first run" in caplog.text
-        assert "If there was a ledger before" in caplog.text
+        assert "If there was one before" in caplog.text
         assert 'restore it, see "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md)' in caplog.text
         caplog.clear()
         Ledger(empty, create=True)

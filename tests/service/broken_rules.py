@@ -37,7 +37,7 @@ from tests.service.simulation import BrokenLawError, simulate
 
 _finish = service.WindowService._finish
 _hold = runs._hold
-_load = plan.load
+_load = plan.load_records
 
 
 def _change(connection: Connection, group_id: int, window: Window, /, **values: Any) -> None:
@@ -69,7 +69,7 @@ def _load_as_seen(*args: Any, before: Records | None = None, **more: Any) -> Rec
 def _both(*patches: AbstractContextManager[Any]) -> Iterator[None]:
     """Break a rule that two things keep: whoever plans loads the group again in its turn, and writes by compare-and-set."""
     with ExitStack() as stack:
-        for one in (patch.object(plan, "load", _load_as_seen), *patches):
+        for one in (patch.object(plan, "load_records", _load_as_seen), *patches):
             stack.enter_context(one)
         yield
 
