@@ -1,4 +1,4 @@
-"""The exchange: a few small files in a folder of any storage that fsspec knows."""
+"""The exchange: a few small files in a folder of any storage of fsspec."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FolderExchange:
         self._translated("write", write)
 
     def reports(self, folder: str) -> Mapping[str, bytes]:
-        """Return what jobs have reported below a folder of this one."""
+        """Return the reports of jobs below a folder of this one."""
 
         def read() -> dict[str, bytes]:
             self._storage.invalidate_cache()  # a second look must not see what the first one saw

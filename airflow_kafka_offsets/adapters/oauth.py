@@ -23,7 +23,7 @@ USED_FOR = 0.8
 """The part of its life for which a token is used, as Confluent's client does: the registry's clock may be ahead."""
 
 UNKNOWN_LIFE = 60.0
-"""Seconds for which a token is used if the identity provider does not say how long it lives."""
+"""Seconds for which a token without a stated life is used."""
 
 _RETRIES = RETRIES.new(allowed_methods=None)
 """As for the registry, also for a POST: a second token does no harm."""
@@ -33,12 +33,11 @@ _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 # https://www.rfc-editor.org/rfc/rfc6749#section-5.2
 _MEND = {
-    "invalid_client": "correct bearer.auth.client.id and bearer.auth.client.secret",
-    "invalid_scope": "correct bearer.auth.scope",
-    "unauthorized_client": "let the identity provider allow this client the grant client_credentials",
-    "unsupported_grant_type": "let the identity provider allow the grant client_credentials",
+    "invalid_client": "Correct bearer.auth.client.id and bearer.auth.client.secret",
+    "invalid_scope": "Correct bearer.auth.scope",
+    **dict.fromkeys(("unauthorized_client", "unsupported_grant_type"), "Let it grant client_credentials"),
 }
-_MEND_ANY = "correct bearer.auth.client.id, .secret and bearer.auth.scope"
+_MEND_ANY = "Correct bearer.auth.client.id, .secret and .scope"
 
 
 class ClientCredentials(AuthBase):
@@ -83,7 +82,7 @@ class ClientCredentials(AuthBase):
 
         Raises:
             RegistryUnavailableError: the identity provider did not answer.
-            RegistryRefusedError: it gave no token; the message says what to correct.
+            RegistryRefusedError: it gave no token; the message names what to correct.
         """
         if not self._token or self._clock() >= self._until:
             began = self._clock()  # before the answer: the token is at least this old
@@ -124,7 +123,7 @@ class ClientCredentials(AuthBase):
         is_token = isinstance(token, str) and _TOKEN.fullmatch(token) and str(kind).lower() == "bearer"
         if answer.status_code != 200 or not is_token:
             raise RegistryRefusedError(
-                f"{self._name} answered {status} without a bearer token: correct bearer.auth.issuer.endpoint.url, often .../token"
+                f"{self._name} answered {status} without a token: correct bearer.auth.issuer.endpoint.url"
             )
         return str(token), _seconds(document.get("expires_in"))
 
@@ -135,12 +134,7 @@ class ClientCredentials(AuthBase):
         if description and not any(secret in description for secret in (self._secret, sent)):
             shown.append(short(description))
         why = f" ({': '.join(shown)})" if shown else ""
-        return RegistryRefusedError(f"{self._name} gave no token: it answered {status}{why}. {_sentence(code)}")
-
-
-def _sentence(code: str) -> str:
-    mend = _MEND.get(code, _MEND_ANY)
-    return f"{mend[0].upper()}{mend[1:]}"
+        return RegistryRefusedError(f"{self._name} answered {status}{why}. {_MEND.get(code, _MEND_ANY)}")
 
 
 def _seconds(life: object) -> float:

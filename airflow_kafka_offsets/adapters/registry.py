@@ -36,7 +36,7 @@ class ConfluentRegistry:
     Args:
         url: its address, without a login.
         conn_id: its Airflow connection, for messages.
-        login: user and password, or what puts a token into each request; None means none.
+        login: user and password, or an object that adds a token to each request; None means none.
         headers: of each request, for example a token.
         verify: whether to check its certificate, or the file with the authorities to check it with.
         cert: the client's certificate, or certificate and key.
@@ -59,9 +59,7 @@ class ConfluentRegistry:
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", **(headers or {})}
         has_token = isinstance(login, AuthBase)
         self._mend = (
-            "give the client the right to read subjects, or correct the connection's bearer.auth settings"
-            if has_token
-            else "correct the login in the connection"
+            "let the client read subjects, or correct the bearer.auth settings" if has_token else "correct the login"
         )
         self._verify = verify
         self._cert = cert
@@ -92,7 +90,7 @@ class ConfluentRegistry:
     def _version(self, session: requests.Session, name: str, number: int) -> Any:
         version = self._get(session, f"{_path(name)}/{number}?deleted=true")
         if version is None:
-            raise RegistryUnavailableError(f"{self._name}: version {number} of subject {name} was removed just now")
+            raise RegistryUnavailableError(f"{self._name}: version {number} of {name} was just removed")
         return version
 
     def _text(self, session: requests.Session, version: Mapping[str, Any]) -> str:
@@ -104,9 +102,7 @@ class ConfluentRegistry:
         try:
             return self_contained(text, references)
         except (ValueError, KeyError, TypeError) as exc:
-            raise self._refused(
-                f"schema {version['id']} refers to something other than Avro ({type(exc).__name__})"
-            ) from exc
+            raise self._refused(f"schema {version['id']} refers to no Avro ({type(exc).__name__})") from exc
 
     def _collect(self, session: requests.Session, version: Mapping[str, Any], schemas: dict[str, str]) -> None:
         for reference in version.get("references") or ():
@@ -131,11 +127,10 @@ class ConfluentRegistry:
         if answer.status_code >= 500 or answer.status_code == 429:
             raise RegistryUnavailableError(f"{self._name} answered {_status(answer)}")
         if answer.status_code in (401, 403):
-            raise self._refused(f"it answered {_status(answer)}: {self._mend}")
+            raise self._refused(f"{_status(answer)}: {self._mend}")
         if answer.status_code != 200 or document is None:
             raise self._refused(
-                f"it answered {path} with {_status(answer)}: {short(answer.text)}. Correct the connection's address (Apicurio: "
-                ".../apis/ccompat/v7)"
+                f"{path} {_status(answer)}: {short(answer.text)}. Correct the address (Apicurio: .../apis/ccompat/v7)"
             )
         return document
 

@@ -25,7 +25,7 @@ class UnreadAtLeast:
         group: the group whose watermark counts. Without a watermark, all that Kafka holds counts as unread, whatever the
             starting offsets are: the first run then comes too early rather than never.
         min_span: unread offsets, summed over all partitions; None means their number does not matter.
-        max_age: how old the oldest unread record may become, by Kafka's timestamps; None if its age does not matter.
+        max_age: how old the oldest unread record may become, by Kafka's timestamps, or None if its age does not matter.
     """
 
     group: KafkaGroup
@@ -43,7 +43,7 @@ class Event:
     """What a group looked like when the trigger asked for a run.
 
     Attributes:
-        position: where its next window would start; None if it had no position yet.
+        position: where its next window would start, or None if it had no position yet.
         ends: the end offsets.
         at: the moment.
     """
@@ -74,7 +74,7 @@ class Arrived:
 
 
 TIME_PASSED: Kinds = {"group": GROUP, "idle_after": or_none(DURATION)}
-"""The attributes of a `TimePassed` without its time, which a sensor knows only in a run."""
+"""The attributes of a `TimePassed` without its time, which a sensor has only in a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class TimePassed:
     The condition is never met before the wall clock has passed the moment, because a record may be dated in the future.
 
     Attributes:
-        group: whose topics.
+        group: the group whose topics are meant.
         until: the moment, with its zone.
         idle_after: a partition without a record for this long no longer counts; None means every partition counts.
     """
@@ -213,7 +213,7 @@ _KINDS = {
 
 
 def ledger_conn_id(condition: Condition) -> str | None:
-    """Return the connection to the ledger that knows what a condition is about."""
+    """Return the connection to the ledger that a condition is about."""
     if isinstance(condition, LedgerCondition):
         return condition.ledger_conn_id
     return condition.group.ledger_conn_id
@@ -264,16 +264,13 @@ def parse_moment(name: str, value: datetime | str) -> datetime:
     try:
         moment = read_time(value) if isinstance(value, str) else value
     except ValueError as exc:
-        raise BadInputError(
-            f"{name} needs a time with its zone such as '2026-01-31T12:00:00+00:00', got {short(value)} "
-            "(only a scheduled run has a data interval)"
-        ) from exc
+        raise BadInputError(f"{name} must be a time such as '2026-01-31T12:00:00+00:00', got {short(value)}") from exc
     _check_time(moment)
     return moment
 
 
 def _check_time(moment: datetime) -> None:
     if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise BadInputError(f"A time needs a zone, e.g. +00:00 after it; got {short(moment)}")
+        raise BadInputError(f"A time needs a zone such as +00:00; got {short(moment)}")
     if moment < EPOCH:
         raise BadInputError(f"A time must not be before 1970, got {moment.isoformat()}")

@@ -20,11 +20,11 @@ MAX_LINES = 8
 MAX_ERROR = 300
 """How many characters of Spark's error are shown."""
 
-NO_JOB = "none, because there is nothing to read"
-RUNS_AGAIN = "the job runs again, on the same offsets under the same id"
+NO_JOB = "none, nothing to read"
+RUNS_AGAIN = "the job runs again on the same offsets"
 RECONNECTS = f"it continues with the driver; if that is gone, {RUNS_AGAIN}"
 LOOKS_AGAIN = "it looks for the job's report again"
-GREEN_TASK = "another launcher ran it; the only evidence is that this task runs"
+GREEN_TASK = "another launcher ran it, without a report"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Done:
     """A window that a task has brought to its end.
 
     Attributes:
-        window: as it was planned.
+        window: the window, as it was planned.
         is_rerun: whether it was committed before.
-        job: what is known of its job.
+        job: a few words about its job.
     """
 
     window: Window
@@ -44,7 +44,7 @@ class Done:
     @property
     def became(self) -> str:
         """What became of the window."""
-        return "run again; it was committed before, and the watermark stays" if self.is_rerun else "committed"
+        return "run again; the watermark stays" if self.is_rerun else "committed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +52,16 @@ class Left:
     """The window at which a task stopped.
 
     Attributes:
-        window: as it was planned.
-        state: where it is now; None if the ledger did not say.
-        follows: the try that Airflow starts by itself, as `starts` says it; None if no retry is left.
-        again: what a try does that finds no success of the job.
-        job: what proves the success of its job; None if it did not succeed.
+        window: the window, as it was planned.
+        state: its state now, or None if the ledger did not answer.
+        follows: the try that Airflow starts by itself, in the words of `starts`, or None if no retry is left.
+        again: what a try does if the job has not succeeded yet.
+        job: the evidence that the job succeeded, or None if it did not.
         holder: the task, or the later try of this task, that took the window from this try.
         is_rerun: whether the window was committed before the task.
-        needs_person: whether Kafka no longer has what the window is to read.
-        spark_error: the line of Spark's output that says what ended the job, without secrets, if there is one.
-        unknown: why `state` is not known.
+        needs_person: whether Kafka no longer holds the window's offsets.
+        spark_error: the line of Spark's output that names what ended the job, without secrets, if there is one.
+        unknown: why `state` is None.
     """
 
     window: Window
@@ -77,7 +77,7 @@ class Left:
 
 
 def starts(next_try: int | None, *, has_policy: bool = False, was_stopped: bool = False) -> str | None:
-    """Say which try Airflow starts by itself; None if no retry is left.
+    """Return which try Airflow starts by itself, or None if no retry is left.
 
     >>> starts(2, has_policy=True)
     'Airflow starts try 2 of this task, unless its retry policy says no'
@@ -100,25 +100,25 @@ def end_of_done(done: Sequence[Done]) -> str:
 
 def end_of_handoff(windows: Sequence[Window]) -> str:
     """Return the end of a plan task's log: the windows that it hands off to the tasks after it, oldest first."""
-    became = ["committed before; to be run again" if w.state is State.COMMITTED else "planned" for w in windows]
+    became = ["to be run again" if w.state is State.COMMITTED else "planned" for w in windows]
     if len(windows) == 1:
         return _block(f"Window {windows[0].id}: {became[0]}", *_offsets(windows[0]), "next: the tasks after this one")
-    lines = [f"{w.id}: {what}; {_size(w.ranges)}" for w, what in zip(windows, became, strict=True)]
+    lines = [f"{w.id}: {state}; {_size(w.ranges)}" for w, state in zip(windows, became, strict=True)]
     return _list(f"{counted(len(windows), 'window')} of group {windows[0].group} handed off:", lines)
 
 
 def end_without_window(headline: str, error: str, follows: str | None) -> str:
     """Return the end of the log of a task that failed before it had its window."""
     first, *more = (line.rstrip() for line in error.strip().splitlines())
-    next_ = "no retry is left. Correct the error, then clear this task" if follows is None else follows
+    next_ = "no retry is left: correct the error, then clear this task" if follows is None else follows
     return _block(headline, f"error: {first}", *(f"    {line}" for line in more), f"next: {next_}")
 
 
 def end_of_left(left: Left) -> str:
     """Return the block of the window at which a task stopped."""
     window = left.window
-    became, now, commands = _standing(left)
-    job = "it did not succeed; see the error of this task" if left.job is None else left.job
+    became, now, commands = _state(left)
+    job = "it did not succeed" if left.job is None else left.job
     error = left.spark_error if left.job is None else None
     return _block(
         f"Window {window.id}: {became}",
@@ -131,31 +131,25 @@ def end_of_left(left: Left) -> str:
     )
 
 
-def _standing(left: Left) -> tuple[str, str, list[str]]:
-    """Return what became of a window, where it stands, and which commands show more."""
-    group, by = left.window.group, f"; {left.holder} has it" if left.holder is not None else ""
+def _state(left: Left) -> tuple[str, str, list[str]]:
+    """Return what became of a window, its state, and which commands show more."""
+    by = f"; {left.holder} has it" if left.holder is not None else ""
     match left.state:
         case None:
             return "not known to be committed", left.unknown, []
         case State.PLANNED:
-            passed = "" if left.window.lane is Lane.BACKFILL else f"; the watermark of group {group} has not passed it"
-            return "not committed", f"the window is open{passed}{by}", []
+            return "not committed", f"the window is open{by}", []
         case State.COMMITTING:
-            return (
-                "its commit has begun",
-                f"the window is committing{COMMITTING_HINT}",
-                [f"kafka-offsets verify {group}"],
-            )
+            verify = f"kafka-offsets verify {left.window.group}"
+            return "its commit has begun", f"the window is committing{COMMITTING_HINT}", [verify]
         case State.COMMITTED if left.is_rerun:
-            said = "" if left.job is not None else "; what its job wrote may be incomplete"
-            return "its rerun did not finish", f"the window stays committed{said}", []
+            output = "" if left.job is not None else "; its output may be incomplete"
+            return "its rerun did not finish", f"the window stays committed{output}", []
         case State.COMMITTED:
-            by_whom = (
-                "by this try" if left.job is not None and left.holder is None else "meanwhile, and not by this try"
-            )
-            return f"committed {by_whom}", f"the window is committed{by}", []
+            when = "by this try" if left.job is not None and left.holder is None else "meanwhile"
+            return f"committed {when}", f"the window is committed{by}", []
         case state:
-            return f"{state} meanwhile", "it owns nothing: remove what its job wrote under this id", []
+            return f"{state} meanwhile", "it owns nothing: remove what its job wrote", []
 
 
 def _next(left: Left) -> str:
@@ -164,11 +158,9 @@ def _next(left: Left) -> str:
     if left.state is State.COMMITTED and not left.is_rerun and (left.job or left.holder):
         return "nothing"
     if left.holder is not None:
-        return f"{left.holder} commits it; this try does not"
+        return f"{left.holder} commits it"
     if left.needs_person:
-        return (
-            "a person decides: the error has what is gone, and what to type. Until then each try fails in the same way"
-        )
+        return "a person decides, as the error says: until then each try fails"
     again = left.again if left.job is None else "it only commits"
     if left.follows is not None:
         return f"{left.follows}: {again}"
@@ -178,7 +170,7 @@ def _next(left: Left) -> str:
 
 
 def in_short(ranges: OffsetRanges) -> list[str]:
-    """Return offset ranges in a few lines. Empty ranges are left out."""
+    """Return offset ranges in a few lines, without the empty ones."""
     filled = ranges.without_empty()
     if len(filled) <= MAX_LINES:
         return [f"{tp}: {offsets}" for tp, offsets in filled.items()]
@@ -194,7 +186,7 @@ def _size(ranges: OffsetRanges) -> str:
 
 
 def _offsets(window: Window) -> list[str]:
-    capped = "; capped by max_offsets, more was there" if window.is_capped else ""
+    capped = "; capped by max_offsets" if window.is_capped else ""
     lines = [f"offsets: {_size(window.ranges)}{capped}" if window.span else "offsets: none"]
     lines += [f"    {line}" for line in in_short(window.ranges)]
     if window.lost.span:

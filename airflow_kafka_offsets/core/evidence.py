@@ -1,8 +1,8 @@
-"""What a job reports about its reading, and what another launcher's job must have reported before its window is committed.
+"""The report of a job about its reading, which the window of another launcher's job needs before its commit.
 
-Another launcher knows whether its job succeeded, and not what the job read. So the job reports that itself, in a folder that its plan
-task has made for it. Each report has a folder of its own there. Only the last one of the job that took the window last counts: an earlier job
-may have read all of the window and failed after that, and then its launcher started this one.
+Another launcher sees whether its job succeeded, and not how much the job read. So the job reports that itself, in a folder that its
+plan task has made. Each report has a folder of its own there. Only the last report of the job that took the window last counts: an
+earlier job may have read the whole window and failed after that, and then its launcher started this one.
 """
 
 from __future__ import annotations
@@ -17,22 +17,17 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.spark.shared import report_order
 
-WITHOUT = (
-    "To run the job again, clear the plan task with all tasks after it. If a green task is evidence enough for you: "
-    "CommitWindowOperator(green_is_enough=True)"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a job reported about its reading.
 
     Attributes:
-        records: how many records it read; None if it read nothing, has not counted, or sent no report.
+        records: how many records it read, or None if it read nothing, has not counted, or sent no report.
         counts: records by topic and partition, as far as it counted them one by one.
-        written: False if the output can be written only once, and an earlier run had written it; None if it did not say.
-        took_window: whether it asked for its window; None if it ran where it sends no report.
-        bad: how many records it could not decode and left out; None if it did not say.
+        written: False if the output can be written only once and an earlier run had written it, or None if not reported.
+        took_window: whether it asked for its window, or None if it ran where it sends no report.
+        bad: how many records it could not decode and left out, or None if not reported.
     """
 
     records: int | None = None
@@ -58,30 +53,24 @@ def proof_of(window: Window, reports: Mapping[str, bytes], *, expect_gaps: bool,
         NoReportError: no report proves it.
     """
     if not reports:
-        raise _no_proof(
-            window,
-            f"no job has reported to {where} that it took the window",
-            "The job has to take it with current_window(spark, ...), and its launcher has to wait for its end, with durable=False if it has that. ",
-        )
+        raise _no_proof(window, f"no job has reported to {where}")
     newest = _newest(window, reports, where)
     window_id, report, job = _read(window, reports[newest], f"{where}/{newest}")
     if window_id != window.id:
-        raise _no_proof(window, f"what a job reported to {where} is about window {short(window_id)}")
+        raise _no_proof(window, f"the report in {where} is of window {short(window_id)}")
     if report.written is False:
         return report
     if report.records is None:
-        raise _no_proof(
-            window,
-            f"{job} has not reported what it read",
-            "It may still run, or have failed, or it has to call window.check() after its last write "
-            "(window.check(recount=True) if it read by its own means). ",
-        )
+        raise _no_proof(window, f"{job} has not reported what it read")
     _check_counts(window, report, job, expect_gaps=expect_gaps)
     return report
 
 
-def _no_proof(window: Window, problem: str, cure: str = "") -> NoReportError:
-    return NoReportError(f"Window {window.id}: {problem}, so nothing is committed. {cure}{WITHOUT}")
+def _no_proof(window: Window, problem: str) -> NoReportError:
+    return NoReportError(
+        f"Window {window.id}: {problem}. To run the job again, clear the plan task with all tasks after it; causes: "
+        "docs/reference/errors.md#noreporterror"
+    )
 
 
 def _newest(window: Window, reports: Mapping[str, bytes], where: str) -> str:
@@ -89,11 +78,7 @@ def _newest(window: Window, reports: Mapping[str, bytes], where: str) -> str:
     if strange := sorted(set(reports) - set(names.values())):
         # It could be a report that came last, of a version of this package that names it differently.
         listed = name_some([f"{where}/{name}" for name in strange], ", ")
-        raise _no_proof(
-            window,
-            f"{listed} can't be read as a report",
-            "The job must have this version of airflow_kafka_offsets; remove what no job has written there. ",
-        )
+        raise _no_proof(window, f"{listed} can't be read as a report")
     return names[max(names)]
 
 
@@ -107,8 +92,8 @@ def _read(window: Window, content: bytes, file: str) -> tuple[str, Report, str]:
         }
         records = None if document["records"] is None else int(document["records"])
         report = Report(records, counts, document["written"], took_window=True, bad=document["bad"])
-        application = document["application"] or "its id is not known"
-        job = f"the job that took the window last ({application}, at {document['taken_at']})"
+        application = document["application"] or "without an id"
+        job = f"the last job ({application}, at {document['taken_at']})"
         return str(document["window_id"]), report, job
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise _no_proof(window, f"the newest report {file} can't be read ({short(exc)})") from exc
@@ -118,7 +103,7 @@ def _check_counts(window: Window, report: Report, job: str, *, expect_gaps: bool
     ranges = window.ranges.without_empty()
     read = {TopicPartition(topic, int(p)): n for topic, counts in report.counts.items() for p, n in counts.items()}
     if strange := sorted(tp for tp in read if tp not in ranges):
-        raise _no_proof(window, f"{job} reported records of {name_some(strange, ', ')}, which the window does not have")
+        raise _no_proof(window, f"{job} reported records of {name_some(strange, ', ')}, outside the window")
     if expect_gaps:
         return
     # A large window is counted by topic only, and then just the sum is reported.
@@ -128,7 +113,5 @@ def _check_counts(window: Window, report: Report, job: str, *, expect_gaps: bool
     if missing or report.records < window.span:
         listed = f" ({name_some(missing)})" if missing else ""
         raise _no_proof(
-            window,
-            f"{job} reported {counted(report.records, 'record')} for {counted(window.span, 'offset')}{listed}",
-            "For a topic that is compacted or written in transactions, set KafkaGroup(expect_gaps=True). ",
+            window, f"{job} reported {counted(report.records, 'record')} for {counted(window.span, 'offset')}{listed}"
         )

@@ -11,7 +11,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, short
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://[^\s?#*\[\]{}]+")
 
-# In these, a container stands before the @.
+# Their addresses have a container before the @.
 _WITH_CONTAINER = ("abfs", "abfss", "wasb", "wasbs")
 
 
@@ -22,8 +22,7 @@ def scheme_of(address: str) -> str:
     ('s3', 'abfss')
     >>> scheme_of("/mnt/lake")
     Traceback (most recent call last):
-    airflow_kafka_offsets.core.errors.BadInputError: exchange must be the address of a folder that Airflow and Spark both reach, such as \
-s3://bucket/kafka-offsets or file:///mnt/lake/kafka-offsets; got '/mnt/lake'
+    airflow_kafka_offsets.core.errors.BadInputError: exchange must be the address of a folder, such as s3://bucket/folder; got '/mnt/lake'
 
     Raises:
         BadInputError: it is no such address, or holds a login.
@@ -31,12 +30,11 @@ s3://bucket/kafka-offsets or file:///mnt/lake/kafka-offsets; got '/mnt/lake'
     match = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
     if match is None:
         raise BadInputError(
-            "exchange must be the address of a folder that Airflow and Spark both reach, such as s3://bucket/kafka-offsets or "
-            f"file:///mnt/lake/kafka-offsets; got {short(address)}"
+            f"exchange must be the address of a folder, such as s3://bucket/folder; got {short(address)}"
         )
     if "@" in address and match[1] not in _WITH_CONTAINER:
         # It may be a login, so it is not shown.
-        raise BadInputError("exchange holds an @: name the Airflow connection in exchange_conn_id instead")
+        raise BadInputError("exchange holds an @: name the connection in exchange_conn_id")
     return match[1]
 
 

@@ -72,7 +72,7 @@ def read_time(text: str) -> datetime:
         ValueError: the text is not a time, or holds a character that can't be printed (Python accepts any between day and hour).
     """
     if not text.isprintable():
-        raise ValueError("a time has no such characters")
+        raise ValueError("not printable")
     return datetime.fromisoformat(text)
 
 
@@ -83,7 +83,7 @@ def or_none(kind: Kind) -> Kind:
 
 def whole(low: int, high: int = MAX_OFFSET) -> Kind:
     """Return the kind of whole numbers from `low` to `high`, both included."""
-    bounds = f"at least {low} and below 2^63" if high == MAX_OFFSET else f"{low} to {high}"
+    bounds = f"at least {low}" if high == MAX_OFFSET else f"{low} to {high}"
     return Kind(f"a whole number, {bounds}", lambda value: is_whole(value) and low <= value <= high)
 
 
@@ -112,7 +112,7 @@ def _is_option(item: tuple[object, object]) -> bool:
 
 
 def _types(options: object) -> str:
-    # Only the types: a value may be a secret.
+    """Show only the types of options, as a value may be a secret."""
     if not isinstance(options, Mapping):
         return type_of(options)
     return short({name: type(value) for name, value in options.items() if not _is_option((name, value))})
@@ -122,7 +122,7 @@ FLAG = Kind("True or False", lambda value: isinstance(value, bool))
 ANY_TEXT = Kind("a text in UTF-8 without a NUL", is_text)
 TEXT = Kind("a text that is not empty", lambda value: is_text(value) and bool(value.strip()))
 CONN_ID = Kind(
-    f"the id of an Airflow connection, a text of at most {MAX_CONN_ID} characters",
+    f"a connection id of at most {MAX_CONN_ID} characters",
     lambda value: TEXT.takes(value) and len(value) <= MAX_CONN_ID,
 )
 OPTIONS = Kind(
@@ -130,6 +130,6 @@ OPTIONS = Kind(
     lambda options: isinstance(options, Mapping) and all(map(_is_option, options.items())),
     _types,
 )
-MAPPING = Kind("a mapping of names to values", lambda value: isinstance(value, Mapping), type_of)
+MAPPING = Kind("a mapping", lambda value: isinstance(value, Mapping), type_of)
 POLL_INTERVAL = seconds(0, 86_400)
 DURATION = Kind("a timedelta above zero", lambda value: isinstance(value, timedelta) and value > timedelta(0))

@@ -222,7 +222,7 @@ class KafkaGroup:
         for name in ("isolation_level", "until", "on_data_loss", "on_at_risk"):
             _set(self, name, _FIELDS[name].read(getattr(self, name)))
         if self.grace and self.until is Until.NOW:
-            raise BadInputError("grace has no effect without until='data_interval_end'; set until, or remove grace")
+            raise BadInputError("grace has no effect without until='data_interval_end'")
         check_spark_options(self.spark_options)
         _set(self, "spark_options", {str(k): str(v) for k, v in self.spark_options.items()})
         if self.offset_store is not None:
@@ -245,7 +245,7 @@ class KafkaGroup:
         """What the group reads, for a sentence."""
         if self.topics_pattern is None:
             return name_some(self.topics, ", ")
-        return f"the topics whose whole names match topics_pattern={self.topics_pattern!r}"
+        return f"topics that match {self.topics_pattern!r}"
 
     def having_matched(self, topics: Iterable[str]) -> KafkaGroup:
         """Return a group that has a pattern as the ledger keeps it: with the topics that the pattern matched."""
@@ -301,15 +301,14 @@ def check_spark_options(options: Mapping[str, str]) -> None:
     in_clear = [name for name, value in options.items() if is_in_clear(str(name), str(value))]
     if in_clear:
         refused = [option for name in in_clear for option in options_in_clear(str(name), str(options[name]))]
+        listed = f" ({', '.join(refused)})" if refused else ""
         raise BadInputError(
-            f"spark_options must not hold {', '.join(in_clear)} in clear text"
-            + (f" (options that must be references: {', '.join(refused)})" if refused else "")
-            + ". Set kafka.config.providers and write a reference such as '${file:/etc/kafka/client.properties:jaas}': "
-            '"Quickstart" in the docs (docs/quickstart.md#secrets)'
+            f"spark_options must not hold {', '.join(in_clear)} in clear text{listed}. "
+            "Write a reference: docs/quickstart.md#secrets"
         )
     colliding = [name for name in options if str(name).lower() in FIXED_OPTIONS]
     if colliding:
-        raise CollidingOptionError(f"spark_options must not hold {', '.join(colliding)}: window and group fix these")
+        raise CollidingOptionError(f"spark_options must not hold {', '.join(colliding)}, which the window fixes")
 
 
 def check_reads(group: KafkaGroup, topics: Iterable[str]) -> None:
@@ -372,9 +371,7 @@ def checked_topics(topics: Sequence[str], pattern: str | None) -> tuple[str, ...
     if pattern is not None:
         return _matched(topics)
     if isinstance(topics, str) or not isinstance(topics, Sequence) or not topics:
-        raise BadInputError(
-            f"topics must be a list of at least one topic name, got {short(topics)} (or set topics_pattern)"
-        )
+        raise BadInputError(f"topics must be a list of at least one topic; got {short(topics)}")
     for topic in topics:
         if not isinstance(topic, str) or topic in (".", "..") or len(topic) > 249 or not _TOPIC.fullmatch(topic):
             raise BadInputError(f"{short(topic)} in topics is not a Kafka topic name")
@@ -386,26 +383,21 @@ def checked_topics(topics: Sequence[str], pattern: str | None) -> tuple[str, ...
 def _matched(topics: Sequence[str]) -> Matched:
     is_empty = isinstance(topics, list | tuple) and not topics
     if not is_empty and not isinstance(topics, Matched):
-        raise BadInputError(f"topics and topics_pattern exclude each other, got topics={short(topics)}")
+        raise BadInputError("topics and topics_pattern exclude each other")
     return Matched(topics)
 
 
 def check_pattern(pattern: object) -> None:
-    """Refuse what is no pattern; None is fine.
+    """Refuse anything but None or a pattern.
 
     Raises:
-        BadInputError: it is no regular expression, with where it goes wrong; or it is too long.
+        BadInputError: it is no regular expression, or too long.
     """
     if pattern is None:
         return
     if not isinstance(pattern, str) or not 0 < len(pattern) <= MAX_PATTERN or not pattern.isprintable():
-        raise BadInputError(
-            f"topics_pattern must be a regular expression of 1 to {MAX_PATTERN} printable characters, got {short(pattern)}"
-        )
+        raise BadInputError(f"topics_pattern must be 1 to {MAX_PATTERN} printable characters; got {short(pattern)}")
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as exc:
-        raise BadInputError(
-            f"topics_pattern={short(pattern)} is not a regular expression of Python: {exc}. For all names "
-            "that begin with orders: 'orders.*'"
-        ) from exc
+        raise BadInputError(f"topics_pattern={short(pattern)} is not a regular expression of Python: {exc}") from exc

@@ -57,7 +57,7 @@ class ReadTopic:
         ranges: how many ranges, without empty ones.
         span: how many offsets they have.
         records: how many records; None means not reported.
-        parts: its ranges, without empty ones; None if the task has more than `MAX_RANGES`.
+        parts: its ranges, without empty ones, or None if the task has more than `MAX_RANGES`.
     """
 
     topic: str
@@ -84,7 +84,7 @@ def namespace_of(bootstrap_servers: str) -> str:
     first = bootstrap_servers.partition(",")[0].strip()
     server = first.rpartition("://")[2].rstrip("/")
     if not server:
-        raise BadInputError("bootstrap.servers names no server, so lineage has no name for this Kafka")
+        raise BadInputError("bootstrap.servers names no server")
     has_port = server.rpartition(":")[2].isdigit() and not server.endswith("]")
     return f"kafka://{server}" if has_port else f"kafka://{server}:{_DEFAULT_PORT}"
 
@@ -128,7 +128,7 @@ def _parts(windows: Sequence[ReadWindow]) -> dict[str, list[WindowRange]]:
 
 
 def _records(windows: Sequence[ReadWindow]) -> dict[str, int | None]:
-    """Return the records of each topic with something to read; None if a job did not count them."""
+    """Return the records of each topic with something to read, or None if a job did not count them."""
     total: dict[str, int | None] = {}
     for window in windows:
         for topic, records in _records_of(window).items():

@@ -28,18 +28,14 @@ def checked_tables(tables: str | Sequence[str]) -> tuple[str, ...]:
     Raises:
         BadInputError: a name is not that of a table, is the ledger's own, or is there twice.
     """
-    if not isinstance(tables, Sequence):
-        raise BadInputError(f"output_tables must be the name of a table, or a list of names; got {short(tables)}")
-    names = (tables,) if isinstance(tables, str) else tuple(tables)
+    names: tuple[str, ...] = (
+        tuple(tables) if isinstance(tables, Sequence) and not isinstance(tables, str) else (tables,)
+    )
     for name in names:
         if not is_text(name) or not _TABLE.fullmatch(name):
-            raise BadInputError(
-                f"output_tables must be names of tables, such as orders or sales.orders; got {short(name)}"
-            )
+            raise BadInputError(f"output_tables must be names such as orders or sales.orders; got {short(name)}")
         if name.rpartition(".")[2].lower().startswith(LEDGER_PREFIX):
-            raise BadInputError(
-                f"output_tables must not name {name}: tables whose names begin with {LEDGER_PREFIX} are the ledger's own"
-            )
+            raise BadInputError(f"output_tables must not name {name}: {LEDGER_PREFIX}* are the ledger's own")
     if len(set(names)) < len(names):
         raise BadInputError(f"output_tables names a table twice: {', '.join(names)}")
     return names
@@ -56,7 +52,7 @@ class Staged:
         columns: the columns that both tables have.
         rows: how many rows it has.
         is_published: whether a commit has published it, or a later one.
-        attempt: the attempt whose commit published it; None if none did, or another launcher ran the job.
+        attempt: the attempt whose commit published it, or None if none did, or another launcher ran the job.
     """
 
     id: int
@@ -77,7 +73,7 @@ def to_publish(
         window_id: the window.
         tables: the group's output tables.
         staged: what jobs staged for this window.
-        attempt: the attempt that is committed; None if another launcher ran the job.
+        attempt: the attempt that is committed, or None if another launcher ran the job.
         is_planned: whether the window is not committed yet.
 
     Returns:
@@ -100,9 +96,8 @@ def _last(window_id: str, table: str, staged: Sequence[Staged], attempt: int | N
         others = sorted({s.target for s in staged if not s.is_published} - {table})
         instead = f"; it was staged for {', '.join(others)}" if others else ""
         raise OutputError(
-            f"Window {window_id}: its job staged nothing for {table}{instead}. Nothing is committed: call window.stage_jdbc(df, url, "
-            f"{table!r}) in the job, also for no rows, and clear the task, or remove output_tables: "
-            '"A table of a database" in the docs (docs/sinks/jdbc.md#published-by-the-commit)'
+            f"Window {window_id}: its job staged nothing for {table}{instead}. Call window.stage_jdbc(df, url, {table!r}) in the "
+            "job, also for no rows, and clear the task"
         )
     _check_staging(window_id, own[-1])
     return own[-1]
@@ -113,16 +108,16 @@ def _check_staging(window_id: str, staged: Staged) -> None:
     if _prefix(staged.staging) != stage_prefix(window_id, staged.target):
         raise OutputError(
             f"Window {window_id}: {staged.staging!r} is not the name of a staging table of this window and {staged.target}. "
-            "Nothing is committed: find out what writes to kafka_offsets_staged besides stage_jdbc(), and correct the row"
+            "Correct that row of kafka_offsets_staged"
         )
 
 
 def foreign_rows(window_id: str, table: str, rows: int) -> str:
     """Return the message about rows with the window's id that were there before the window's first commit."""
     return (
-        f"Window {window_id}: {table} has {counted(rows, 'row')} of a window of this id that this ledger has never committed, so nothing is "
-        "committed. See docs/howto/keep-the-ledger.md#what-a-second-ledger-would-do-and-what-stops-it. If the rows may go, delete them and let "
-        f"the task retry:\n    DELETE FROM {table} WHERE window_id = '{window_id}'"
+        f"Window {window_id}: {table} has {counted(rows, 'row')} of this id that this ledger never committed. Look first "
+        "(docs/reference/errors.md#outputerror), and only if these rows may go, delete them and let the task retry:\n"
+        f"    DELETE FROM {table} WHERE window_id = '{window_id}'"
     )
 
 

@@ -45,7 +45,7 @@ class Subject:
 
 
 Frozen = Mapping[str, Subject | None]
-"""What is frozen with a window, by the name of the subject; None if the registry did not have it."""
+"""What is frozen with a window, by the name of the subject, or None if the registry did not have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class Registry:
 
     Args:
         conn_id: Airflow connection of type ``http``.
-        subjects: topic -> the subjects of its values; none: no schema describes them. A topic that is not named has one,
-            ``<topic>-value``.
+        subjects: topic -> the subjects of its values, or an empty list if no schema describes them. A topic that is not named
+            has one, ``<topic>-value``.
         key_subjects: topic -> the subjects of its keys. A topic that is not named has ``<topic>-key``, if the registry has that.
 
     Raises:
@@ -119,7 +119,7 @@ def parse_registry(given: str | Registry | None) -> Registry | None:
         return given
     if isinstance(given, str):
         return Registry(given)
-    raise BadInputError(f"registry must be the id of an Airflow connection or a Registry; got {short(given)}")
+    raise BadInputError(f"registry must be a connection id or a Registry; got {short(given)}")
 
 
 def topics_then(topics: Collection[str], of_window: Collection[str]) -> list[str]:
@@ -138,12 +138,12 @@ def wanted(registry: Registry, topics: Collection[str], filled: Collection[str])
     """Return the subjects to freeze with a window. Those of quiet topics are among them, so that all windows of a group decode alike.
 
     Args:
-        registry: of the group.
-        topics: those of the window, as far as the group reads them; for a new window: all that the group reads.
-        filled: those of which the window has something to read.
+        registry: the group's registry.
+        topics: the topics of the window that the group reads; for a new window, all that the group reads.
+        filled: the topics of which the window has something to read.
 
     Returns:
-        The name of each subject, and what it must be there for: a topic of `filled`; empty: it may be missing.
+        The name of each subject, and what needs it, or empty if it may be missing.
     """
     subjects: dict[str, str] = {}
     for topic in sorted({*topics, *filled}):
@@ -155,7 +155,7 @@ def wanted(registry: Registry, topics: Collection[str], filled: Collection[str])
 
 
 def lacking(frozen: Frozen, names: Mapping[str, str]) -> list[str]:
-    """Return the subjects for which the registry has to be asked.
+    """Return the subjects to look up in the registry.
 
     Args:
         frozen: what is frozen with the window.
@@ -180,8 +180,7 @@ def completed(frozen: Frozen, names: Mapping[str, str], answers: Frozen, conn_id
     if missing := {name: needed_for for name, needed_for in names.items() if needed_for and whole[name] is None}:
         named = name_some([f"{name} for {needed_for}" for name, needed_for in missing.items()], ", ")
         raise NotYetError(
-            f"The schema registry of connection {conn_id!r} has no subject {named}, nothing was written. Name the right ones, "
-            f"or none: Registry({conn_id!r}, subjects={{'<topic>': ['<subject>', ...]}})"
+            f"The schema registry of {conn_id!r} has no subject {named}. Name the right ones, or none: Registry({conn_id!r}, subjects={{'<topic>': ['<subject>', ...]}})"
         )
     return whole
 
@@ -200,8 +199,8 @@ def described(registry: Registry, topics: Collection[str], frozen: Frozen) -> li
     """Return the frozen subjects that a job can decode with, each with the topics that it describes.
 
     Args:
-        registry: of the group.
-        topics: those that the group reads, and those of the window.
+        registry: the group's registry.
+        topics: the topics that the group reads, and those of the window.
         frozen: what is frozen with the window.
     """
     topics_of: dict[tuple[Part, str], list[str]] = {}
@@ -217,13 +216,14 @@ def described(registry: Registry, topics: Collection[str], frozen: Frozen) -> li
 
 
 def _checked(field_name: str, given: object) -> dict[str, tuple[str, ...]]:
-    if not isinstance(given, Mapping):
+    if not isinstance(given, Mapping) or not all(_is_list(topic, names) for topic, names in given.items()):
         raise BadInputError(f"{field_name} must map topics to lists of subjects; got {short(given)}")
-    for topic, names in given.items():
-        is_list = isinstance(names, Sequence) and not isinstance(names, str)
-        if not TEXT.takes(topic) or not is_list or not all(map(TEXT.takes, names)):
-            raise BadInputError(f"{field_name} must map topics to lists of subjects; got {short({topic: names})}")
     return {topic: tuple(names) for topic, names in given.items()}
+
+
+def _is_list(topic: object, names: object) -> bool:
+    is_list = isinstance(names, Sequence) and not isinstance(names, str) and all(map(TEXT.takes, names))
+    return TEXT.takes(topic) and is_list
 
 
 def self_contained(text: str, others: Mapping[str, str]) -> str:

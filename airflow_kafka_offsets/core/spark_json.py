@@ -1,6 +1,6 @@
 """Reads and writes Spark's JSON of offsets: ``{"orders":{"0":23,"1":45}}``.
 
-Source: ``JsonUtils.scala`` of Spark's Kafka connector. Only this module knows Spark's ``-1`` (latest) and ``-2``
+Source: ``JsonUtils.scala`` of Spark's Kafka connector. Only this module has Spark's ``-1`` (latest) and ``-2``
 (earliest): it reads them where a user may write them, and never writes them.
 """
 
@@ -65,8 +65,7 @@ def load_offsets(text: str | Mapping[str, Any]) -> dict[TopicPartition, int]:
     for tp, offset in load_offsets_or_edges(text).items():
         if isinstance(offset, Edge):
             raise OffsetsJsonError(
-                f"{tp}: {offset.value} ({offset.name.lower()}) is not allowed here; write the offset itself, "
-                f"e.g. {EXAMPLE}"
+                f"{tp}: {offset.value} ({offset.name.lower()}) is not allowed here; write the offset itself"
             )
         offsets[tp] = offset
     return offsets
@@ -121,15 +120,15 @@ def _partition(topic: str, partition: object) -> int:
         return partition
     if isinstance(partition, str) and _PARTITION.fullmatch(partition) and int(partition) <= MAX_PARTITION:
         return int(partition)
-    raise OffsetsJsonError(f"Topic {short(topic)}: {short(partition)} is not a partition; write e.g. {EXAMPLE}")
+    raise OffsetsJsonError(f"Topic {short(topic)}: {short(partition)} is not a partition")
 
 
 def _offset(topic: str, partition: object, offset: object) -> int | Edge:
     where = f"Topic {short(topic)}, partition {partition}"
     if not is_whole(offset):
-        raise OffsetsJsonError(f"{where}: an offset must be a whole number, got {short(offset)}; e.g. {EXAMPLE}")
+        raise OffsetsJsonError(f"{where}: an offset must be a whole number, got {short(offset)}")
     if offset in (Edge.LATEST.value, Edge.EARLIEST.value):
         return Edge(offset)
     if not 0 <= offset <= MAX_OFFSET:
-        raise OffsetsJsonError(f"{where}: an offset must be between 0 and 2^63-1, got {short(offset)}")
+        raise OffsetsJsonError(f"{where}: an offset must be 0 to 2^63-1, got {short(offset)}")
     return offset

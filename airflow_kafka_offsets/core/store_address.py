@@ -34,7 +34,6 @@ _KINDS = {
     "zookeeper": _Kind("acl layout max_request_bytes"),
 }
 _CONN_ID = re.compile(r"[\w.-]*", re.ASCII)
-_EXAMPLE = "such as 'redis://redis_default'"
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,7 @@ class StoreAddress:
         if self.kind not in _KINDS:
             raise BadInputError(f"There is no offset store {short(self.kind)}; there are {', '.join(_KINDS)}")
         if not _CONN_ID.fullmatch(self.conn_id):
-            raise BadInputError(
-                f"The address of an offset store holds no host, user or password; name an Airflow connection, {_EXAMPLE}"
-            )
+            raise _bad_address("holds no host, user or password")
         options = {"timeout", *_KINDS[self.kind].options.split()}
         if wrong := sorted(self.options.keys() - options):
             raise BadInputError(
@@ -88,7 +85,7 @@ class StoreAddress:
         except ValueError:
             seconds = 0
         if not 1 <= seconds <= 300:
-            raise BadInputError(f"The timeout of an offset store must be 1 to 300 seconds, got {short(text)}")
+            raise BadInputError(f"A store's timeout must be 1 to 300 seconds, got {short(text)}")
         return seconds
 
     def is_on(self, option: str) -> bool:
@@ -97,10 +94,7 @@ class StoreAddress:
         Raises:
             BadInputError: the value is neither true nor false.
         """
-        text = self.options.get(option, "false").lower()
-        if text not in ("true", "false"):
-            raise BadInputError(f"The option {option} of {self} must be true or false")
-        return text == "true"
+        return self.choice(option, "false", "true") == "true"
 
     def choice(self, option: str, *choices: str) -> str:
         """Return the value of an option with a few choices; if it is missing, the first choice.
@@ -118,17 +112,16 @@ class StoreAddress:
         """How many versions of a group's offsets a store of files keeps."""
         text = self.options.get("keep", "100")
         if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < MIN_KEEP:
-            raise BadInputError(f"An offset store must keep {MIN_KEEP} versions or more, got {short(text)}")
+            raise BadInputError(f"A store must keep {MIN_KEEP} versions or more, got {short(text)}")
         return int(text)
 
     def _check_path(self) -> None:
         example = _KINDS[self.kind].example
         if not example:
             return
-        if self.path.strip("/") == "" or not self.path.startswith("/"):
-            raise BadInputError(f"A {self.kind} store needs a path, such as {example!r}")
-        if bool(self.conn_id) != (urlsplit(example).netloc != ""):
-            raise BadInputError(f"A {self.kind} store is written like {example!r}, got {short(str(self))}")
+        has_path = self.path.strip("/") != "" and self.path.startswith("/")
+        if not has_path or bool(self.conn_id) != (urlsplit(example).netloc != ""):
+            raise BadInputError(f"A {self.kind} store is written like {example!r}; got {short(str(self))}")
 
     def __str__(self) -> str:
         query = f"?{urlencode(self.options, safe=':/{}')}" if self.options else ""
@@ -147,6 +140,10 @@ def split_url(text: str) -> SplitResult:
         raise BadInputError("This is not a URL") from None
 
 
+def _bad_address(rule: str) -> BadInputError:
+    return BadInputError(f"An offset store's address, such as 'redis://redis_default', {rule}")
+
+
 def parse_store_address(text: str | StoreAddress) -> StoreAddress:
     """Read an address.
 
@@ -159,11 +156,11 @@ def parse_store_address(text: str | StoreAddress) -> StoreAddress:
     if isinstance(text, StoreAddress):
         return text
     if not isinstance(text, str) or "://" not in text:
-        raise BadInputError(f"An offset store is written as an address {_EXAMPLE}")
+        raise _bad_address("holds '://'")
     parts = split_url(text)
     if parts.fragment:
-        raise BadInputError(f"An offset store's address must not contain '#'; write it {_EXAMPLE}")
+        raise _bad_address("holds no '#'")
     options = parse_qsl(parts.query, keep_blank_values=True)
     if len(dict(options)) < len(options):
-        raise BadInputError("An offset store's address names an option twice")
+        raise _bad_address("names an option once")
     return StoreAddress(parts.scheme, parts.netloc, unquote(parts.path), dict(options))

@@ -19,8 +19,7 @@ def check_group_name(name: str) -> None:
     """
     if not isinstance(name, str) or len(name) > MAX_NAME or not _NAME.fullmatch(name):
         raise BadInputError(
-            f"A group's name holds letters, digits, '.', '_' and '-', begins with a letter or digit and has at most {MAX_NAME} "
-            f"characters; got {short(name)}"
+            f"A group's name has 1 to {MAX_NAME} letters, digits, '.', '_' and '-', and begins with a letter or digit; got {short(name)}"
         )
 
 

@@ -21,9 +21,9 @@ from urllib.parse import quote
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 
 from airflow_kafka_offsets.airflow_versions import NO_TASK_STATE
-from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, JobUnseenError, NoEvidenceError
-from airflow_kafka_offsets.core.window import Outcome
-from airflow_kafka_offsets.launch.twins import PATIENCE
+from airflow_kafka_offsets.core.errors import ClusterUnavailableError, JobAliveError, JobUnseenError
+from airflow_kafka_offsets.core.window import Outcome, no_evidence
+from airflow_kafka_offsets.launch.twins import PATIENCE, STOPPING, overdue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,10 +57,10 @@ logger = logging.getLogger(__name__)
 
 
 def remote_url(connection: Connection | None, conf: Mapping[str, Any]) -> str | None:
-    """Return the address of the Spark Connect server, as `PySparkOperator` finds it; None if the task has its own Spark.
+    """Return the address of the Spark Connect server, as `PySparkOperator` finds it, or None if the task has its own Spark.
 
     Args:
-        connection: of the task.
+        connection: the task's.
         conf: Spark's settings, which override the connection.
     """
     if conf.get("spark.remote") or connection is None:
@@ -78,7 +78,7 @@ def token_in_url(connection: Connection | None) -> str | None:
 
 
 def session_url(url: str, attempt: Attempt) -> str | None:
-    """Return the address of an attempt's own session; None if the user named a session, which may be shared.
+    """Return the address of an attempt's own session, or None if the user named a session, which may be shared.
 
     >>> from datetime import UTC, datetime
     >>> from airflow_kafka_offsets.core.window import Claim
@@ -110,16 +110,14 @@ def own_and_earlier(attempts: Sequence[Attempt], claim: Claim, try_number: int) 
     Args:
         attempts: at one window, oldest first.
         claim: the task.
-        try_number: of the task. It keeps a worker that was frozen from taking the session of the next try.
+        try_number: the task's. It keeps a worker that was frozen from taking the session of the next try.
 
     Raises:
         NoEvidenceError: a later attempt has begun since, so this one must no longer work.
     """
     own = next(a for a in reversed(attempts) if (a.claim, a.try_number) == (claim, try_number))
     if own.outcome is not Outcome.RUNNING:
-        raise NoEvidenceError(
-            f"Window {own.window_id}: a later attempt has started, because Airflow counted this task as dead. Only the later one commits"
-        )
+        raise no_evidence(own.window_id, Outcome.LOST)
     unfinished = [a for a in attempts if a.id < own.id and a.outcome is not Outcome.SUCCEEDED]
     return own, unfinished[-MAX_ENDED:]
 
@@ -128,9 +126,9 @@ def end_sessions(url: str, attempts: Sequence[Attempt], store: Any = None) -> No
     """End the sessions of earlier attempts, which may have died while the server was still working for them.
 
     Args:
-        url: of the server.
+        url: the server's.
         attempts: the earlier attempts.
-        store: Airflow's state store of the task, which its tries share; None on an Airflow that has none.
+        store: Airflow's state store of the task, which its tries share, or None on an Airflow that has none.
 
     Raises:
         JobAliveError: an operation of a session does not end in time; nothing was started.
@@ -148,7 +146,7 @@ def end_sessions(url: str, attempts: Sequence[Attempt], store: Any = None) -> No
         except grpc.RpcError as exc:
             if _IS_CLOSED not in str(exc.details()):
                 raise ClusterUnavailableError(
-                    f"Window {attempt.window_id}: the Spark Connect server did not answer whether it still works for {_try_of(attempt)} "
+                    f"Window {attempt.window_id}: the Spark Connect server did not answer about {_try_of(attempt)} "
                     f"({exc.code().name}: {exc.details()}). Nothing was started; the next try asks again"
                 ) from exc
 
@@ -166,32 +164,28 @@ def _end_session(url: str, attempt: Attempt, store: Any) -> None:
         everything = proto.InterruptRequest.InterruptType.INTERRUPT_TYPE_ALL
         answer = server.Interrupt(proto.InterruptRequest(interrupt_type=everything, **session), **call)
         for operation in _noted(store, f"connect_operations:{attempt.id}", answer.interrupted_ids):
-            logger.info("Window %s: stopping the server's operations for %s", attempt.window_id, _try_of(attempt))
+            logger.info(STOPPING, attempt.window_id, _operation_of(attempt, operation))
             request = proto.ReattachExecuteRequest(operation_id=operation, **session)
-            tells = partial(_tells_progress, server, session, call)
+            report_progress = partial(_report_progress, server, session, call)
             with _seen_by_this_try_only(operation, attempt) if store is None else nullcontext():
-                if not _has_ended(server, request, builder.metadata(), tells):
+                if not _has_ended(server, request, builder.metadata(), report_progress):
                     # The server accepts one interrupt of each operation. A release would only make it forget the operation.
-                    raise JobAliveError(
-                        f"Window {attempt.window_id}: the Spark Connect server still runs operation {operation} of {_try_of(attempt)}, "
-                        f"{PATIENCE:g} s after the request to stop it, so nothing was started. The next try checks again; restart the server to "
-                        "end the operation at once"
-                    )
+                    raise JobAliveError(overdue(attempt.window_id, _operation_of(attempt, operation)))
         server.ReleaseSession(proto.ReleaseSessionRequest(**session), **call)
 
 
 @contextmanager
 def _seen_by_this_try_only(operation: str, attempt: Attempt) -> Iterator[None]:
-    """Let no other try follow one that does not see an operation end: it would see nothing, and start a second one beside it.
+    """Let no try follow one that does not see an operation end: the next one would start a second operation beside it.
 
     Raises:
-        JobUnseenError: in place of what would be tried again.
+        JobUnseenError: instead of an error after which Airflow tries again.
     """
     from grpc import RpcError
 
-    what = f"operation {operation} of {_try_of(attempt)}"
+    what = _operation_of(attempt, operation)
     logger.warning(
-        "Window %s: %s. If this try ends before the server has stopped %s, the next try starts a second one beside it",
+        "Window %s: %s. If this try ends before %s, the next try starts a second one beside it",
         *(attempt.window_id, NO_TASK_STATE, what),
     )
     try:
@@ -199,21 +193,19 @@ def _seen_by_this_try_only(operation: str, attempt: Attempt) -> Iterator[None]:
     except (JobAliveError, RpcError) as exc:
         if isinstance(exc, RpcError) and _IS_CLOSED in str(exc.details()):
             raise
-        was = (
-            f"still runs {what}, {PATIENCE:g} s"
-            if isinstance(exc, JobAliveError)
-            else f"did not say whether {what} has ended"
-        )
         raise JobUnseenError(
-            f"Window {attempt.window_id}: the Spark Connect server {was} after the request to stop it, and no other try starts: "
-            f"{NO_TASK_STATE}, so it would start a second one beside it. Wait until the server's page shows that the operation has ended, or "
-            "restart the server; then clear the task"
+            f"Window {attempt.window_id}: {what} may still run; {NO_TASK_STATE}. Wait until the server's page shows its end, or restart the "
+            "server; then clear the task"
         ) from exc
 
 
 def _try_of(attempt: Attempt) -> str:
     # Airflow's number of the try, because people do not know the ledger's numbers of attempts.
     return f"try {attempt.try_number} of {attempt.claim.run_id}"
+
+
+def _operation_of(attempt: Attempt, operation: str) -> str:
+    return f"operation {operation} of {_try_of(attempt)}"
 
 
 def _noted(store: Any, key: str, interrupted: Iterable[str]) -> list[str]:
@@ -226,8 +218,8 @@ def _noted(store: Any, key: str, interrupted: Iterable[str]) -> list[str]:
     return operations
 
 
-def _tells_progress(server: Any, session: Mapping[str, Any], call: Mapping[str, Any]) -> bool:
-    """Let the server report each second that an operation of this session is running; False: the server does not support or allow it.
+def _report_progress(server: Any, session: Mapping[str, Any], call: Mapping[str, Any]) -> bool:
+    """Let the server report each second that an operation of this session is running. Return whether it does.
 
     Raises:
         grpc.RpcError: the server can't be reached, or the session is closed.
@@ -253,7 +245,7 @@ def _tells_progress(server: Any, session: Mapping[str, Any], call: Mapping[str, 
     return True
 
 
-def _has_ended(server: Any, request: Any, metadata: Any, tells_progress: Callable[[], bool]) -> bool:
+def _has_ended(server: Any, request: Any, metadata: Any, report_progress: Callable[[], bool]) -> bool:
     """Follow an operation to its end. An interrupted one that is publishing its files continues until that is done.
 
     When an interrupted operation ends, Spark 4.0 drops all answers that it still has. If its client did not get the last one,
@@ -268,7 +260,7 @@ def _has_ended(server: Any, request: Any, metadata: Any, tells_progress: Callabl
     lost: RpcError | None = None
     silences = 0
     deadline = time.monotonic() + PATIENCE
-    has_progress = tells_progress()
+    has_progress = report_progress()
     while (left := deadline - time.monotonic()) > 0:
         # The server ends a stream every two minutes and expects a new request.
         has_ended, has_answered, error = _follow(server, request, metadata, min(left, SILENCE))
@@ -285,7 +277,7 @@ def _has_ended(server: Any, request: Any, metadata: Any, tells_progress: Callabl
         if passed := _PASSED.search(details):
             request.last_response_id = passed[1]
         elif silences and has_progress:
-            has_progress, lost = tells_progress(), None
+            has_progress, lost = report_progress(), None
             if silences > 1 and has_progress:
                 return True
         elif lost or is_late or _IS_FOLLOWED in details:

@@ -103,21 +103,19 @@ def refuse_login(options: ReaderOptions, conn_id: str, where: str) -> None:
     """
     if options.jaas is not None:
         raise BadInputError(
-            f"The password of {conn_id!r} is not sent to {where}. Store it as a secret there, and refer to it: "
-            "KafkaGroup(spark_options={'kafka.config.providers': 'file', 'kafka.config.providers.file.class': "
-            "'org.apache.kafka.common.config.provider.FileConfigProvider', "
-            "'kafka.sasl.jaas.config': '${file:/etc/kafka/client.properties:jaas}'})"
+            f"The password of {conn_id!r} is not sent to {where}. Store it as a secret there, and refer to it in "
+            "KafkaGroup(spark_options=...): docs/quickstart.md#secrets"
         )
 
 
 def handoff_of(planned: Planned, options: Mapping[str, str], group: KafkaGroup, report: Path | str | None) -> Handoff:
-    """Return what a job gets.
+    """Return the handoff of a window.
 
     Args:
         planned: the window.
         options: for Spark's reader, without secrets.
         group: as the DAG defines it.
-        report: the file in which the job reports what it read, or the URI of a folder for that; None if it can't report.
+        report: the file, or the URI of a folder, for the job's report, or None if it can't report.
     """
     window = planned.window
     topics = ranges_by_topic(window)
@@ -143,7 +141,7 @@ def handoff_of(planned: Planned, options: Mapping[str, str], group: KafkaGroup, 
 def _subjects(planned: Planned, group: KafkaGroup) -> list[Subject] | None:
     if group.schema_registry is None:
         return None
-    # Also those of which this window has nothing, so that all windows of a group decode alike.
+    # Also topics without an offset in this window, so that all windows of a group decode alike.
     topics = {topic for topic in planned.topics if topic in group.reads}
     topics |= topics_with(group, planned.window) | set(topics_of(planned.window.ranges.without_empty()))
     return [
@@ -179,7 +177,7 @@ def refuse_ours(conf: Mapping[str, object]) -> None:
     ours = {name.lower() for name in (CONF_WINDOW, CONF_WINDOW_FILE, CONF_JOB)}
     colliding = [name for name in conf if str(name).lower() in ours]
     if colliding:
-        raise CollidingOptionError(f"conf must not hold {', '.join(colliding)}, which the operator sets")
+        raise CollidingOptionError(f"conf must not have {', '.join(colliding)}: the operator sets it")
 
 
 def check_spark_conf(conf: Mapping[str, object], *, deploy_mode: str, is_tracked: bool) -> None:
@@ -196,12 +194,11 @@ def check_spark_conf(conf: Mapping[str, object], *, deploy_mode: str, is_tracked
     in_conf = conf.get(_DEPLOY_MODE, deploy_mode)
     if in_conf != deploy_mode:
         raise BadInputError(
-            f"conf has {_DEPLOY_MODE}={in_conf}, but the operator's deploy mode is {deploy_mode}. Set deploy_mode={in_conf!r} on the operator"
+            f"conf has {_DEPLOY_MODE}={in_conf}, the operator {deploy_mode}. Set deploy_mode={in_conf!r} on the operator"
         )
     if str(conf.get(YARN_WAITS, "")).strip().lower() == "false" and not is_tracked:
         raise BadInputError(
-            f"{YARN_WAITS}=false lets spark-submit end before the job, so the window would be committed unread. Remove it, or set "
-            "yarn_track_via_rm_api=True"
+            f"{YARN_WAITS}=false would commit windows unread. Remove it, or set yarn_track_via_rm_api=True"
         )
 
 
@@ -212,13 +209,13 @@ def refuse_file(window: Window) -> None:
         BadInputError: always. The message says what to do instead.
     """
     raise BadInputError(
-        f"Window {window.id} has {counted(len(window.ranges.without_empty()), 'partition')}: too much for a command line, and a standalone cluster "
-        "sends no file to a driver. Set deploy_mode='client' on the operator, and clear the task"
+        f"Window {window.id} has {counted(len(window.ranges.without_empty()), 'partition')}, too many for a standalone cluster. "
+        "Set deploy_mode='client', and clear the task"
     )
 
 
 def placeholders(window: Window) -> dict[str, str]:
-    """Return what a user's own job may ask for by name: Spark's options of this window, fit for any command line."""
+    """Return the values for a user's own job, by name: Spark's options of this window, fit for any command line."""
     ranges = window.ranges.without_empty()
     return {
         "window_id": window.id,
@@ -245,15 +242,15 @@ def fill(arguments: Sequence[object], values: Mapping[str, str]) -> list[str]:
             argument = without_double_braces(argument)
         if len(argument.encode()) > MAX_ARGUMENT:
             raise BadInputError(
-                f"The window's offsets make an argument of {len(argument.encode())} bytes; at most {MAX_ARGUMENT} fit on "
-                "a command line. Let the job call airflow_kafka_offsets.spark.current_window(spark) instead"
+                f"The window's offsets make an argument of {len(argument.encode())} bytes; at most {MAX_ARGUMENT} fit. "
+                "Let the job call current_window(spark)"
             )
         filled.append(argument)
     return filled
 
 
 def read_report(path: Path | None, window: Window) -> Report:
-    """Return what the job reported; nothing if there is no file.
+    """Return the job's report; an empty one if there is no file.
 
     Raises:
         KafkaOffsetsError: the report is about another window.

@@ -41,9 +41,9 @@ class Launch:
         ship: the operator's argument.
         job: the name of the job. This and the following fields are those of a window.
         key: names the job in Airflow's state store of the task.
-        span: of the window, in offsets.
-        report: the file in which the job reports; None if the driver runs on another machine.
-        retried_by: the task whose retry continues with the driver if this worker dies; None if no retry can.
+        span: the window's, in offsets.
+        report: the file in which the job reports, or None if the driver runs on another machine.
+        retried_by: the task whose retry continues with the driver if this worker dies, or None if no retry can.
     """
 
     group: KafkaGroup

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
 from airflow_kafka_offsets.launch.connect import remote_url
-from airflow_kafka_offsets.spark.errors import BAD_RECORD, DATA_LOSS, BadRecordError, KafkaWindowError, LostRecordsError
+from airflow_kafka_offsets.spark.errors import (
+    BAD_RECORD,
+    DATA_LOSS,
+    WITHOUT_BAD,
+    BadRecordError,
+    KafkaWindowError,
+    LostRecordsError,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -21,22 +28,13 @@ if TYPE_CHECKING:
 _PROGRESS_BAR = "spark.ui.showConsoleProgress"
 
 _WRONG_SPARK = (
-    "This process can only be a client of Spark Connect, and the task names no server. Give the task the conn_id of a connection of "
-    "type spark_connect; or, for its own Spark, install pyspark (not pyspark-client), and unset SPARK_REMOTE and "
-    "SPARK_CONNECT_MODE_ENABLED in the worker's environment"
+    "The task names no Spark Connect server. Set its conn_id; or, for a Spark of its own, install pyspark (not pyspark-client), and unset "
+    "SPARK_REMOTE and SPARK_CONNECT_MODE_ENABLED"
 )
-_CLOSED = (
-    "The Spark Connect session of this attempt was closed: by a later try, by on_kill, or by the server after an hour without use. "
-    "This attempt commits nothing; the next try runs the window"
-)
-_GONE = (
-    "The Spark Connect server does not answer, or was restarted. This attempt commits nothing; the retry runs the same window when the "
-    "server is back"
-)
-_LOST = (
-    "Kafka no longer holds all offsets of the window: retention removed them since it was planned, or the topic was recreated. "
-    "Nothing is committed; the next run's plan names the offsets and what to do"
-)
+_RETRIED = "Nothing is committed; the next try runs the window"
+_CLOSED = f"The attempt's Spark Connect session was closed. {_RETRIED}"
+_GONE = f"The Spark Connect server does not answer, or was restarted. {_RETRIED}"
+_LOST = "Kafka no longer holds all offsets of the window. Nothing is committed; the next run's plan names them"
 _MEANINGS = (
     (re.compile("CONNECT_URL_NOT_SET|CANNOT_CONFIGURE_SPARK_CONNECT_MASTER"), BadInputError, _WRONG_SPARK),
     (DATA_LOSS, LostRecordsError, _LOST),
@@ -58,7 +56,7 @@ class SessionLaunch:
 
     Attributes:
         settings: Spark's.
-        remote: the address of the Spark Connect server; None if the task has its own Spark.
+        remote: the address of the Spark Connect server, or None if the task has its own Spark.
         reader: what Spark's reader needs to reach Kafka.
     """
 
@@ -71,9 +69,9 @@ def session_settings(connection: Connection | None, conf: Mapping[str, Any], nam
     """Return Spark's settings as `PySparkOperator` puts them together.
 
     Args:
-        connection: of the task.
+        connection: the task's.
         conf: the task's own settings, which override the connection.
-        name: of the application.
+        name: the application's.
     """
     extra = connection.extra_dejson if connection is not None else {}
     settings = {"spark.app.name": name, **extra, **conf}
@@ -87,7 +85,7 @@ def session_settings(connection: Connection | None, conf: Mapping[str, Any], nam
 
 @contextmanager
 def open_session(settings: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Open a Spark session, and stop it at the end. An error of Spark that is about its surroundings is raised in words for a person.
+    """Open a Spark session, and stop it at the end. Errors of Spark about its surroundings are raised in words for a person.
 
     Args:
         settings: Spark's.
@@ -116,7 +114,7 @@ def open_session(settings: Mapping[str, Any], environment: Mapping[str, str]) ->
 
 
 def explained_spark_error(exc: Exception) -> Exception | None:
-    """Return the error to raise instead; None if the exception itself is clear."""
+    """Return the error to raise instead, or None if the exception itself is clear."""
     if isinstance(exc, KafkaOffsetsError | KafkaWindowError):
         return None
     text = str(exc)
@@ -124,7 +122,5 @@ def explained_spark_error(exc: Exception) -> Exception | None:
         # If the server was restarted, PySpark 4.0 closes its client, and raises this while it fetches details of the error.
         text = f"{text} {exc.__context__}"
     if bad := BAD_RECORD.search(text):
-        return BadRecordError(
-            f"{bad[0]}. Nothing is committed. To go on without such records: on_bad='null', or on_bad='side' with side=..."
-        )
+        return BadRecordError(f"{bad[0]}; nothing is committed. {WITHOUT_BAD}")
     return next((kind(meaning) for sign, kind, meaning in _MEANINGS if sign.search(text)), None)

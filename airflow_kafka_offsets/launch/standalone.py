@@ -56,13 +56,13 @@ def check_reachable(application: str, *, ship: bool | str) -> None:
     is_only_here = urlsplit(application).scheme in ("", "file") if of_python else is_relative(application)
     if is_only_here:
         raise BadInputError(
-            f"A standalone cluster does not send {application} to its nodes. Copy it to every node and set "
-            f"application='local:/path/on/the/nodes.{'py' if of_python else 'jar'}', name a URL (hdfs:, s3a:, https:), or use client mode"
+            f"A standalone cluster does not send {application} to its nodes. Copy it to each and set "
+            f"application='local:/path/on/the/nodes.{'py' if of_python else 'jar'}', or use client mode"
         )
     if of_python and ship is True:
         raise BadInputError(
-            "A standalone cluster does not send the job side of this package to its nodes. Copy its zip to every node and set "
-            "ship='local:/path/on/the/nodes/airflow_kafka_offsets_spark.zip', or ship=False if the nodes have it. This writes the zip:\n"
+            "A standalone cluster does not send the job side to its nodes. Copy this zip to each and set "
+            "ship='local:/path/on/the/nodes/airflow_kafka_offsets_spark.zip', or ship=False if they have it:\n"
             "    python -m airflow_kafka_offsets.spark.shipping DIRECTORY"
         )
 

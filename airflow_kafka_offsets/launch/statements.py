@@ -19,16 +19,14 @@ OURS = ("window_id", "group", "seq", "lane", "planned_until", "is_rerun")
 """The values of the window that each statement can use."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
-VIEW = Kind(
-    "a plain name of letters, digits and _", lambda view: isinstance(view, str) and _NAME.fullmatch(view) is not None
-)
+VIEW = Kind("a name of letters, digits and _", lambda view: isinstance(view, str) and _NAME.fullmatch(view) is not None)
 _PARAMETERS = Kind(
     "a mapping of names to values",
     lambda parameters: isinstance(parameters, Mapping) and all(isinstance(name, str) for name in parameters),
     type_of,
 )
 _SQL = Kind(
-    "a text of SQL, or a list of such texts",
+    "SQL, or a list of SQL texts",
     lambda sql: isinstance(sql, str) or (isinstance(sql, Sequence) and all(isinstance(text, str) for text in sql)),
 )
 
@@ -65,7 +63,7 @@ def check_statements(statements: Sequence[str], view: str, parameters: Mapping[s
     """Refuse statements that can't be the job of a window.
 
     Args:
-        statements: of the task.
+        statements: the task's.
         view: name of the window's view.
         parameters: the user's parameters.
 
@@ -79,8 +77,7 @@ def check_statements(statements: Sequence[str], view: str, parameters: Mapping[s
     named = re.compile(rf"\b{view}\b", re.IGNORECASE)
     if not any(named.search(_code(statement)) for statement in statements):
         raise BadInputError(
-            f"None of the statements ({len(statements)}) reads {view}, so the window would be committed unread. If the SQL has another name "
-            "for the view: KafkaSparkSqlOperator(view=...)"
+            f"None of the statements ({len(statements)}) reads {view}. For another name of the view:\n    KafkaSparkSqlOperator(view=...)"
         )
 
 
@@ -102,20 +99,13 @@ def run_statements(
         parameters: named markers, in addition to those of the window.
         read: arguments of `KafkaWindow.persisted`.
     """
+    of_window = {name: getattr(window, "id" if name == "window_id" else name) for name in OURS}
     with window.persisted(**read) as rows:
         rows.createOrReplaceTempView(view)
-        _run(spark, window, statements, {**parameters, **_window_values(window)})
-
-
-def _run(spark: SparkSession, window: KafkaWindow, statements: Sequence[str], values: Mapping[str, Any]) -> None:
-    for name in ("window_id", "seq"):
-        spark.conf.set(name, str(values[name]))  # ${window_id}, for where Spark's grammar takes no marker
-    for number, statement in enumerate(statements, 1):
-        logger.info("Window %s: statement %d of %d", window.id, number, len(statements))
-        frame = spark.sql(statement, args=dict(values))
-        if frame.columns:
-            frame.write.format("noop").mode("overwrite").save()
-
-
-def _window_values(window: KafkaWindow) -> dict[str, Any]:
-    return {name: getattr(window, "id" if name == "window_id" else name) for name in OURS}
+        for name in ("window_id", "seq"):
+            spark.conf.set(name, str(of_window[name]))  # ${window_id}, for where Spark's grammar takes no marker
+        for number, statement in enumerate(statements, 1):
+            logger.info("Window %s: statement %d of %d", window.id, number, len(statements))
+            frame = spark.sql(statement, args={**parameters, **of_window})
+            if frame.columns:
+                frame.write.format("noop").mode("overwrite").save()

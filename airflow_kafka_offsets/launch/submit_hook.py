@@ -30,10 +30,13 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_kafka_offsets.core.launch.jobs import JobName
-    from airflow_kafka_offsets.core.spark_log import SparkSaid
+    from airflow_kafka_offsets.core.spark_log import SparkOutput
     from airflow_kafka_offsets.launch.launch import Launch
     from airflow_kafka_offsets.ports import Cluster
     from airflow_kafka_offsets.wiring.clusters import Target
+
+
+_ON_YARN = "YARN's cluster mode needs"
 
 
 @contextmanager
@@ -49,7 +52,7 @@ class SparkHook(SparkSubmitHook):
     """The provider's hook, with public names: where a job goes, and what it needs.
 
     Args:
-        arguments: of the provider's hook.
+        arguments: those of the provider's hook.
 
     Raises:
         BadInputError: the provider refuses the connection, or lacks a package for it.
@@ -61,8 +64,8 @@ class SparkHook(SparkSubmitHook):
             super().__init__(**{**arguments, "conf": dict(arguments["conf"] or {})})  # the provider adds to it
         except (NameError, RuntimeError) as exc:  # the provider misses what it did not import
             raise BadInputError(
-                f"Connection {conn_id!r} leads to Kubernetes, and this machine has no package for that. Install it on each worker: "
-                "pip install apache-airflow-providers-cncf-kubernetes"
+                f"Connection {conn_id!r} leads to Kubernetes. Install on each worker:\n"
+                "    pip install apache-airflow-providers-cncf-kubernetes"
             ) from exc
         except ValueError as exc:
             raise BadInputError(f"Connection {conn_id!r}: {exc}") from exc
@@ -121,7 +124,7 @@ class SparkHook(SparkSubmitHook):
             durable: the operator's argument.
 
         Raises:
-            BadInputError: with what is missing.
+            BadInputError: a setting is missing; the message names it.
             NotYetError: Airflow does not find the connection.
         """
         from airflow_kafka_offsets.wiring.clusters import open_cluster
@@ -131,13 +134,11 @@ class SparkHook(SparkSubmitHook):
         if target.is_yarn and target.is_cluster_mode:
             if open_cluster(target) is None:
                 raise BadInputError(
-                    f"YARN's cluster mode needs {target.yarn_address} in the connection's extra (http://rm:8088): a retry must find the "
-                    "driver of the try before it, or both would run"
+                    f"{_ON_YARN} {target.yarn_address} in the connection's extra (http://rm:8088): a retry must find the earlier driver"
                 )
             if durable and not target.is_tracked:
                 raise BadInputError(
-                    "YARN's cluster mode needs yarn_track_via_rm_api=True, so that a retry continues with the driver of the try before "
-                    "it; or durable=False, and then a retry stops it"
+                    f"{_ON_YARN} yarn_track_via_rm_api=True, and a retry continues with the driver; or durable=False, and it stops it"
                 )
         if self._yarn_track_via_rm_api:
             # The provider takes a secrets backend that does not answer for a connection without the address.
@@ -148,8 +149,7 @@ class SparkHook(SparkSubmitHook):
                 self._validate_track_driver_via_k8s_api_config()
         if target.is_kubernetes and target.is_cluster_mode and not target.is_tracked:
             raise BadInputError(
-                "Kubernetes' cluster mode needs track_driver_via_k8s_api=True: spark-submit ends with success there, also when "
-                "the driver has failed"
+                "Kubernetes' cluster mode needs track_driver_via_k8s_api=True: spark-submit does not report a driver's failure"
             )
 
 
@@ -159,7 +159,7 @@ class LaunchHook(SparkHook):
     Args:
         launch: what is started, for a window.
         check: raises an error if the task was stopped.
-        store: Airflow's state store of the task, which its tries share; None on an Airflow that has none.
+        store: Airflow's state store of the task, which its tries share, or None on an Airflow that has none.
 
     Attributes:
         is_over: whether the launch has ended, so that nothing is left to stop.
@@ -173,12 +173,12 @@ class LaunchHook(SparkHook):
         self.is_over = False
         self._check = check
         self._store = store
-        self._output: SparkSaid | None = None
+        self._output: SparkOutput | None = None
         self._env_as_given: dict[str, Any] | None = None
 
     @property
     def spark_error(self) -> str | None:
-        """The line of spark-submit's output that says what ended the job; None if no line does."""
+        """The line of spark-submit's output with the error that ended the job, or None if there is no such line."""
         return self._output.error if self._output is not None else None
 
     @property
@@ -202,7 +202,7 @@ class LaunchHook(SparkHook):
             self._store.set(self.id_key, job)
 
     def open_cluster(self) -> Cluster | None:
-        """Return the cluster of the job; None if the job ends with this worker, or the cluster can't list its jobs."""
+        """Return the cluster of the job, or None if the job ends with this worker, or the cluster can't list its jobs."""
         from airflow_kafka_offsets.core.launch.jobs import SPARK_SUBMIT
         from airflow_kafka_offsets.wiring.clusters import open_cluster
 
@@ -220,8 +220,8 @@ class LaunchHook(SparkHook):
         """Submit the launch's job, unless the task was stopped.
 
         Args:
-            application: not used: the provider passes the operator's field, before its path was looked for.
-            kwargs: of Popen.
+            application: not used: the provider passes the operator's field, before its path was found.
+            kwargs: for Popen.
         """
         self._check()
         application = self.launch.application
@@ -275,12 +275,12 @@ class LaunchHook(SparkHook):
 
     def _heard(self, lines: Iterator[str]) -> Iterator[str]:
         """Note the job's id as soon as spark-submit writes it. spark-submit may run for many more seconds."""
-        from airflow_kafka_offsets.core.spark_log import SparkSaid, heard
+        from airflow_kafka_offsets.core.spark_log import SparkOutput, after_line
 
-        self._output, job = SparkSaid(), None
+        self._output, job = SparkOutput(), None
         for line in lines:
             yield line
-            self._output = heard(self._output, line)
+            self._output = after_line(self._output, line)
             if job is None and (job := self._submitted(line)):
                 self.note(job)
         if job and self._is_yarn:
@@ -307,7 +307,7 @@ class LaunchHook(SparkHook):
     def _poll_k8s_driver_via_api(self) -> str | None:
         phase: str | None = super()._poll_k8s_driver_via_api()
         if phase != "Succeeded":  # for the provider, a pod that disappeared is a success
-            raise ClusterError(f"The driver's pod {self._kubernetes_driver_pod} is gone, and its success was not seen")
+            raise ClusterError(f"The driver's pod {self._kubernetes_driver_pod} is gone without a success")
         return phase
 
 
@@ -363,14 +363,14 @@ class SubmitOperator(SparkSubmitOperator):
             self._hook.submit()
 
     def get_job_status(self, external_id: Any, context: Context) -> str:
-        """Ask for the state of a noted job. One that the cluster does not know is over, and is no reason to fail every retry."""
+        """Return the state of a noted job. A job that the cluster no longer has is over, and does not fail each retry."""
         try:
             return str(super().get_job_status(external_id, context))
         except (RuntimeError, OSError):  # with several masters, the provider reports only the last one's answer
             cluster = None if self._hook is None else self._hook.open_cluster()
             if cluster is None or cluster.knows(str(external_id)):
                 raise
-            self.log.warning("The cluster does not know job %s, or no longer: launching the window again", external_id)
+            self.log.warning("The cluster has no job %s: launching the window again", external_id)
             return "NotFound"
 
     def is_job_active(self, status: str) -> bool:

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_NEXT_TRY = "the next try checks again"
+
 PATIENCE = 180.0
 """Seconds that a launch waits for a job that it stopped to end, or for the cluster to identify a job."""
 
 PAUSE = 1.0
+
+STOPPING = "Window %s: stopping %s"
 
 
 def settle(
@@ -28,10 +32,10 @@ def settle(
 
     Args:
         cluster: where the jobs run.
-        name: of the job to launch.
+        name: the job to launch.
         can_reconnect: whether an existing job can be watched to its end.
         check: raises an error if the task was stopped.
-        noted: the id of the job that an earlier try noted; None if none did.
+        noted: the id of the job that an earlier try noted, or None if none did.
 
     Returns:
         The id, or None if no job is running, so that one can be submitted.
@@ -49,9 +53,7 @@ def settle(
         step = next_step(cluster.jobs(name), name, can_reconnect=can_reconnect, noted=noted)
         for job in step.stop:
             if job not in stopped:
-                logger.warning(
-                    "Window %s: job %s of an earlier launch is still running; stopping it", name.window_id, job
-                )
+                logger.warning(STOPPING, name.window_id, f"job {job} of an earlier launch")
                 cluster.stop(job)
                 stopped.add(job)
         if not step.stop and not step.unknown:
@@ -67,17 +69,17 @@ def stop(cluster: Cluster, name: JobName) -> None:
 
     for job in cluster.jobs(name):
         if job.state is JobState.ALIVE and job.job == name.job:
-            logger.info("Window %s: stopping job %s", name.window_id, job.id)
+            logger.info(STOPPING, name.window_id, f"job {job.id}")
             cluster.stop(job.id)
+
+
+def overdue(window_id: str, job: str) -> str:
+    """Return the message about a job that was asked to stop and did not end."""
+    return f"Window {window_id}: {job} still runs {PATIENCE:g} s after the request to stop it. Stop it on the cluster; {_NEXT_TRY}"
 
 
 def _overdue(name: JobName, step: Step) -> str:
     if step.stop:
-        return (
-            f"Window {name.window_id}: {', '.join(step.stop)} is still running, {PATIENCE:g} s after the request to stop it, so nothing "
-            "was launched. Stop it on the cluster; the next try checks again"
-        )
-    return (
-        f"Window {name.window_id}: {', '.join(step.unknown)} may be a job of this window (the driver waits for a worker, or its worker's page "
-        "can't be reached), so nothing was launched. Let it start or end, or kill it; the next try checks again"
-    )
+        return overdue(name.window_id, ", ".join(step.stop))
+    jobs = ", ".join(step.unknown)
+    return f"Window {name.window_id}: {jobs} may be a job of this window. Let it start or end, or kill it; {_NEXT_TRY}"

@@ -194,7 +194,7 @@ class RunLedger(Connections):
         return [replace(held, holder=claim, holds=held.holds + 1) for held in held_windows]
 
     def start_attempt(self, window: Window, claim: Claim, this_try: Try, now: datetime) -> int:
-        """Record that a try begins, and return its number. Attempts of earlier tries that still run become `lost`.
+        """Record that an attempt begins, and return its number. Attempts of earlier tries that still run become `lost`.
 
         Args:
             window: the window.

@@ -91,7 +91,7 @@ groups = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("name", name(200), nullable=False, unique=True),
-    # Grows with every new window, abandon and reset: each decision is a compare-and-set on it.
+    # See `GroupState`: each decision is a compare-and-set on it.
     Column("version", BigInteger, nullable=False),
     Column("next_seq", BigInteger, nullable=False),
     # Windows below origin_seq are from before the last reset. Without a later window, the next one starts at the origin.

@@ -1,4 +1,6 @@
-"""The page in Airflow's UI: who read what of Kafka. It only looks: every route is a GET."""
+"""The page in Airflow's UI: which run read which offsets. It only looks: every route is a GET."""
+
+TITLE = "Kafka windows"
 
 PREFIX = "kafka-offsets"
 """Where the app is, below Airflow's own address."""

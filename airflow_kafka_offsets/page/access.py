@@ -25,7 +25,7 @@ NO_DAG = "~"
 class Reader:
     """What one user may read. It asks Airflow's auth manager once about each DAG.
 
-    It never asks without a DAG: then FAB's auth manager says yes to whoever may read any DAG.
+    It never asks without a DAG: then FAB's auth manager accepts whoever may read any DAG.
     """
 
     def __init__(self, user: BaseUser) -> None:
@@ -52,13 +52,13 @@ class Reader:
     def state_of(self, dag_id: str) -> tuple[bool, str | None]:
         """Return whether the user can start a run of a DAG, and why it would not start, or wait; None if it starts at once."""
         if not self.may_run(dag_id):
-            return False, "you may look at this DAG, and not run it"
+            return False, "you may not run this DAG"
         dag = DagModel.get_dagmodel(dag_id)
         if dag is None or dag.is_stale:
-            return False, "Airflow has no such DAG at the moment"
+            return False, "Airflow has no such DAG"
         if dag.has_import_errors:
             return False, "its file has an import error"
-        return True, "it is paused: the run waits until the DAG is unpaused" if dag.is_paused else None
+        return True, "the run waits until the DAG is unpaused" if dag.is_paused else None
 
     def may_see(self, group: Outline) -> bool:
         """Whether the user may see a group. A group without a DAG is for those who may read the runs of all DAGs."""

@@ -33,7 +33,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.lag.lag import GroupLag
 from airflow_kafka_offsets.documents import Document, as_json
-from airflow_kafka_offsets.page import PREFIX, now, render, replays, views
+from airflow_kafka_offsets.page import PREFIX, TITLE, now, render, replays, views
 from airflow_kafka_offsets.page.access import Reader
 from airflow_kafka_offsets.page.strips import Axis
 from airflow_kafka_offsets.page.zoom import read_zoom
@@ -47,10 +47,9 @@ logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-TITLE = "Kafka windows"
 
 PATIENCE = 1.8
-"""Seconds until a page says that the ledger does not answer. With the page itself these are two."""
+"""Seconds until a page shows that the ledger does not answer. With the page itself these are two."""
 
 LONGEST = 30
 """Seconds until a page gives up an answer of the ledger or of Kafka."""
@@ -76,6 +75,7 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
 }
 
+_UNSHOWN = "That can't be shown"
 _STATIC = Path(__file__).parent / "static"
 _FILES = {
     "page.css": "text/css",
@@ -85,7 +85,7 @@ _FILES = {
 }
 
 app = FastAPI(
-    title="Kafka windows",
+    title=TITLE,
     docs_url=None,
     redoc_url=None,
     openapi_url=None,
@@ -104,14 +104,14 @@ async def _with_headers(request: Request, call_next: Callable[[Request], Any]) -
 
 @app.exception_handler(HTTPException)
 async def _refused(request: Request, exc: HTTPException) -> Response:
-    text = "Your session has ended. Reload Airflow to log in again." if exc.status_code == 401 else str(exc.detail)
+    text = "Your session has ended. Reload Airflow." if exc.status_code == 401 else str(exc.detail)
     return _error(request, text, exc.status_code, "Not allowed")
 
 
 @app.exception_handler(RequestValidationError)
 async def _misread(request: Request, exc: RequestValidationError) -> Response:
     wrong = "; ".join(f"{error['loc'][-1]}: {error['msg']}" for error in exc.errors())
-    return _error(request, wrong, 400, "That can't be shown")
+    return _error(request, wrong, 400, _UNSHOWN)
 
 
 @app.exception_handler(KafkaOffsetsError)
@@ -132,8 +132,8 @@ async def _failed(request: Request, exc: KafkaOffsetsError) -> Response:
         case KafkaRefusedError():
             return _error(request, str(exc), 500, "Kafka refused")
         case KafkaAnswerError():
-            return _error(request, str(exc), 503, "There is no answer")
-    return _error(request, str(exc), 400, "That can't be shown")
+            return _error(request, str(exc), 503, "No answer")
+    return _error(request, str(exc), 400, _UNSHOWN)
 
 
 def _error(request: Request, text: str, status: int, title: str) -> Response:
@@ -171,7 +171,7 @@ async def _ask(question: Callable[[Ledger], _T]) -> _T:
     ledger = await _open()
     with anyio.move_on_after(LONGEST):
         return await anyio.to_thread.run_sync(question, ledger, abandon_on_cancel=True, limiter=_THREADS)
-    raise LedgerUnavailableError(f"The ledger did not answer within {LONGEST} seconds. Reload the page.")
+    raise LedgerUnavailableError(_late("The ledger", LONGEST))
 
 
 async def _ask_kafka(question: Callable[[Ledger], _T]) -> _T:
@@ -179,7 +179,11 @@ async def _ask_kafka(question: Callable[[Ledger], _T]) -> _T:
     ledger = await _open()
     with anyio.move_on_after(LONGEST):
         return await anyio.to_thread.run_sync(question, ledger, abandon_on_cancel=True, limiter=_THREADS_OF_KAFKA)
-    raise KafkaUnavailableError(f"The ledger and Kafka did not answer within {LONGEST} seconds. Reload the page.")
+    raise KafkaUnavailableError(_late("Kafka", LONGEST))
+
+
+def _late(system: str, seconds: float) -> str:
+    return f"{system} did not answer within {seconds:g} seconds. Reload the page."
 
 
 def _open_configured() -> Ledger:
@@ -190,9 +194,7 @@ async def _open() -> Ledger:
     with anyio.move_on_after(PATIENCE):
         # The thread goes on until its driver gives up.
         return await anyio.to_thread.run_sync(_open_configured, abandon_on_cancel=True, limiter=_OPENING)
-    raise LedgerUnavailableError(
-        f"The ledger's database did not answer within {ceil(PATIENCE)} seconds. Reload the page."
-    )
+    raise LedgerUnavailableError(_late("The ledger's database", ceil(PATIENCE)))
 
 
 @app.get("/groups")
@@ -232,7 +234,7 @@ async def group(
     end: Annotated[str, Query(alias="to")] = "",
     before: Annotated[int | None, Query(ge=1, le=MOST_SEQ)] = None,
 ) -> Response:
-    """Show a group: strips, windows, and what people did."""
+    """Show a group: strips, windows and acts."""
     reader, zoom = Reader(user), read_zoom(axis, start, end, before)
 
     def shown(ledger: Ledger) -> Response:
@@ -249,7 +251,7 @@ async def group(
 
 @app.get("/windows/{window_id}")
 async def window(request: Request, window_id: str, user: GetUserDep) -> Response:
-    """Show a window: ranges, attempts, and what a replay would do."""
+    """Show a window: ranges, attempts and the effect of a replay."""
     reader = Reader(user)
 
     def shown(ledger: Ledger) -> Response:
@@ -371,5 +373,5 @@ async def preview(request: Request, name: str, user: GetUserDep, windows: str) -
 def static(name: str) -> Response:
     """Serve one of the page's own files. A mounted folder would be open to everyone."""
     if name not in _FILES:
-        raise HTTPException(404, "There is no such file")
+        raise HTTPException(404, "No such file")
     return Response((_STATIC / name).read_bytes(), media_type=_FILES[name])

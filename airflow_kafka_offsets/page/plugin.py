@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from airflow_kafka_offsets.airflow_versions import AirflowPlugin
-from airflow_kafka_offsets.page import NAV, PREFIX
+from airflow_kafka_offsets.page import NAV, PREFIX, TITLE
 
 _Scope = MutableMapping[str, Any]
 _App = Callable[[_Scope, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
@@ -40,13 +40,13 @@ class KafkaOffsetsPlugin(AirflowPlugin):
     """Kafka windows in Airflow's UI."""
 
     name = "kafka_offsets"
-    fastapi_apps = [{"app": lazy_app, "url_prefix": f"/{PREFIX}", "name": "Kafka windows"}]  # noqa: RUF012
+    fastapi_apps = [{"app": lazy_app, "url_prefix": f"/{PREFIX}", "name": TITLE}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
-        _view("Kafka windows", "groups", "nav", NAV, category="browse", **_ICONS),
-        _view("Kafka windows", "dag?dag_id={DAG_ID}", "dag", f"{NAV}-dag", **_ICONS),
-        _view("Kafka windows", "run?dag_id={DAG_ID}&run_id={RUN_ID}", "dag_run", f"{NAV}-run", **_ICONS),
+        _view(TITLE, "groups", "nav", NAV, category="browse", **_ICONS),
+        _view(TITLE, "dag?dag_id={DAG_ID}", "dag", f"{NAV}-dag", **_ICONS),
+        _view(TITLE, "run?dag_id={DAG_ID}&run_id={RUN_ID}", "dag_run", f"{NAV}-run", **_ICONS),
         _view(
-            "Kafka windows",
+            TITLE,
             "task?dag_id={DAG_ID}&run_id={RUN_ID}&task_id={TASK_ID}&map_index={MAP_INDEX}",
             "task_instance",
             f"{NAV}-task",

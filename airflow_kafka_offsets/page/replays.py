@@ -48,7 +48,7 @@ class Dag:
     """A DAG that may run a replay.
 
     Attributes:
-        note: what to know before a run; None if it starts at once.
+        note: why a run would not start, or wait; None if it starts at once.
     """
 
     dag_id: str
@@ -63,7 +63,7 @@ class Preview:
     Attributes:
         dags: those that have, or had, windows of the group.
         chosen: the DAG that is offered first; None if the user may run none of them.
-        unknown: why no one knows whether Kafka still holds the records; None if Kafka answered.
+        unknown: why Kafka did not answer; None if it did.
         again: the windows that can run, as the ledger has them.
     """
 
@@ -102,12 +102,12 @@ class Preview:
     @property
     def body(self) -> str:
         """What Airflow's REST API gets, as JSON."""
-        note = f"Replay of {self.group}, windows {self.windows}, from the page Kafka windows"
+        note = f"Replay of {self.group}, windows {self.windows}"
         return json.dumps({"logical_date": None, "conf": self.conf, "note": note[:1000]})
 
 
 def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Preview:
-    """Work out what a replay would do.
+    """Preview a replay.
 
     Args:
         ledger: where the windows are.
@@ -147,13 +147,11 @@ def _check_number(ledger: Ledger, group: str, number: int) -> None:
     position = ledger.position(group)
     most = max(1, RANGES_AT_ONCE // max(1, len(position.offsets) if position else 1))
     if number > most:
-        raise BadInputError(
-            f"A preview reads at most {counted(most, 'window')} of group {group} at once. Select fewer, or name them in the conf of a run"
-        )
+        raise BadInputError(f"A preview reads at most {counted(most, 'window')} of group {group}: select fewer")
 
 
 def _refused(ledger: Ledger, group: KafkaGroup, windows: Sequence[Window]) -> tuple[dict[str, str], str | None]:
-    """Return why windows can't run again, by id; and why no one knows it of the rest, None if Kafka answered."""
+    """Return why windows can't run again, by id; and the reason why Kafka did not answer, or None if it did."""
     refused: dict[str, str] = {}
     for window in windows:
         try:
@@ -167,7 +165,7 @@ def _refused(ledger: Ledger, group: KafkaGroup, windows: Sequence[Window]) -> tu
     try:
         unreadable = service.unreadable([window for window in windows if window.id not in refused])
     except (KafkaAnswerError, NotYetError) as exc:  # also: there is no such connection
-        return refused, f"Whether Kafka still holds these records is not known: {exc}"
+        return refused, f"Kafka did not show whether it holds these records: {exc}"
     return refused | {window_id: str(error) for window_id, error in unreadable.items()}, None
 
 
@@ -179,7 +177,7 @@ def _row(group: str, seq: int, record: WindowRecord | None, refused: Mapping[str
 
 
 def document(preview: Preview) -> Document:
-    """Return a preview for programs: what ``kafka-offsets plan`` gives of a replay, and what only the page knows."""
+    """Return a preview for programs: the document of ``kafka-offsets plan``, and the page's own fields."""
     return replay_document(preview.group, preview.again, []) | {
         "refused": [{"id": row.id, "why": row.refused} for row in preview.rows if row.refused is not None],
         "not_known": preview.unknown,

@@ -1,4 +1,4 @@
-"""The layout of who read what: a strip for each topic-partition, and a block in it for each window. Pure: rectangles are values.
+"""The layout of the page's strips: a strip for each topic-partition, and a block in it for each window. Pure: rectangles are values.
 
 A strip is 100 wide. The first `READ` of it are offsets that windows own. The rest shows the lag, in proportion to the partition that is
 furthest behind. So nothing moves when Kafka's answer arrives.
@@ -61,7 +61,7 @@ class Block:
     """A rectangle in a strip.
 
     Attributes:
-        kind: what it is.
+        kind: committed, open and so on.
         x, width: in hundredths of the strip.
         start, end: ``start <= offset < end``.
         seq: the number of its window; None if no window owns it.
@@ -209,7 +209,7 @@ def _with_gaps(pieces: list[Piece], floor: int) -> list[Piece]:
 
 
 def _gap(start: int, end: int, floor: int) -> list[Piece]:
-    """Return what lies between two windows. Below the floor, pruned windows may have owned it."""
+    """Return the pieces between two windows. Below the floor, pruned windows may have owned it."""
     middle = min(max(start, floor), end)
     both = (Piece(Kind.PRUNED, start, middle), Piece(GAP, middle, end))
     return [piece for piece in both if piece.end > piece.start]

@@ -194,10 +194,10 @@ class ActRow:
 
 
 def act_row(act: Act, *, is_named: bool) -> ActRow:
-    """Return what a person did, as the page shows it.
+    """Return an act as the page shows it.
 
     Args:
-        act: what it was.
+        act: the act.
         is_named: whether its windows may be named, see `may_name`.
     """
     if KEPT_FROM in act.details:
@@ -214,9 +214,9 @@ def act_row(act: Act, *, is_named: bool) -> ActRow:
 def may_name(
     window_ids: Iterable[str], holders: Mapping[str, str], outlines: Mapping[str, Outline], readable: Readable
 ) -> bool:
-    """Whether someone may know which windows these are: they may read the runs of all DAGs that have, or had, them.
+    """Whether someone may see the names of these windows: they may read the runs of all DAGs that have, or had, them.
 
-    A pruned window counts as one of all DAGs of its group, as the ledger has lost its holder. Without that group no one may know it.
+    A pruned window counts as one of all DAGs of its group, as the ledger has lost its holder. Without that group, no one may see it.
 
     Args:
         window_ids: the windows.
@@ -391,7 +391,7 @@ class WindowView:
     """A window's page.
 
     Attributes:
-        may_replay: whether the button is there to be pressed.
+        may_replay: whether the button can be pressed.
         sees_group: whether the user may see the window's group. If not, there is no link to it, and no replay.
     """
 
@@ -437,7 +437,7 @@ def _in_words(subject: Subject | None) -> str:
 
 
 def group_document(full: FullGroup, readable: Readable, lag: GroupLag | None = None) -> Document:
-    """Return where a group stands, as ``kafka-offsets status`` gives it, without the names that may not be read."""
+    """Return where a group is, as ``kafka-offsets status`` gives it, without the names that may not be read."""
     overview = full.overview
     owner, last = overview.state.owner, overview.last_committed
     return documents.group_document(full.line.group, overview, lag) | {

@@ -75,7 +75,7 @@ def read_zoom(axis: Axis, start: str, end: str, before: int | None) -> Zoom:
     """
     zoom = Zoom(axis, _time(start), _time(end), before)
     if zoom.start is not None and zoom.end is not None and zoom.end <= zoom.start:
-        raise BadInputError(f"The time span is empty: it starts at {_field(zoom.start)} and ends at {_field(zoom.end)}")
+        raise BadInputError(f"The time span is empty: {_field(zoom.start)} to {_field(zoom.end)}")
     return zoom
 
 
@@ -88,5 +88,5 @@ def _time(text: str) -> datetime | None:
     except (ValueError, OverflowError):
         raise BadInputError(f"{text[:50]!r} is not a time such as 2026-11-01T06:00") from None
     if not FIRST <= at <= LAST:
-        raise BadInputError(f"{text[:50]!r} is not a time between {FIRST.year} and {LAST.year}")
+        raise BadInputError(f"{text[:50]!r} is not between {FIRST.year} and {LAST.year}")
     return at

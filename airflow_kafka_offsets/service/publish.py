@@ -99,13 +99,12 @@ class Publisher:
     def check(self, group: str, state: GroupState, start: Offsets) -> None:
         """Make sure, before a window is cut, that the store is where it starts. An error after its job would be worse.
 
-        If the store holds offsets of partitions that are new to the group, they are moved to where these partitions start. While
-        windows are open, only these are looked at: the commits of those windows may move the others at this very moment.
+        If the store holds offsets of partitions that are new to the group, they are moved to where these partitions start.
 
         Args:
             group: its name.
             state: the group, as the window was planned on it.
-            start: where the window starts, or what was lost before it.
+            start: see `to_check_in_store`.
 
         Raises:
             BadInputError: the first window would start at other offsets than the store has.
@@ -113,8 +112,6 @@ class Publisher:
             StoreAnswerError: it does not answer, or says no: then a commit would not succeed either.
             ConcurrentChangeError: the group has changed since: look again.
         """
-        if state.open and state.position is not None:
-            start = {tp: offset for tp, offset in start.items() if tp not in state.position.offsets}
         if self._store is None or not start:
             return
         try:

@@ -194,5 +194,5 @@ def _owners(
     owners = sorted(windows, key=lambda held: held.seq)
     gaps = replay.without_owner(asked, [held.window for held in (*own, *owners)], topic_ids)
     if gaps:  # after the search for owners: a window that left in between has raised the floors before
-        pruning.check_not_pruned(group, gaps, ledger.pruned(group), topic_ids)
+        pruning.check_not_pruned(gaps, ledger.pruned(group), topic_ids)
     return owners, gaps

@@ -29,7 +29,7 @@ class Runs(UseCases):
         return {} if number is None else self.ledger.schemas(number)
 
     def start_attempt(self, window: Window, claim: Claim, this_try: Try = FIRST_TRY) -> int:
-        """Record that a try to process the window begins, and return its number."""
+        """Record that an attempt at the window begins, and return the number of the attempt."""
         return until_won(lambda: self.ledger.start_attempt(window, claim, this_try, self._clock()))
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None = None) -> None:

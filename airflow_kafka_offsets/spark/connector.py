@@ -105,8 +105,8 @@ def connector_package(spark_version: str | None = None, scala: str | None = None
     """Return the Maven coordinates of Spark's Kafka connector, for ``--packages``. It must have Spark's own version.
 
     Args:
-        spark_version: of the Spark that runs the job; None means that of the installed pyspark or pyspark-client.
-        scala: version of Scala of this Spark; None means the usual one.
+        spark_version: of the Spark that runs the job, or None for that of the installed pyspark or pyspark-client.
+        scala: version of Scala of this Spark, or None for the usual one.
 
     Raises:
         ConnectorError: there is neither a version nor a pyspark.
@@ -127,6 +127,6 @@ def _installed_version() -> str:
         except PackageNotFoundError:
             continue
     raise ConnectorError(
-        "No pyspark is installed here. Name the connector of the cluster's Spark (for Spark 3 mostly with _2.12):\n"
+        "No pyspark is installed here. Name the cluster's connector (Spark 3: mostly _2.12):\n"
         f"    {_ORGANISATION}:{KAFKA}_2.13:<version of Spark>"
     )

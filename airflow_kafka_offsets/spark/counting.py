@@ -66,8 +66,8 @@ class CountedRead:
     Spark's `Observation` counts, which needs no second pass and reports only the first action.
 
     Args:
-        ranges: of each topic-partition, [start, end); at least one, none empty.
-        tasks: how many tasks read them; None means one for each.
+        ranges: topic-partition -> [start, end); at least one, none empty.
+        tasks: how many tasks read them, or None for one for each.
         looks_outside: whether to count records outside of the ranges, too, for 0.1 µs of CPU a record (reading takes 1.2 µs). Only
             topics with gaps need it: elsewhere, as many records as offsets can't include others.
     """
@@ -115,8 +115,7 @@ class CountedRead:
         metrics = self._reported.metrics(timeout)
         if metrics.get("records") is None:
             raise IncompleteReadError(
-                "Spark reported no action on the frame of read(): call check() after the write. "
-                "For rdd, foreachPartition(), views and busy Spark Connect servers:\n"
+                "Spark reported no action on the frame of read(). Call check() after the write, or use:\n"
                 "    with window.persisted() as frame:"
             )
         records, strays = int(metrics["records"]), int(metrics.get("strays") or 0)
@@ -170,7 +169,7 @@ class CountedRead:
 
     @property
     def _reported(self) -> Observed:
-        assert self._observed is not None, "attach() comes first"
+        assert self._observed is not None
         return self._observed
 
 
@@ -179,7 +178,7 @@ def recounted(frame: DataFrame, ranges: Mapping[tuple[str, int], tuple[int, int]
 
     Args:
         frame: the frame.
-        ranges: of each topic-partition, [start, end).
+        ranges: topic-partition -> [start, end).
     """
     groups = frame.groupBy("topic", "partition").agg(F.count(F.lit(1)), F.min("offset"), F.max("offset"))
     read: Counter[Unit] = Counter()
@@ -202,21 +201,19 @@ def check_counts(counts: Counts, *, expect_gaps: bool = False, at_least: int | N
     Args:
         counts: the records that were read.
         expect_gaps: whether offsets without a record are normal.
-        at_least: the records of an earlier run of the window; None if there was none, or fewer are fine.
+        at_least: the records of an earlier run of the window, or None if there was none or fewer are fine.
 
     Raises:
         IncompleteReadError: records are missing, or outside the window's ranges.
     """
     if counts.strays:
-        raise IncompleteReadError(
-            f"{counts.strays} records outside the window's ranges were read. Use Spark's own Kafka source"
-        )
+        raise IncompleteReadError(f"{counts.strays} records outside the window were read. Use Spark's own Kafka source")
     if not expect_gaps:
         _check_complete(counts)
     if at_least is not None and counts.records < at_least:
         raise IncompleteReadError(
             f"{counted(counts.records, 'record')} read, {at_least} by an earlier run, whose output may be the only "
-            "copy of the others. To replace it, set for one run:\n    KafkaGroup(expect_fewer=True)"
+            "copy. To replace it, set for one run:\n    KafkaGroup(expect_fewer=True)"
         )
 
 
@@ -227,17 +224,14 @@ def _check_complete(counts: Counts) -> None:
         if read < planned:
             missing[_label(unit)] = (read, planned)
         elif read > planned:
-            logger.warning(
-                "%s: %s counted where %d were planned: tasks ran twice", _label(unit), counted(read, "record"), planned
-            )
+            logger.warning("%s: %s of %d counted: tasks ran twice", _label(unit), counted(read, "record"), planned)
     if not missing:
         return
     named = [f"{label}: {read} of {planned}" for label, (read, planned) in list(missing.items())[:MAX_NAMED]]
     rest = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
     raise IncompleteReadError(
         f"{counts.records} of {sum(counts.planned.values())} planned offsets were read ({'; '.join(named)}{rest}). "
-        "Read the whole frame, or for a compacted or transactional topic set KafkaGroup(expect_gaps=True). "
-        "See docs/reference/errors.md#incompletereaderror",
+        "Read the whole frame, or for a compacted or transactional topic set KafkaGroup(expect_gaps=True)",
         missing,
     )
 

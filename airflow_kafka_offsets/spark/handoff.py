@@ -30,8 +30,7 @@ REPORTS = "reports"
 VERSION = 1
 
 if TYPE_CHECKING:  # drivers may have Python 3.8, which can't subscript these
-    Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
-    """topic -> partition -> [start, end), sorted, without empty ranges."""
+    Ranges = Mapping[str, Mapping[int, tuple[int, int]]]  # topic -> partition -> [start, end), sorted, none empty
 
 
 @dataclass(frozen=True)
@@ -39,10 +38,10 @@ class Subject:
     """The Avro schemas of a registry's subject, as they were frozen with a window.
 
     Attributes:
-        name: of the subject.
+        name: the subject's.
         part: ``key`` or ``value``.
-        topics: whose records they describe.
-        latest: the id of the latest one.
+        topics: those whose records they describe.
+        latest: the id of the latest schema.
         schemas: id -> the schema, as JSON text that refers to no other subject.
 
     Raises:
@@ -59,7 +58,7 @@ class Subject:
         schemas = {_schema_id(number): text for number, text in self.schemas.items()}
         is_usable = _is_text(self.name) and self.part in ("key", "value") and _are_texts(self.topics)
         if not is_usable or self.latest not in schemas or not all(map(_is_text, schemas.values())):
-            raise HandoffError(f"{_INVALID}: {short(self.name)} is no subject with schemas")
+            raise _invalid(f"subject {short(self.name)}", self.schemas)
         object.__setattr__(self, "topics", tuple(self.topics))
         object.__setattr__(self, "schemas", dict(sorted(schemas.items())))
 
@@ -76,11 +75,11 @@ class Handoff:
         expect_gaps: whether offsets without a record are normal.
         topics: topic -> partition -> [start, end), sorted; empty ranges may be left out.
         options: for Spark's Kafka reader. Never a secret, only references that the Kafka client resolves.
-        report: an absolute path, or the URI of a folder, for the job's report; None if the launcher reads none.
-        output_tables: the staged tables that the commit of the window publishes; None if unknown.
-        topic_ids: the id of each topic; None if unknown.
-        at_least: the records of an earlier run of the window, if fewer are an error; None if any number is fine.
-        schemas: the subjects whose schemas were frozen with the window; None if the group has no registry.
+        report: an absolute path, or the URI of a folder, for the job's report, or None if the launcher reads none.
+        output_tables: the staged tables that the commit of the window publishes, or None if unknown.
+        topic_ids: topic -> id, or None if unknown.
+        at_least: the records of an earlier run of the window, if fewer are an error, or None if any number is fine.
+        schemas: the subjects whose schemas were frozen with the window, or None if the group has no registry.
 
     Raises:
         HandoffError: a value can't be used.
@@ -104,9 +103,9 @@ class Handoff:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value, (expected, is_valid) = getattr(self, field.name), _VALID[field.name]
+            value, is_valid = getattr(self, field.name), _VALID[field.name]
             if not (value is None and field.default is None) and not is_valid(value):
-                raise HandoffError(f"{_INVALID}: {field.name} must be {expected}, got {short(value)}")
+                raise _invalid(field.name, value)
         topics = {topic: _ranges(topic, partitions) for topic, partitions in self.topics.items()}
         object.__setattr__(self, "topics", dict(sorted(topics.items())))
         if self.output_tables is not None:
@@ -140,8 +139,8 @@ class Handoff:
             document: dict[str, Any] = json.loads(text, object_pairs_hook=_without_twins)
             if document["version"] != VERSION:
                 raise HandoffError(
-                    f"The handoff has version {short(document['version'])}, this job reads version {VERSION}. Set "
-                    "ship=True, or install the launcher's version"
+                    f"The handoff has version {short(document['version'])}, not {VERSION}. Set ship=True, or install the "
+                    "launcher's version"
                 )
             present = (field for field in fields(cls) if field.default is MISSING or field.name in document)
             return cls(**{field.name: document[field.name] for field in present})
@@ -156,13 +155,17 @@ _LONGEST = 200
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
+def _invalid(name: str, value: object) -> HandoffError:
+    return HandoffError(f"{_INVALID}: {name} is {short(value)}")
+
+
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # json itself silently keeps the last one, so a range would be lost.
     document = dict(pairs)
     if len(document) < len(pairs):
         names = [name for name, _ in pairs]
         twin = next(name for name in names if names.count(name) > 1)
-        raise HandoffError(f"{_INVALID}: the key {short(twin)} is there twice")
+        raise HandoffError(f"{_INVALID}: {short(twin)} twice")
     return document
 
 
@@ -197,24 +200,24 @@ def _are_named_texts(value: object) -> bool:
     return isinstance(value, Mapping) and all(_is_text(k) and isinstance(v, str) for k, v in value.items())
 
 
-_VALID: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "window_id": ("a text", _is_text),
-    "group": ("a text", _is_text),
-    "seq": ("a whole number", _is_whole),
-    "lane": ("live or backfill", lambda value: value in ("live", "backfill")),
-    "planned_until": ("a time with a zone", _is_time),
-    "is_rerun": ("true or false", _is_bool),
-    "isolation_level": ("a text", _is_text),
-    "expect_gaps": ("true or false", _is_bool),
-    "topics": ("an object of topics", lambda value: isinstance(value, Mapping)),
-    "options": ("an object of texts", _are_named_texts),
-    "report": ("a path or a URI", _is_text),
-    "output_tables": ("a list of texts", _are_texts),
-    "topic_ids": ("an object of texts", _are_named_texts),
-    "at_least": ("a whole number", _is_whole),
-    "schemas": ("a list of subjects", _is_list),
+_VALID: Mapping[str, Callable[[Any], bool]] = {
+    "window_id": _is_text,
+    "group": _is_text,
+    "seq": _is_whole,
+    "lane": lambda value: value in ("live", "backfill"),
+    "planned_until": _is_time,
+    "is_rerun": _is_bool,
+    "isolation_level": _is_text,
+    "expect_gaps": _is_bool,
+    "topics": lambda value: isinstance(value, Mapping),
+    "options": _are_named_texts,
+    "report": _is_text,
+    "output_tables": _are_texts,
+    "topic_ids": _are_named_texts,
+    "at_least": _is_whole,
+    "schemas": _is_list,
 }
-"""What each value must be, for a message, and whether it is. A field with the default None may be None, too."""
+"""Whether a value of a field can be used. A field with the default None may be None, too."""
 
 
 def _subject(value: Subject | Mapping[str, Any]) -> Subject:
@@ -225,18 +228,18 @@ def _subject(value: Subject | Mapping[str, Any]) -> Subject:
 
 def _schema_id(value: object) -> int:
     if isinstance(value, bool) or not _NUMBER.fullmatch(str(value)) or int(str(value)) >= 2**32:
-        raise HandoffError(f"{_INVALID}: {short(value)} is no id of a schema")
+        raise _invalid("a schema's id", value)
     return int(str(value))
 
 
 def _ranges(topic: str, partitions: object) -> dict[str, tuple[int, int]]:
     if not _is_text(topic) or not isinstance(partitions, Mapping):
-        raise HandoffError(f"{_INVALID}: topic {short(topic)} must have partitions, got {short(partitions)}")
+        raise _invalid(f"topic {short(topic)}", partitions)
     ranges = {}
     for partition, ends in partitions.items():
         if not _NUMBER.fullmatch(str(partition)) or isinstance(partition, bool):
-            raise HandoffError(f"{_INVALID}: topic {topic}: {short(partition)} is not a partition")
+            raise _invalid(f"a partition of {topic}", partition)
         if not _is_list(ends) or len(ends) != 2 or not all(map(_is_whole, ends)) or ends[1] < ends[0]:
-            raise HandoffError(f"{_INVALID}: {topic}-{partition}: {short(ends)} is not an offset range")
+            raise _invalid(f"{topic}-{partition}", ends)
         ranges[str(partition)] = (ends[0], ends[1])
     return dict(sorted(ranges.items(), key=lambda item: int(item[0])))

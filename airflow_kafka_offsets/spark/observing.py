@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def observe(frame: DataFrame, *columns: Column) -> tuple[DataFrame, Observed]:
-    """Return the frame with aggregates in it, and what will hold their values after its first action."""
+    """Return the frame with aggregates in it, and the object that holds their values after its first action."""
     observation = Observation()
     frame = frame.observe(observation, *columns)
     _keep_first(observation)
@@ -25,7 +25,7 @@ class Observed:
     """What Spark observes in a frame's first action.
 
     Args:
-        observation: of a frame.
+        observation: the frame's.
 
     Attributes:
         is_remote: whether the frame is one of Spark Connect.

@@ -67,7 +67,7 @@ class Layout:
     """How ranges become tasks.
 
     Attributes:
-        max_records: the most that a task reads of one partition; None means the whole range.
+        max_records: the most that a task reads of one partition, or None for the whole range.
         tasks: how many tasks read; if there are fewer than ranges, each reads several in turn.
     """
 
@@ -88,7 +88,7 @@ def layout(spans: Iterable[int], parallelism: int | None) -> Layout:
 
     Args:
         spans: the spans of the ranges; none is 0.
-        parallelism: how many tasks run at once; None if unknown.
+        parallelism: how many tasks run at once, or None if unknown.
 
     >>> layout([9_000_000, 500_000, 500_000], parallelism=4)  # one partition has nearly all offsets
     Layout(max_records=628750, tasks=17)
@@ -142,7 +142,7 @@ def reader_options(
     """
     if any(name.lower() == _SERVERS for name in call):
         raise ReaderOptionError(
-            f"read() must not get {_SERVERS}: another cluster has other records. For another address of the same one:\n"
+            f"read() must not get {_SERVERS}. For another address of the same cluster:\n"
             f"    KafkaGroup(spark_options={{'{_SERVERS}': ...}})"
         )
     fixed = [name for name in {**group, **call} if name.lower() in FIXED_OPTIONS]

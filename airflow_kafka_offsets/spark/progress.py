@@ -31,13 +31,12 @@ LIFE: Mapping[State, Mapping[Step, State]] = {
 _REFUSALS: Mapping[Step, tuple[type[KafkaWindowError], str]] = {
     "read": (
         UnfinishedReadError,
-        "read() was called before, and that frame was not checked. Write it or call check(), or use one frame twice:\n"
+        "the frame of an earlier read() was not checked. Write it, call check(), or use one frame twice:\n"
         "    with window.persisted() as frame:",
     ),
     "write": (
         WriteOptionError,
-        "this window has been written there already, and a second write would replace the first. Write all rows "
-        "together (union)",
+        "a second write would replace the first. Write all rows together (union)",
     ),
 }
 

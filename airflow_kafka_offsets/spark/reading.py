@@ -14,6 +14,7 @@ from airflow_kafka_offsets.spark.counting import CountedRead, Counts, check_coun
 from airflow_kafka_offsets.spark.errors import (
     BAD_RECORD,
     DATA_LOSS,
+    WITHOUT_BAD,
     BadRecordError,
     DecodeError,
     IncompleteReadError,
@@ -35,7 +36,7 @@ from airflow_kafka_offsets.spark.progress import Progress
 from airflow_kafka_offsets.spark.reports import Reports
 from airflow_kafka_offsets.spark.shared import counted, error_in_short
 from airflow_kafka_offsets.spark.sinks.tables import Kept
-from airflow_kafka_offsets.spark.source import empty_frame, is_classic, is_stopped, load, parallelism
+from airflow_kafka_offsets.spark.source import STOPPED, empty_frame, is_classic, is_stopped, load, parallelism
 
 if TYPE_CHECKING:
     from pyspark import StorageLevel
@@ -131,7 +132,7 @@ class WindowReading:
 
     @property
     def gaps(self) -> int | None:
-        """The planned offsets without a record; None before a successful check, 0 without ``expect_gaps``."""
+        """The planned offsets without a record: None before a successful check, 0 without ``expect_gaps``."""
         return None if self._checked is None else self._checked.gaps
 
     @property
@@ -205,18 +206,18 @@ class WindowReading:
 
         Args:
             value: decodes the column ``value``. ``"avro"``: by the header of a schema registry, with the schemas that were frozen
-                with the window (``KafkaGroup(registry=...)``). ``"json"``: with or without such a header. ``"string"``: UTF-8. None:
-                it stays binary. What is NULL stays NULL.
+                with the window (``KafkaGroup(registry=...)``). ``"json"``: with or without such a header. ``"string"``: UTF-8. With
+                None it stays binary. NULL stays NULL.
             key: the same for the column ``key``.
-            schema: what the value is read with. For Avro, a schema as JSON text; None means for each name of a record, the latest schema that
-                was frozen. With several such names, ``value`` has a field for each. For JSON, the columns: DDL or a `StructType`.
+            schema: to read the value with. For Avro, a schema as JSON text, or None for the latest schema that was frozen for each name of a
+                record. With several such names, ``value`` has a field for each. For JSON, the columns: DDL or a `StructType`.
             key_schema: the same for the key.
             on_bad: what becomes of a record that can't be decoded. ``"fail"``: it ends the job, with its topic, partition and
                 offset. ``"null"``: its key or value is NULL, and `bad` counts it. ``"side"``: it is not in the frame, and is written
                 to `side`; `bad` counts it.
-            side: where the records go that can't be decoded: a path as for `write_parquet`, or a function as for `write`. They have the
-                columns topic, partition, offset, timestamp, ``reason``, and the bytes of ``key`` and ``value``. A rerun replaces what an
-                earlier run wrote there. With it, this call reads Kafka once, checks the read, and writes `side`, before it returns. So any
+            side: the target of records that can't be decoded: a path as for `write_parquet`, or a function as for `write`. They have the
+                columns topic, partition, offset, timestamp, ``reason``, and the bytes of ``key`` and ``value``. A rerun replaces the output
+                of an earlier run. With it, this call reads Kafka once, checks the read, and writes `side`, before it returns. So any
                 number of actions on the frame may follow. Spark keeps the records until `release`, which the end of the job calls.
             **options: for Spark's Kafka reader, e.g. ``includeHeaders=True``, ``minPartitions=64`` or
                 ``**{"kafka.max.poll.records": 1000}``. They override the group's. ``sourceVersion`` sets which of Spark's two
@@ -403,8 +404,8 @@ class WindowReading:
         """
         for write, exc in self._progress.failures.values():
             raise PublishError(
-                f"Window {self.id}: {write} failed, and the job continued without it ({error_in_short(exc)}). Let the error "
-                "end the job. See docs/reference/errors.md#publisherror"
+                f"Window {self.id}: {write} failed, and the job continued without it ({error_in_short(exc)}). "
+                "See docs/reference/errors.md#publisherror"
             ) from exc
         if self._progress.read == "taken":
             self._report()
@@ -417,15 +418,12 @@ class WindowReading:
             yield
         except Exception as exc:
             if bad := BAD_RECORD.search(str(exc)):
-                raise BadRecordError(
-                    f"Window {self.id}: {bad[0]}; {failed}. To go on without such records, set on_bad='null' or 'side'"
-                ) from exc
+                raise BadRecordError(f"Window {self.id}: {bad[0]}; {failed}. {WITHOUT_BAD}") from exc
             if DATA_LOSS.search(str(exc)) is None:
                 raise
             lost = _LOST_RANGE.search(str(exc))
             raise LostRecordsError(
-                f"Window {self.id}: Kafka no longer holds all of its offsets{f' ({lost[0]})' if lost else ''}; {failed}. "
-                "See docs/reference/errors.md#lostrecordserror"
+                f"Window {self.id}: Kafka no longer holds all of its offsets{f' ({lost[0]})' if lost else ''}; {failed}"
             ) from exc
 
     def _frame(self, options: dict[str, Any]) -> tuple[DataFrame, int]:
@@ -453,9 +451,7 @@ class WindowReading:
         if not self._handoff.expect_gaps or counts.records:
             return counts
         if is_stopped(self._spark):
-            raise IncompleteReadError(
-                "Spark reported no record, and was stopped before a recount. Call window.check() before spark.stop()"
-            )
+            raise IncompleteReadError(STOPPED)
         if (again := self._recounted()).records:
             raise IncompleteReadError(f"0 of {counted(again.records, 'record')} were read. Run the window again")
         return counts

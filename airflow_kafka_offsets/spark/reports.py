@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.spark.errors import HandoffError, ReportError
 from airflow_kafka_offsets.spark.handoff import WINDOW_FILE, Handoff
 from airflow_kafka_offsets.spark.shared import error_in_short, report_name, report_order
-from airflow_kafka_offsets.spark.source import application_id, is_stopped
+from airflow_kafka_offsets.spark.source import STOPPED, application_id, is_stopped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_GRANT = "Let Spark's user read and write there"
 
 
 class Reports:
@@ -61,10 +64,10 @@ class Reports:
         """Report.
 
         Args:
-            records: the records that were read; None if not counted, or not yet.
-            counts: the same by topic and partition, as far as they were counted.
-            written: whether they were written; None if unknown.
-            bad: the records that could not be decoded; None if unknown.
+            records: the records that were read, or None if they are not counted.
+            counts: topic -> partition -> records, for the partitions that were counted.
+            written: whether they were written, or None if unknown.
+            bad: the records that could not be decoded, or None if unknown.
 
         Raises:
             ReportError: Spark can't write it.
@@ -87,10 +90,7 @@ class Reports:
 
     def _write_folder(self, where: str, report: Mapping[str, Any]) -> None:
         if is_stopped(self._spark):
-            raise ReportError(
-                f"Window {self._window_id}: Spark was stopped before the job reported to {where}. Call "
-                "window.check() before spark.stop()"
-            )
+            raise ReportError(f"Window {self._window_id}: can't report to {where}. {STOPPED}")
         document = {**report, "taken_at": self._taken_at, "application": application_id(self._spark)}
         if self._place is None:
             # With the time, for people.
@@ -125,10 +125,7 @@ class Reports:
             raise self._no_report(folder, exc) from exc
 
     def _no_report(self, where: str, exc: Exception) -> ReportError:
-        return ReportError(
-            f"Window {self._window_id}: the job can't report to {where} ({error_in_short(exc)}). Give Spark's user "
-            "the right to read and write there"
-        )
+        return ReportError(f"Window {self._window_id}: can't report to {where} ({error_in_short(exc)}). {_GRANT}")
 
 
 def is_uri(where: str) -> bool:
@@ -155,12 +152,9 @@ def read_document(spark: SparkSession, uri: str) -> str:
         row = spark.read.text(path, wholetext=True).select("value").first()
     except Exception as exc:
         raise HandoffError(
-            f"The window can't be read from {path} ({error_in_short(exc)}). Pass the 'exchange' of the plan task, and "
-            "give Spark's user the right to read and write there"
+            f"Can't read {path} ({error_in_short(exc)}). {_GRANT}, and pass the plan task's 'exchange'"
         ) from exc
-    if row is None:
-        raise HandoffError(f"{path} is empty. Clear the plan task and the tasks after it")
-    return str(row[0])
+    return str(row[0]) if row else ""
 
 
 def _now() -> datetime:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+STOPPED = "Spark was stopped too early. Call window.check() before spark.stop()"
+
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 _PLAN_CACHE = "spark.connect.session.planCache.enabled"
 _SPLITS = re.compile(r"splits=(\d+)")
@@ -29,8 +31,8 @@ def load(spark: SparkSession, options: Mapping[str, str], version: int) -> DataF
 
     Args:
         spark: the session.
-        options: of the reader.
-        version: of the source, 1 or 2. An engine without this choice ignores it.
+        options: the reader's.
+        version: the source's, 1 or 2. An engine without this choice ignores it.
     """
     with _switching, _version(spark, version):
         frame = spark.read.format("kafka").options(**options).load()

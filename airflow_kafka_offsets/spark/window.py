@@ -32,8 +32,8 @@ _T = TypeVar("_T")
 
 logger = logging.getLogger(__name__)
 
-_PUBLISHED = "\nThe output is already published; a run of the corrected job replaces it"
-_BY_FUNCTION = "what the function wrote stays until the window runs again"
+_PUBLISHED = "\nThe output is already published; a rerun replaces it"
+_BY_FUNCTION = "the function's output stays until a rerun"
 
 
 def current_window(spark: SparkSession, uri: str | None = None) -> KafkaWindow:
@@ -55,8 +55,8 @@ def current_window(spark: SparkSession, uri: str | None = None) -> KafkaWindow:
     text = _document(spark, uri)
     if text is None:
         raise NoWindowError(
-            f"This job was started without a window: {CONF_WINDOW} is not set. Start it by KafkaSparkSubmitOperator, or "
-            "pass the 'exchange' of the plan task:\n    current_window(spark, uri)"
+            f"{CONF_WINDOW} is not set. Start the job by KafkaSparkSubmitOperator, or pass the 'exchange' of the plan "
+            "task:\n    current_window(spark, uri)"
         )
     window = _window(spark, Handoff.from_json(text))
     exit_code.arm(window)
@@ -68,7 +68,7 @@ _taking = threading.Lock()
 
 
 def _window(spark: SparkSession, handoff: Handoff) -> KafkaWindow:
-    """Return the one object of a session and window id: it remembers for all functions of the job what was written."""
+    """Return the one object of a session and window id: it remembers the writes of all functions of the job."""
     key = session_id(spark), handoff.window_id
     with _taking:
         window = _current.get(key)
@@ -85,7 +85,7 @@ def _window(spark: SparkSession, handoff: Handoff) -> KafkaWindow:
 class KafkaWindow(WindowReading):
     """The window of this job: offset ranges that the job reads once. A rerun of the window replaces its output.
 
-    `WindowReading` says what a window is and how a job reads it. The methods that write take the frame of `read`, or a frame made
+    `WindowReading` has the attributes of a window and the methods that read it. The methods that write take the frame of `read`, or a frame made
     of it. Each publishes only what is complete, unless its docs say otherwise, and can be run again. It writes the window's whole
     output at its target, so a second write to the same target raises `WriteOptionError`.
     """
@@ -152,8 +152,8 @@ class KafkaWindow(WindowReading):
             table: its name; with a ``/``, it is a path. The table is created if it does not exist.
             mode: ``replace`` or ``append``.
             partition_by: columns for further partitions, if the table is created.
-            check_first: True: with ``replace``, too, Spark caches what it reads, and the rows are written only after the check.
-                Over Spark Connect this is always so. False: the check comes after the commit. If it fails, the rows are written,
+            check_first: whether Spark caches the records, with ``replace``, too, and writes the rows only after the check. Over
+                Spark Connect this is always so. Otherwise the check comes after the commit. If it fails, the rows are written,
                 and the window stays open.
             **options: for Delta's writer, e.g. ``mergeSchema=True``.
 
@@ -200,7 +200,7 @@ class KafkaWindow(WindowReading):
             df: the frame of `read`, or a frame made of it.
             table: its name. The table is created if it does not exist.
             merge_on: columns of the key.
-            order_by: columns that say which of two rows with one key is newer, e.g. ``["timestamp", "offset"]``. The newer one
+            order_by: columns that decide which of two rows with one key is newer, e.g. ``["timestamp", "offset"]``. The newer row
                 stays, so the replay of an old window changes nothing that is newer. If two are equal, that of the group's later
                 window stays. Without `order_by` the last run wins, and a key that a window has twice is an error.
             partition_by: columns or transforms for further partitions, if the table is created.
@@ -219,7 +219,7 @@ class KafkaWindow(WindowReading):
                 self._write_table(df, lambda rows: target.replace(rows, columns, options), check_first)
                 return
             if options:
-                raise WriteOptionError(f"{', '.join(options)}: with merge_on, set the table's properties instead")
+                raise WriteOptionError(f"With merge_on, set table properties instead of {', '.join(options)}")
             keys, order = as_list(merge_on), as_list(order_by)
             self._write_table(df, lambda rows: target.merge(rows, keys, order, columns), check_first=True)
 
@@ -283,7 +283,7 @@ class KafkaWindow(WindowReading):
             if published is not None and table not in published:
                 raise TargetError(
                     f"Nothing would publish the rows staged for {table}: output_tables of group {self.group} "
-                    f"are {', '.join(published) or 'none'}. Write the name as there, or add it and clear the task"
+                    f"are {', '.join(published) or 'none'}. Correct the name or add it"
                 )
             sink = JdbcTable(self._spark, url, table, properties)
             sink.check_ledger()
@@ -301,7 +301,7 @@ class KafkaWindow(WindowReading):
         Args:
             df: the frame of `read`, or a frame made of it.
             function: it must run one action over the whole frame, and no second one unless `check_first` is set.
-            check_first: True: Spark caches what it reads, and the function is called only after the check. Over Spark Connect
+            check_first: whether Spark caches the records, and the function is called only after the check. Over Spark Connect
                 this is always so. Set it if the function can't undo an incomplete write, uses the frame twice, or uses
                 ``foreachPartition`` or ``rdd``, which Spark does not count.
 
@@ -372,7 +372,7 @@ class KafkaWindow(WindowReading):
         return written
 
     def _skip(self, where: str) -> None:
-        logger.warning("Window %s: %s has it from an earlier run, nothing was written", self.id, where)
+        logger.warning("Window %s: already in %s, nothing was written", self.id, where)
         self._progress.to("skip")
         self._written = bool(self._written)
         self._report()
@@ -385,7 +385,7 @@ class KafkaWindow(WindowReading):
         Args:
             run: reads the window to its end.
             publish: publishes the result of `run`, and returns False if an earlier run has published it. None if `run` publishes.
-            failed: the state of the output in a message, if Kafka no longer holds all offsets.
+            failed: the state of the output for a message, if Kafka no longer holds all offsets.
 
         Returns:
             Whether it was written.
@@ -422,4 +422,4 @@ def _shipped(spark: SparkSession) -> str | None:
     for place in places:
         if place.is_file():
             return place.read_text(encoding="utf-8")
-    raise HandoffError(f"{CONF_WINDOW_FILE} names {name}, which is not at {places[0].absolute()}: ship it with --files")
+    raise HandoffError(f"{CONF_WINDOW_FILE}: there is no {places[0].absolute()}. Ship it with --files")

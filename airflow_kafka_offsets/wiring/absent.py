@@ -29,7 +29,7 @@ _ANSWERS = {
 
 
 class AbsentLedger:
-    """A ledger in which no group has planned. A question that it can't answer raises the error that says how to make it.
+    """A ledger in which no group has planned. A question that it can't answer raises the error that names how to make it.
 
     Attributes:
         where: the database that will hold it, without a password.
@@ -78,8 +78,7 @@ def open_ledger_to_look(conn_id: str | None = None) -> Ledger:
 def _warn(where: str) -> None:
     """Warn once in a process, not at each poll."""
     logger.warning(
-        "There is no ledger in %s on %s: it counts as empty. If the ledger is elsewhere, check AIRFLOW_HOME and [kafka_offsets] "
-        "ledger_conn_id",
+        "There is no ledger in %s on %s: it counts as empty. AIRFLOW_HOME or [kafka_offsets] ledger_conn_id names another",
         where,
         socket.gethostname(),
     )

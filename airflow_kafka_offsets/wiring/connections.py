@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, NoConnectionError, NotYetError
@@ -13,26 +13,28 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
 
-def sqlalchemy_url(connection: Connection, what: str = "ledger") -> str:
+def bad_connection(connection: Connection | str, problem: str) -> BadInputError:
+    """Return the error about an Airflow connection, or about the one of this id."""
+    conn_id = connection if isinstance(connection, str) else connection.conn_id
+    return BadInputError(f"Connection {conn_id!r}: {problem}")
+
+
+def _check_type(connection: Connection, types: Collection[str]) -> None:
+    if connection.conn_type not in types:
+        raise bad_connection(connection, f"it has type {connection.conn_type!r}, not {' or '.join(map(repr, types))}")
+
+
+def sqlalchemy_url(connection: Connection) -> str:
     """Translate an Airflow connection of a database into SQLAlchemy's URL.
 
-    Args:
-        connection: of type postgres, mysql or sqlite.
-        what: what the database holds, for messages.
-
     Raises:
-        BadInputError: the connection has another type.
+        BadInputError: the connection is not of type postgres, mysql or sqlite.
     """
     from sqlalchemy import URL
 
     backends = {"postgres": "postgresql", "postgresql": "postgresql", "mysql": "mysql", "sqlite": "sqlite"}
-    backend = backends.get(connection.conn_type or "")
-    if backend is None:
-        raise BadInputError(
-            f"Connection {connection.conn_id!r} has type {connection.conn_type!r}; the {what} needs postgres, mysql or "
-            "sqlite. Without that provider:\n"
-            "    airflow connections add ... --conn-json"
-        )
+    _check_type(connection, backends)
+    backend = backends[str(connection.conn_type)]
     if backend == "sqlite":
         return URL.create(backend, database=connection.host or connection.schema).render_as_string()
     url = URL.create(
@@ -63,9 +65,7 @@ def kafka_config(conn_id: str) -> dict[str, Any]:
     """
     config = dict(connection_of_type(conn_id, "kafka").extra_dejson)
     if not config.get("bootstrap.servers"):
-        raise BadInputError(
-            f'Connection {conn_id!r} names no servers: put {{"bootstrap.servers": "host:9092"}} into its extra'
-        )
+        raise bad_connection(conn_id, "its extra lacks bootstrap.servers")
     return config
 
 
@@ -75,19 +75,17 @@ def connection_of_type(conn_id: str, *types: str, host_of: str = "") -> Connecti
     Args:
         conn_id: its id.
         types: the types that it may have.
-        host_of: the server whose host it must name, for the message; empty: it needs no host.
+        host_of: the server whose host it must name, for the message; empty if it needs no host.
 
     Raises:
         BadInputError: there is no connection of this name, it has another type, or it names no host.
     """
     connection = find_connection(conn_id, types[0])
-    if connection.conn_type not in types:
-        wanted = " or ".join(map(repr, types))
-        raise BadInputError(f"Connection {conn_id!r} has type {connection.conn_type!r}, not {wanted}")
+    _check_type(connection, types)
     mask_secrets(connection.extra_dejson)
     # There may be several, with commas between them and a path after them.
     if host_of and not (connection.host or "").partition("/")[0].strip(", "):
-        raise BadInputError(f"Connection {conn_id!r} names no host: set it to that of {host_of}")
+        raise bad_connection(conn_id, f"it names no host of {host_of}")
     return connection
 
 
@@ -150,8 +148,6 @@ def find_connection(conn_id: str, kind: str) -> Connection:
     except AirflowNotFoundException as exc:
         if "://" in conn_id or "@" in conn_id:
             # Airflow's own error would show it.
-            raise NotYetError(
-                "The id of the Airflow connection looks like a URL, which is not shown. Put the URL into a connection"
-            ) from None
+            raise NotYetError("This connection id looks like a URL: put that into a connection") from None
         example = {"conn_type": kind, **_EXAMPLES.get(kind, {"host": "host"})}
         raise NoConnectionError(conn_id, json.dumps(example)) from exc

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
-from airflow_kafka_offsets.wiring.connections import mask, mask_secrets
+from airflow_kafka_offsets.core.errors import name_some, short
+from airflow_kafka_offsets.wiring.connections import bad_connection, mask, mask_secrets
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.adapters.oauth import ClientCredentials
@@ -61,26 +61,28 @@ def _spelled(name: str) -> str:
 def _check(conn_id: str, oauth: Mapping[str, str]) -> None:
     if other := sorted(name for name in oauth if name not in _ALL and _spelled(name) in _ALL):
         named = [f"{_spelled(name)} instead of {short(name)}" for name in other]
-        raise BadInputError(f"Connection {conn_id!r}: its extra must have {name_some(named, ', ')}")
+        raise bad_connection(conn_id, f"its extra must have {name_some(named, ', ')}")
     if unknown := sorted(oauth.keys() - set(_ALL)):
-        raise BadInputError(
-            f"Connection {conn_id!r}: there is no setting {name_some([short(name) for name in unknown], ', ')}, only "
-            f"{', '.join(_ALL)}"
-        )
+        named = [short(name) for name in unknown]
+        raise bad_connection(conn_id, f"there is no setting {name_some(named, ', ')}, only {', '.join(_ALL)}")
     if oauth.get(_SOURCE) != "OAUTHBEARER":
-        raise BadInputError(
-            f"Connection {conn_id!r}: set {_SOURCE} to OAUTHBEARER (a fixed token is a header: Authorization)"
-        )
+        raise bad_connection(conn_id, f"set {_SOURCE} to OAUTHBEARER")
     if missing := [name for name in _NEEDED if not oauth.get(name)]:
-        raise BadInputError(f"Connection {conn_id!r}: its extra lacks {' and '.join(missing)}")
+        raise bad_connection(conn_id, f"its extra lacks {' and '.join(missing)}")
     if not _is_endpoint(oauth[_ENDPOINT]):
-        raise BadInputError(
-            f"Connection {conn_id!r}: {_ENDPOINT} must be the whole address of the token endpoint, without login and query"
-        )
+        raise bad_connection(conn_id, f"{_ENDPOINT} must be a whole address, without login and query")
     for name in _SENT:
-        value = oauth.get(name, "")
-        if not (value.isascii() and value.isprintable()):
-            raise BadInputError(f"Connection {conn_id!r}: {name} has a character that no header has")
+        check_header(conn_id, name, oauth.get(name, ""))
+
+
+def check_header(conn_id: str, name: str, value: str) -> None:
+    """Refuse the value of a header that the client would quote.
+
+    Raises:
+        BadInputError: it has such a character. The value is not shown.
+    """
+    if not (value.isascii() and value.isprintable()):
+        raise bad_connection(conn_id, f"{name} has a character that no header has")
 
 
 def _is_endpoint(text: str) -> bool:
@@ -88,7 +90,7 @@ def _is_endpoint(text: str) -> bool:
         address = urlsplit(text)
     except ValueError:
         return False
-    # What stands before an @ or after a ? may be a secret, and messages show the address.
+    # The part before an @ or after a ? may be a secret, and messages show the address.
     return address.scheme in ("http", "https") and bool(address.hostname) and not {"@", "?"} & set(text)
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from airflow_kafka_offsets.core.errors import BadInputError, short
-from airflow_kafka_offsets.wiring.connections import connection_of_type, is_true, mask
-from airflow_kafka_offsets.wiring.oauth import client_of, divided, headers_of
+from airflow_kafka_offsets.core.errors import short
+from airflow_kafka_offsets.wiring.connections import bad_connection, connection_of_type, is_true, mask
+from airflow_kafka_offsets.wiring.oauth import check_header, client_of, divided, headers_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -58,18 +58,16 @@ def open_registry(conn_id: str) -> SchemaRegistry:
     extra = {name.strip(): _stripped(value) for name, value in connection.extra_dejson.items()}
     scheme = (connection.schema or "").strip() or connection.conn_type
     if scheme not in ("http", "https"):
-        raise BadInputError(
-            f"Connection {conn_id!r}: its schema is {scheme!r}, not http or https. A path belongs into the host"
-        )
+        raise bad_connection(conn_id, f"its schema is {scheme!r}, not http or https")
     if "@" in host:
-        raise BadInputError(f"Connection {conn_id!r}: user and password belong into its fields, not its host")
+        raise bad_connection(conn_id, "user and password belong into its fields, not its host")
     address = urlsplit(host if "://" in host else f"{scheme}://{host}")
     if connection.port and address.port is None:
         address = address._replace(netloc=f"{address.netloc}:{connection.port}")
     oauth, rest = divided(conn_id, extra)
     headers, login = _headers_of(conn_id, rest), _login_of(connection)
     if oauth and (login or any(name.lower() == "authorization" for name in headers)):
-        raise BadInputError(f"Connection {conn_id!r} has bearer.auth settings and another login: remove one")
+        raise bad_connection(conn_id, "it has bearer.auth settings and another login")
     verify, cert = _verify_of(extra), extra.get("cert")
     _check_files(conn_id, verify=verify, cert=cert)
     return ConfluentRegistry(
@@ -100,16 +98,13 @@ def _verify_of(extra: Mapping[str, Any]) -> bool | str:
 def _check_files(conn_id: str, **named: object) -> None:
     """Refuse missing files for TLS: the client's own error names no connection."""
     for name, value in named.items():
-        or_else = " (verify may also be true or false)" if name == "verify" else ""
         for path in value if isinstance(value, list) else [value]:
             if isinstance(path, str) and path and not os.path.exists(path):
-                raise BadInputError(
-                    f"Connection {conn_id!r}: this machine can't read {name}={short(path)}. Correct {name}{or_else}"
-                )
+                raise bad_connection(conn_id, f"this machine can't read {name}={short(path)}")
 
 
 def _login_of(connection: Connection) -> tuple[str, str] | None:
-    """Return user and password; None if there is neither."""
+    """Return user and password, or None if there is neither."""
     # A password from a file ends with a line break. Airflow masks only the text with it.
     user, password = (connection.login or "").strip(), (connection.password or "").strip()
     if not (user or password):
@@ -125,10 +120,7 @@ def _headers_of(conn_id: str, extra: Mapping[str, Any]) -> dict[str, str]:
         mask(value)  # a token may be in any of them
         if " " in value and name.lower() in _LOGINS:
             mask(value.split(maxsplit=1)[1])  # without the word Bearer or Basic
-        if not (value.isascii() and value.isprintable()):  # the client would quote it
-            raise BadInputError(
-                f"Connection {conn_id!r}: {short(name)} in its extra has a character that no header has"
-            )
+        check_header(conn_id, short(name), value)
         if not _NAME.fullmatch(name):
-            raise BadInputError(f"Connection {conn_id!r}: {short(name)} in its extra names no header")
+            raise bad_connection(conn_id, f"{short(name)} in its extra names no header")
     return headers

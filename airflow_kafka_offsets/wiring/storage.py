@@ -36,24 +36,28 @@ def _directory(text: str) -> Any:
 
     scheme = text.partition("://")[0]
     try:
-        # Airflow's paths know its connections (s3://aws_default@bucket/path). fsspec knows more schemes, but no connections.
+        # Airflow's paths use its connections (s3://aws_default@bucket/path). fsspec has more schemes, but no connections.
         return ObjectStoragePath(text) if has_fs(scheme) else UPath(text)
     except (ImportError, ValueError) as exc:
-        raise BadInputError(
-            f"No installed package reads {scheme}:// ({exc}). Install one, such as apache-airflow-providers-amazon[s3fs], or "
-            "copy the checkpoint to a local disk"
-        ) from exc
+        raise _unreadable(scheme, exc) from exc
+
+
+def _unreadable(scheme: str, cause: object) -> BadInputError:
+    return BadInputError(
+        f"Nothing installed here reads {scheme}:// ({cause}). Install Airflow's provider for it, such as "
+        "apache-airflow-providers-amazon[s3fs]"
+    )
 
 
 def open_exchange(address: str, conn_id: str | None = None) -> Exchange:
     """Open a folder of the exchange.
 
     Args:
-        address: of the folder.
+        address: the folder's address.
         conn_id: the Airflow connection to its storage; None means the storage's own default, such as the role of the worker.
 
     Raises:
-        BadInputError: it is no address of a folder, or no installed package knows this storage.
+        BadInputError: it is no address of a folder, or no installed package reads this storage.
         ExchangeError: the storage can't be opened.
     """
     from airflow.sdk.io import attach, has_fs
@@ -64,17 +68,11 @@ def open_exchange(address: str, conn_id: str | None = None) -> Exchange:
     scheme = scheme_of(address)
     is_of_airflow = has_fs(scheme)
     if conn_id is not None and not is_of_airflow:
-        raise BadInputError(
-            f"exchange_conn_id is {conn_id!r}, and no installed provider of Airflow knows {scheme}://. Install one, such as "
-            "apache-airflow-providers-amazon[s3fs], or remove exchange_conn_id"
-        )
+        raise _unreadable(scheme, f"exchange_conn_id is {conn_id!r}")
     try:
         storage = attach(scheme, conn_id).fs if is_of_airflow else url_to_fs(address)[0]
     except (ImportError, ValueError) as exc:
-        raise BadInputError(
-            f"Nothing that is installed here knows {scheme}:// ({exc}). Install Airflow's provider for it, such as "
-            "apache-airflow-providers-amazon[s3fs]"
-        ) from exc
+        raise _unreadable(scheme, exc) from exc
     except Exception as exc:
         raise ExchangeError(f"The exchange {address} can't be opened ({type(exc).__name__}: {exc})") from exc
     return FolderExchange(storage, address)

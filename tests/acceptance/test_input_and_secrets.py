@@ -20,9 +20,9 @@ from tests.acceptance.conftest import Lab, expect_once
         ("no_such_cluster", "Airflow has no connection 'nowhere'"),
         (
             "no_such_job",
-            "application 'jobs/none.py' is not there; looked for: ",
+            "application 'jobs/none.py' is missing on ",
         ),  # and no retry, which would come after ten minutes
-        ("colliding_conf", "conf must not hold SPARK.kafka_offsets.window"),
+        ("colliding_conf", "conf must not have SPARK.kafka_offsets.window"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(lab: Lab, dag_id: str, says: str) -> None:

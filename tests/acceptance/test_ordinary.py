@@ -130,7 +130,7 @@ def test_a_run_with_nothing_to_read_launches_nothing_and_commits(lab: Lab, own_j
     block = [
         f"Window {row.window.id}: committed",
         "    offsets: none",
-        "    job: none, because there is nothing to read",
+        "    job: none, nothing to read",
     ]
     expect_at_the_end(lab.api.unfolded_log("own_job", run, "load"), block)
 

@@ -44,8 +44,8 @@ class Pods:
         assert namespace == "etl"
         assert query.pop("_request_timeout"), "the client waits forever by default"
         kind, _, wanted = (query.get("label_selector") or query.get("field_selector", "")).partition("=")
-        found = [p for p in self.pods if wanted in (p.metadata.labels.get(kind), p.metadata.name)]
-        return SimpleNamespace(items=found)
+        pods = [p for p in self.pods if wanted in (p.metadata.labels.get(kind), p.metadata.name)]
+        return SimpleNamespace(items=pods)
 
     def delete_namespaced_pod(self, name: str, namespace: str, _request_timeout: Any) -> None:
         if name not in [pod.metadata.name for pod in self.pods]:
@@ -80,7 +80,7 @@ def test_driver_pods_are_found_by_their_labels_oldest_first() -> None:
 def test_a_pod_that_is_gone_needs_no_stop_and_a_missing_right_is_named() -> None:
     cluster = KubernetesCluster(lambda: Pods(pod("a-driver", "Running", NAME, 1)), "etl")
     cluster.stop("etl:gone-driver")
-    with pytest.raises(ClusterUnavailableError, match="needs the rights to list and delete pods"):
+    with pytest.raises(ClusterUnavailableError, match="Grant the rights to list and delete pods"):
         cluster.stop("etl:a-driver")
 
 
@@ -101,12 +101,12 @@ def test_a_cluster_that_does_not_answer_is_one_error(cluster: Any) -> None:
 
 @contextmanager
 def serving(answer: bytes | None, status: int = 200) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
-    """Give the address of what takes requests, and answers them or hangs up, and the paths and logins that came."""
-    asked: list[tuple[str, str | None]] = []
+    """Give the address of a server that answers or hangs up, and the paths and logins that came."""
+    requests_seen: list[tuple[str, str | None]] = []
 
     class Answers(Handler):
         def do_POST(self) -> None:
-            asked.append((self.path, self.headers["Authorization"]))
+            requests_seen.append((self.path, self.headers["Authorization"]))
             if answer is not None:
                 self.send(status, answer.decode(), {})
             self.close_connection = True
@@ -114,16 +114,19 @@ def serving(answer: bytes | None, status: int = 200) -> Iterator[tuple[str, list
         do_GET = do_PUT = do_POST
 
     with SmallServer(Answers) as server:
-        yield f"http://{LOOPBACK}:{server.port}", asked
+        yield f"http://{LOOPBACK}:{server.port}", requests_seen
 
 
 def test_another_master_is_given_a_driver_only_if_the_first_can_not_have_one() -> None:
-    with serving(None) as (dying, _), serving(b'{"success": true, "submissionId": "driver-1"}') as (leader, asked):
+    with (
+        serving(None) as (dying, _),
+        serving(b'{"success": true, "submissionId": "driver-1"}') as (leader, requests_seen),
+    ):
         with pytest.raises(ClusterUnavailableError, match="does not answer"):
             StandaloneCluster(Addresses([dying, leader], [])).submit([], {}, {})
-        assert asked == []
+        assert requests_seen == []
         assert StandaloneCluster(Addresses([nobody(), leader], [])).submit([], {}, {}) == "driver-1"
-        assert asked == [("/v1/submissions/create", None)]
+        assert requests_seen == [("/v1/submissions/create", None)]
 
 
 LOGIN = f"Basic {b64encode(b'me:hunter 2').decode()}"
@@ -131,21 +134,21 @@ LOGIN = f"Basic {b64encode(b'me:hunter 2').decode()}"
 
 @pytest.mark.parametrize("answer", [b"no JSON", b'{"RemoteException": {}}', None])
 def test_a_login_in_the_address_of_yarn_logs_in_and_is_in_no_error(answer: bytes | None) -> None:
-    with serving(answer, status=500) as (address, asked):
+    with serving(answer, status=500) as (address, requests_seen):
         cluster = YarnCluster(address.replace("://", "://me:hunter%202@"))
         for question in (lambda: cluster.jobs(NAME), lambda: cluster.stop("1")):
             with pytest.raises(ClusterUnavailableError, match=f"{address}/ws/v1/cluster/apps") as raised:
                 question()
-            said = "".join(traceback.format_exception(raised.value))
-            assert "hunter" not in said
-            assert f"@{LOOPBACK}" not in said
-    assert {login for _, login in asked} == {LOGIN}
+            traces = "".join(traceback.format_exception(raised.value))
+            assert "hunter" not in traces
+            assert f"@{LOOPBACK}" not in traces
+    assert {login for _, login in requests_seen} == {LOGIN}
 
 
 def test_a_login_that_is_given_wins_over_the_one_in_the_address() -> None:
-    with serving(b"{}") as (address, asked):
+    with serving(b"{}") as (address, requests_seen):
         YarnCluster(address.replace("://", "://you:canary@"), auth=("me", "hunter 2")).jobs(NAME)
-    assert [login for _, login in asked] == [LOGIN]
+    assert [login for _, login in requests_seen] == [LOGIN]
 
 
 def test_the_examples_are_true() -> None:

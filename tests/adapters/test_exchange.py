@@ -12,7 +12,7 @@ from airflow_kafka_offsets.wiring.storage import open_exchange
 
 
 def report(folder: Path, name: str, *files: tuple[str, str]) -> None:
-    """Write what Spark leaves of a report."""
+    """Write a report as Spark leaves it."""
     for file, text in files:
         path = folder / "reports" / name / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -30,16 +30,16 @@ def test_reports_are_read_without_what_spark_writes_around_them(tmp_path: Path) 
     report(tmp_path, "2-b", ("_SUCCESS", ""))
     under_way = ("_temporary/0/_temporary/attempt_1/part-00000-y.txt", '{"b": 2}\n')
     report(tmp_path, "3-c", under_way)
-    found = open_exchange(f"file://{tmp_path}/").reports("reports")
-    assert found == {"1-a": b'{"a": 1}\n', "2-b": b"", "3-c": b""}
+    reports = open_exchange(f"file://{tmp_path}/").reports("reports")
+    assert reports == {"1-a": b'{"a": 1}\n', "2-b": b"", "3-c": b""}
 
 
 def test_the_empty_file_that_hadoop_leaves_beside_a_folder_on_s3_is_no_report_of_its_own(tmp_path: Path) -> None:
     report(tmp_path, "1-a", ("part-00000-x.txt", '{"a": 1}\n'))
     (tmp_path / "reports" / "1-a_$folder$").write_text("")
     (tmp_path / "reports" / "2-b_$folder$").write_text("")
-    found = open_exchange(f"file://{tmp_path}/").reports("reports")
-    assert found == {"1-a": b'{"a": 1}\n', "2-b": b""}, (
+    reports = open_exchange(f"file://{tmp_path}/").reports("reports")
+    assert reports == {"1-a": b'{"a": 1}\n', "2-b": b""}, (
         "a job that has only made its folder has not finished its report"
     )
 
@@ -77,8 +77,12 @@ def test_a_place_that_can_not_be_written_is_an_error_with_its_address(tmp_path: 
     [
         ("/mnt/lake", None, "must be the address of a folder"),
         ("s3://key:secret@lake/x", None, "exchange holds an @"),
-        ("nosuchstorage://lake/x", None, "Nothing that is installed here knows nosuchstorage://"),
-        ("nosuchstorage://lake/x", "aws_default", "no installed provider of Airflow knows nosuchstorage://"),
+        ("nosuchstorage://lake/x", None, "Nothing installed here reads nosuchstorage://"),
+        (
+            "nosuchstorage://lake/x",
+            "aws_default",
+            r"Nothing installed here reads nosuchstorage:// \(exchange_conn_id is 'aws_default'",
+        ),
     ],
 )
 def test_an_address_that_can_not_be_used_is_refused_and_no_login_is_shown(

@@ -1,4 +1,4 @@
-"""A token for the schema registry: how long it is kept, and what is said if there is none. With a real identity provider and registry."""
+"""A token for the schema registry: how long it is kept, and the error if there is none. With a real identity provider and registry."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ def of(registry: Registry, login: ClientCredentials) -> ConfluentRegistry:
 def test_a_token_is_fetched_once_and_kept_until_shortly_before_its_end(
     registry: Registry, provider: IdentityProvider
 ) -> None:
-    clock, seen = Clock(), list[str]()
-    found = of(registry, client(provider, clock, on_token=seen.append))
+    clock, tokens = Clock(), list[str]()
+    reader = of(registry, client(provider, clock, on_token=tokens.append))
     for _ in range(2):
-        assert found.subject("s") is not None
+        assert reader.subject("s") is not None
     clock.now += 3600 * 0.8 - 1
-    assert found.subject("s") is not None
+    assert reader.subject("s") is not None
     assert provider.asked == [{"grant_type": "client_credentials"}]
     clock.now += 1
-    assert found.subject("s") is not None
+    assert reader.subject("s") is not None
     assert len(provider.asked) == 2
-    assert set(seen) == provider.tokens
+    assert set(tokens) == provider.tokens
 
 
 @pytest.mark.parametrize(("life", "seconds"), [("300", 240), (None, 48), ("soon", 48), ("nan", 48)])
@@ -99,40 +99,40 @@ def test_a_registry_that_does_not_take_the_token_says_what_may_be_wrong(
 ) -> None:
     registry.tokens = {"another"}
     with pytest.raises(
-        RegistryRefusedError, match=r"answered 401.*right to read subjects.*bearer\.auth settings"
+        RegistryRefusedError, match=r"401.*let the client read subjects.*bearer\.auth settings"
     ) as caught:
         of(registry, client(provider)).subject("s")
     assert not any(token in str(caught.value) for token in provider.tokens)
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         ((401, {"error": "invalid_client"}), r"answered 401 .*\(invalid_client\)\. Correct bearer.auth.client.id and"),
         (
             (400, {"error": "invalid_scope", "error_description": "no x"}),
             r"\(invalid_scope: 'no x'\)\. Correct bearer.auth.scope",
         ),
-        ((400, {"error": "unauthorized_client"}), r"\. Let the identity provider allow this client the grant"),
+        ((400, {"error": "unauthorized_client"}), r"\. Let it grant client_credentials"),
         (
             (403, {"error": f"no {SECRET}", "error_description": f"{SECRET} is wrong"}),
             r"answered 403 Forbidden\. Correct",
         ),
         ((400, {"error": {"a": 1}}), r"answered 400 Bad Request\. Correct"),
-        ((404, "<html>"), r"without a bearer token.*correct bearer.auth.issuer.endpoint.url"),
-        ((200, "<html>log in</html>"), "without a bearer token"),
-        ((200, ["a"]), "without a bearer token"),
-        ((200, {"access_token": ""}), "without a bearer token"),
-        ((200, {"access_token": "a\nb"}), "without a bearer token"),
-        ((200, {"access_token": "canary", "token_type": "mac"}), "without a bearer token"),
-        ((302, ""), "without a bearer token"),
+        ((404, "<html>"), r"without a token.*correct bearer.auth.issuer.endpoint.url"),
+        ((200, "<html>log in</html>"), "without a token"),
+        ((200, ["a"]), "without a token"),
+        ((200, {"access_token": ""}), "without a token"),
+        ((200, {"access_token": "a\nb"}), "without a token"),
+        ((200, {"access_token": "canary", "token_type": "mac"}), "without a token"),
+        ((302, ""), "without a token"),
     ],
 )
 def test_a_provider_that_gives_no_token_says_what_to_correct_and_no_secret(
-    registry: Registry, provider: IdentityProvider, answer: tuple[int, Any], said: str
+    registry: Registry, provider: IdentityProvider, answer: tuple[int, Any], message: str
 ) -> None:
     provider.answer = answer
-    with pytest.raises(RegistryRefusedError, match=said) as caught:
+    with pytest.raises(RegistryRefusedError, match=message) as caught:
         of(registry, client(provider)).subject("s")
     assert str(caught.value).startswith(f"The token endpoint {provider.endpoint} (connection 'registry')")
     assert SECRET not in str(caught.value)

@@ -49,7 +49,7 @@ def test_a_topic_that_appeared_under_a_pattern_is_named(cli: Cli, lake: Lake, st
     lake.commit(KafkaGroup("lake.places", topics_pattern="place-.*"), 1)
     lake.log.create("place-us")
     copy = ("copy", "lake.places", "--to", REDIS, "--from", "ledger", "--why", "w", "--yes")
-    note = "Note: ledger has no offset of place-us, which Kafka lists and topics_pattern='place-.*' matches"
+    note = "Note: ledger has no offset of place-us, which topics_pattern='place-.*' matches now"
     assert note in cli(*copy).out
     again = cli(*copy)
     assert (again.code, again.out) == (0, f"{REDIS} already holds what ledger holds. Nothing was changed.\n")
@@ -138,10 +138,10 @@ def test_topics_of_a_file_that_the_group_does_not_read_are_compared_too(
 
 
 class Forgetful(MemoryStore):
-    """A store that says yes and keeps half."""
+    """A store that accepts a write and keeps half of it."""
 
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
-        """Return what is there, but for partition 1."""
+        """Return the offsets, but for partition 1."""
         return {tp: offset for tp, offset in super().read(group, topics).items() if tp.partition != 1}
 
 

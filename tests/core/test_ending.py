@@ -36,13 +36,13 @@ def test_a_window_is_shown_with_its_offsets_and_what_is_known_of_its_job() -> No
 
 def test_a_quiet_run_says_that_nothing_was_new() -> None:
     text = end_of_done([Done(window({tp(0): (6, 6), tp(1): (14, 14)}, 13), False, NO_JOB)])
-    assert text == "Window lake-000013: committed\n    offsets: none\n    job: none, because there is nothing to read"
+    assert text == "Window lake-000013: committed\n    offsets: none\n    job: none, nothing to read"
 
 
 def test_a_rerun_and_what_was_lost_and_the_cap_are_shown() -> None:
     text = end_of_done([Done(replace(window(TEN), lost=ranges({tp(1): (4, 10)}), is_capped=True), True, "read")])
-    assert text.startswith("Window lake-000001: run again; it was committed before, and the watermark stays\n")
-    assert "offsets: 10 offsets in 2 partitions; capped by max_offsets, more was there\n" in text
+    assert text.startswith("Window lake-000001: run again; the watermark stays\n")
+    assert "offsets: 10 offsets in 2 partitions; capped by max_offsets\n" in text
     assert f"    lost: 6 offsets in 1 partition\n        orders-1: {ranges({tp(1): (4, 10)})[tp(1)]}\n    job" in text
 
 
@@ -83,9 +83,9 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
         (
             Left(OPEN, State.PLANNED, starts(2)),
             [
-                f"Window lake-000012: not committed\n{OFFSETS}    job: it did not succeed",
-                "now: the window is open; the watermark of group lake has not passed it\n",
-                "next: Airflow starts try 2 of this task: the job runs again, on the same offsets under the same id\n",
+                f"Window lake-000012: not committed\n{OFFSETS}    job: it did not succeed\n",
+                "now: the window is open\n",
+                "next: Airflow starts try 2 of this task: the job runs again on the same offsets\n",
                 "type: kafka-offsets windows lake-000012",
             ],
         ),
@@ -101,15 +101,15 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
         (Left(OPEN, State.PLANNED, starts(2, was_stopped=True)), ["try 2 of this task, unless a person stopped it: the job"]),
         (
             Left(OPEN, State.PLANNED, starts(2), job="read", holder=OTHER),
-            ["dag/other/load has it\n", "next: dag/other/load commits it; this try does not"],
+            ["dag/other/load has it\n", "next: dag/other/load commits it\n"],
         ),
         (
             Left(OPEN, State.COMMITTING, starts(2), job="read"),
-            ["its commit has begun\n", "now: the window is committing. Its job is done", "it only commits\n", "type: kafka-offsets verify lake"],
+            ["its commit has begun\n", "now: the window is committing: the next try or run finishes", "it only commits\n", "type: kafka-offsets verify lake"],
         ),
         (
             Left(RERUN, State.COMMITTED, is_rerun=True),
-            ["its rerun did not finish", "now: the window stays committed; what its job wrote may be incomplete\n", "Clear this task: the job"],
+            ["its rerun did not finish", "now: the window stays committed; its output may be incomplete\n", "Clear this task: the job"],
         ),
         (
             Left(RERUN, State.COMMITTED, starts(2), job="read", is_rerun=True),
@@ -118,10 +118,10 @@ def test_what_is_to_be_typed_is_a_command_to_a_shell() -> None:
         (Left(OPEN, State.COMMITTED, starts(2), job="read"), ["committed by this try", "now: the window is committed\n", "next: nothing\n"]),
         (
             Left(OPEN, State.COMMITTED, holder=OTHER),
-            ["committed meanwhile, and not by this try", "now: the window is committed; dag/other/load has it\n", "next: nothing\n"],
+            ["committed meanwhile\n", "now: the window is committed; dag/other/load has it\n", "next: nothing\n"],
         ),
-        (Left(OPEN, State.COMMITTED, starts(2)), ["committed meanwhile, and not by this try", "try 2 of this task: the job runs again"]),
-        (Left(OPEN, State.PLANNED, starts(2), needs_person=True), ["now: the window is open;", "next: a person decides: the error has"]),
+        (Left(OPEN, State.COMMITTED, starts(2)), ["committed meanwhile\n", "try 2 of this task: the job runs again"]),
+        (Left(OPEN, State.PLANNED, starts(2), needs_person=True), ["now: the window is open\n", "next: a person decides, as the error says"]),
         (Left(OPEN, State.PLANNED, job=NO_JOB), [f"job: {NO_JOB}\n"]),
         (Left(OPEN, State.ABANDONED, holder=OTHER), ["abandoned meanwhile", "remove what its job wrote", "next: a new run reads what no"]),
         (Left(OPEN, State.SUPERSEDED, starts(2)), ["superseded meanwhile", "next: a new run reads what no window owns"]),
@@ -139,7 +139,7 @@ def test_several_windows_have_a_line_each() -> None:
     done = [Done(window(TEN, n), True, "10 records read of 10 offsets") for n in range(1, 31)]
     lines = end_of_done(done).splitlines()
     assert lines[0] == "30 windows of group lake done:"
-    assert lines[1].startswith("    lake-000001: run again; it was committed before")
+    assert lines[1].startswith("    lake-000001: run again; the watermark stays")
     assert len(lines) == 12
     assert lines[-1].startswith("    lake-000030: ")
 
@@ -149,7 +149,7 @@ def test_windows_that_are_handed_off_are_shown_with_their_offsets() -> None:
     again = end_of_handoff([window(TEN, n) for n in range(1, 31)]).splitlines()
     assert again[:2] == [
         "30 windows of group lake handed off:",
-        "    lake-000001: committed before; to be run again; 10 offsets in 2 partitions",
+        "    lake-000001: to be run again; 10 offsets in 2 partitions",
     ]
     assert len(again) == 12
 
@@ -160,7 +160,7 @@ def test_a_task_that_gets_no_window_says_what_failed_and_what_comes_next() -> No
         f"{head}\n    error: no jar\n        :: PROBLEMS\n    next: Airflow starts try 2 of this task"
     )
     assert end_without_window(head, "no jar", None).endswith(
-        "no retry is left. Correct the error, then clear this task"
+        "no retry is left: correct the error, then clear this task"
     )
 
 

@@ -42,7 +42,6 @@ def refused(found: dict[str, bytes], *, expect_gaps: bool = False) -> str:
     with pytest.raises(NoReportError) as caught:
         proven(found, expect_gaps=expect_gaps)
     assert str(caught.value).startswith("Window lake-000012: ")
-    assert "nothing is committed" in str(caught.value)
     assert "clear the plan task with all tasks after it" in str(caught.value)
     return str(caught.value)
 
@@ -68,8 +67,7 @@ def test_of_two_jobs_only_the_one_that_took_the_window_last_counts() -> None:
 
 def test_a_job_that_only_took_the_window_proves_nothing_and_is_named() -> None:
     said = refused({EARLIER: TAKEN})
-    assert "the job that took the window last (app-7, at 2026-01-31T12:00:00+00:00) has not reported" in said
-    assert "window.check(recount=True)" in said
+    assert "the last job (app-7, at 2026-01-31T12:00:00+00:00) has not reported" in said
 
 
 @pytest.mark.parametrize(
@@ -101,7 +99,7 @@ def test_the_last_report_of_a_job_counts_and_those_of_two_jobs_of_one_moment_are
 
 
 def test_a_report_of_another_window_proves_nothing() -> None:
-    assert "is about window 'lake-000011'" in refused({EARLIER: report(window_id="lake-000011")})
+    assert "is of window 'lake-000011'" in refused({EARLIER: report(window_id="lake-000011")})
 
 
 def test_a_partition_with_fewer_records_than_offsets_is_named() -> None:
@@ -119,9 +117,7 @@ def test_where_gaps_are_normal_any_number_is_fine() -> None:
 
 def test_records_of_a_partition_that_the_window_does_not_have_are_refused() -> None:
     strange = report(counts={"orders": {"0": 5, "1": 3, "2": 1}, "bills": {"0": 4}})
-    assert "records of bills-0, orders-2, which the window does not have" in refused(
-        {EARLIER: strange}, expect_gaps=True
-    )
+    assert "records of bills-0, orders-2, outside the window" in refused({EARLIER: strange}, expect_gaps=True)
 
 
 def test_an_output_that_an_earlier_run_has_written_for_good_needs_no_count() -> None:

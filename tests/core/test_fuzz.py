@@ -38,7 +38,7 @@ nasty = st.sampled_from(NASTY) | st.text(max_size=5) | st.integers() | st.floats
 
 
 def is_said(read: Callable[[], Any]) -> Any:
-    """Return what is read; None: a sentence says why it can't be."""
+    """Return the value that is read, or None if a sentence refuses it."""
     try:
         return read()
     except BadInputError as exc:
@@ -78,9 +78,9 @@ def test_a_definition_is_refused_or_is_what_it_says(values: dict[str, Any]) -> N
     [
         ("expect_gaps", "false", "True or False; got 'false'"),
         ("expect_fewer", 1, "True or False; got 1"),
-        ("kafka_conn_id", None, "the id of an Airflow connection, a text of at most 250 characters; got None"),
-        ("ledger_conn_id", "", "the id of an Airflow connection, a text of at most 250 characters, or None; got ''"),
-        ("max_offsets", 10**30, f"a whole number, at least 1 and below 2^63, or None; got {10**30}"),
+        ("kafka_conn_id", None, "a connection id of at most 250 characters; got None"),
+        ("ledger_conn_id", "", "a connection id of at most 250 characters, or None; got ''"),
+        ("max_offsets", 10**30, f"a whole number, at least 1, or None; got {10**30}"),
         ("kafka_timeout", "30", "a number of seconds, 1 to 3600; got '30'"),
         ("isolation_level", 5, "one of read_committed, read_uncommitted; got 5"),
         (
@@ -88,7 +88,7 @@ def test_a_definition_is_refused_or_is_what_it_says(values: dict[str, Any]) -> N
             {"a": None},
             "a mapping of names to texts, numbers, True or False; got {'a': <class 'NoneType'>}",
         ),
-        ("output_tables", 5, "the name of a table, or a list of names; got 5"),
+        ("output_tables", 5, "names such as orders or sales.orders; got 5"),
     ],
 )
 def test_a_refusal_names_field_value_and_what_is_expected(name: str, value: Any, expected: str) -> None:

@@ -25,9 +25,9 @@ def test_each_table_gets_what_was_staged_last() -> None:
 
 
 def test_a_table_for_which_nothing_was_staged_is_named_with_what_was_staged_instead() -> None:
-    with pytest.raises(OutputError, match=r"staged nothing for orders; it was staged for public\.orders\. Nothing"):
+    with pytest.raises(OutputError, match=r"staged nothing for orders; it was staged for public\.orders\. Call"):
         to_publish(ID, ["orders"], [staged(1, "public.orders")], 7, is_planned=True)
-    with pytest.raises(OutputError, match=r"staged nothing for orders\. Nothing is committed"):
+    with pytest.raises(OutputError, match=r"staged nothing for orders\. Call"):
         to_publish(ID, ["orders"], [], None, is_planned=True)
 
 

@@ -64,7 +64,7 @@ def test_a_subject_that_is_needed_and_not_there_is_named_with_what_to_write() ->
     names = {"orders-value": "the values of orders", "orders-key": ""}
     with pytest.raises(
         NotYetError,
-        match=r"connection 'r' has no subject orders-value for the values of orders, nothing was written\. .*Registry\('r', subjects=",
+        match=r"registry of 'r' has no subject orders-value for the values of orders\. .*Registry\('r', subjects=",
     ):
         completed({}, names, {"orders-value": None, "orders-key": None}, "r")
 
@@ -83,8 +83,8 @@ def test_a_job_gets_the_avro_subjects_with_their_topics() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (5, "registry must be the id of an Airflow connection or a Registry; got 5"),
-        ("", "conn_id must be the id of an Airflow connection"),
+        (5, "registry must be a connection id or a Registry; got 5"),
+        ("", "conn_id must be a connection id"),
         (lambda: Registry("r", subjects=["a"]), "subjects must map topics to lists of subjects; got"),  # type: ignore[arg-type]
         (lambda: Registry("r", subjects={"orders": "a"}), "subjects must map topics to lists"),
         (lambda: Registry("r", key_subjects={"orders": [1]}), "key_subjects must map topics to lists"),  # type: ignore[list-item]

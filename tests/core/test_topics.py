@@ -33,7 +33,7 @@ def test_a_pattern_matches_whole_names_and_kafkas_own_only_if_it_spells_them_out
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({}, "or set topics_pattern"),
+        ({}, "at least one topic"),
         ({"topics": ["orders"], "topics_pattern": "orders"}, "exclude each other"),
         ({"topics_pattern": "orders-("}, "not a regular expression of Python: missing \\)"),
         ({"topics_pattern": ""}, "1 to 1000 printable characters"),

@@ -92,7 +92,7 @@ def test_the_retry_of_a_killed_task_stops_what_the_server_still_does_for_it(work
     assert worker.is_held(1), "the server does not notice the death of its client"
 
     said = worker.run({"function": "append", "try_number": 2})
-    assert "Window lake-000001: stopping the server's operations for try 1 of run" in said
+    assert "Window lake-000001: stopping operation " in said
     assert not worker.is_held(1)
     worker.hold(1).unlink()  # with no one in the middle, no one goes on
     worker.expect_once()
@@ -109,7 +109,7 @@ def test_a_frozen_worker_that_comes_back_can_write_nothing_more(worker: Worker) 
     held.unlink()
     frozen.send_signal(signal.SIGCONT)
     said = worker.end(frozen, succeeds=False)
-    assert "KafkaOffsetsError: The Spark Connect session of this attempt was closed: by a later try" in said
+    assert "KafkaOffsetsError: The attempt's Spark Connect session was closed" in said
     worker.expect_once()
     assert [each.outcome for each in worker.attempts] == [Outcome.LOST, Outcome.SUCCEEDED]
 
@@ -155,15 +155,13 @@ def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
         client.kill()
         store = Store()
         for _ in range(2):
-            with pytest.raises(JobAliveError, match=r"still runs operation .*The next try checks again"):
+            with pytest.raises(JobAliveError, match=r"operation .* still runs .*; the next try checks again"):
                 connect.end_sessions(spark_connect.url, [attempt(1)], store)
         # Where Airflow keeps nothing for the next try, this try is the last one that sees the operation.
         with monkeypatch.context() as patch:
             patch.setattr(connect, "_noted", lambda *_: store["connect_operations:1"])
             patch.setattr(connect, "PATIENCE", 5)
-            with pytest.raises(
-                JobUnseenError, match=r"still runs operation .*no other try starts.*then clear the task"
-            ):
+            with pytest.raises(JobUnseenError, match=r"operation .* may still run; .*then clear the task"):
                 connect.end_sessions(spark_connect.url, [attempt(1)], None)
             assert "the next try starts a second one beside it" in caplog.text
 
@@ -172,7 +170,7 @@ def test_what_does_not_end_is_waited_for_by_each_try_that_comes(
                 return store["connect_operations:1"]
 
             patch.setattr(connect, "_noted", noted_by_one_that_then_loses_the_server)
-            with pytest.raises(JobUnseenError, match=r"did not say whether operation .*no other try starts"):
+            with pytest.raises(JobUnseenError, match=r"operation .* may still run; .*then clear the task"):
                 connect.end_sessions(spark_connect.url, [attempt(1)], None)
         spark_connect.start()
         monkeypatch.setattr(connect, "PATIENCE", 100)  # a server that has just started is slow to answer
@@ -190,7 +188,7 @@ class SlowStore(Store):
 
 
 def leave_an_answer(spark_connect: SparkConnect, number: int, seconds: int) -> None:
-    """Lose the client of an attempt before the first news of its operation's progress, and wait until that is there."""
+    """Lose the client of an attempt before its operation first reports progress, and wait for that report."""
     import grpc
     from pyspark.sql.connect import proto
 
@@ -229,7 +227,7 @@ def test_an_operation_that_ended_with_an_answer_that_nobody_took_is_not_waited_f
 
 def test_a_server_that_can_not_be_asked_is_no_server_that_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "_ANSWER", 0.5)
-    with pytest.raises(ClusterUnavailableError, match="did not answer whether it still works for try 1 of r "):
+    with pytest.raises(ClusterUnavailableError, match="did not answer about try 1 of r "):
         connect.end_sessions(f"sc://{LOOPBACK}:{free_port()}", [attempt(1)])
 
 

@@ -21,7 +21,7 @@ SENTENCE = "Kafka record shop.orders-3 offset 17: its value can't be decoded: it
 def test_a_record_that_can_not_be_decoded_is_named(said: str) -> None:
     explained = explained_spark_error(RuntimeError(said))
     assert isinstance(explained, BadRecordError)
-    assert str(explained).startswith(f"{SENTENCE}. Nothing is committed.")
+    assert str(explained).startswith(f"{SENTENCE}; nothing is committed.")
 
 
 def test_what_is_clear_by_itself_stays() -> None:

@@ -59,8 +59,8 @@ WRONG: list[tuple[tuple[Callable[..., Any], dict[str, Any]], dict[str, Any], str
     *((one, {"connector": ""}, "connector must be a text that is not empty, or None; got ''") for one in (SUBMIT, CALL)),
     (SUBMIT, {"ship": None}, "ship must be True, False or a path; got None"),
     (CALL, {"python_callable": 5}, "python_callable must be a function; got 5"),
-    (CALL, {"op_kwargs": "canary"}, "op_kwargs must be a mapping of names to values, or None; got a str"),
-    (COMMIT, {"ledger_conn_id": 5}, "ledger_conn_id must be the id of an Airflow connection"),
+    (CALL, {"op_kwargs": "canary"}, "op_kwargs must be a mapping, or None; got a str"),
+    (COMMIT, {"ledger_conn_id": 5}, "ledger_conn_id must be a connection id"),
     (ENOUGH, {"min_span": "5"}, "min_span must be a whole number"),
     (ENOUGH, {"max_age": 60}, "max_age must be a timedelta above zero, or None; got 60"),
     (ENOUGH, {"deferrable": "false"}, "deferrable must be True or False; got 'false'"),
@@ -68,7 +68,7 @@ WRONG: list[tuple[tuple[Callable[..., Any], dict[str, Any]], dict[str, Any], str
     (LAG, {"max_lag": 10**30}, "max_lag must be a whole number"),
     (COMMITTED, {"group": 5}, "group must be a KafkaGroup or the name of one, or None; got 5"),
     (COMMITTED, {"group": "no name"}, "A group's name"),
-    (COMMITTED, {"ledger_conn_id": ""}, "ledger_conn_id must be the id of an Airflow connection"),
+    (COMMITTED, {"ledger_conn_id": ""}, "ledger_conn_id must be a connection id"),
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shutil
 import sys
@@ -81,7 +82,7 @@ def call(**arguments: Any) -> None:
 
 
 def refused(folder: Path, message: str, task: Any, *args: Any, **arguments: Any) -> str:
-    """Check that a task fails without a retry and plans nothing, and return what it says."""
+    """Check that a task fails without a retry and plans nothing, and return its message."""
     before = ledger(folder)
     with pytest.raises(AirflowFailException, match=message) as caught:
         task(*args, **arguments)
@@ -133,7 +134,7 @@ def test_a_task_that_is_refused_before_it_plans_ends_its_log_like_any_other(
     assert last_words(caplog) == (
         "This try got no window of group g\n"
         f"    error: {said}\n"
-        "    next: no retry is left. Correct the error, then clear this task"
+        "    next: no retry is left: correct the error, then clear this task"
     )
 
 
@@ -150,7 +151,7 @@ def test_a_kafka_that_does_not_answer_is_told_once_and_at_the_end(
     assert last_words(caplog) == (
         "This try got no window of group g\n"
         f"    error: {caught.value}\n"
-        "    next: no retry is left. Correct the error, then clear this task"
+        "    next: no retry is left: correct the error, then clear this task"
     )
 
 
@@ -201,16 +202,16 @@ def test_without_spark_submit_a_task_fails_at_once_and_says_what_to_install(
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setattr(sys, "executable", str(worker / "bin" / "python"))  # pip has put no spark-submit beside it
     name = "spark3-submit" if master == "yarn" else "spark-submit"
-    refused(worker, f"^No {name} is on the PATH [\\s\\S]*{INSTALL}", launch, worker)
+    refused(worker, f"^No {name} is on the PATH[\\s\\S]*{INSTALL}", launch, worker)
     refused(worker, "^No /opt/spark/bin/spark-submit", launch, worker, spark_binary="/opt/spark/bin/spark-submit")
 
 
 def test_a_spark_submit_that_is_not_on_the_path_is_named(worker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    refused(worker, rf"with it on the PATH:\n  export PATH={PROGRAMS}:\$PATH", launch, worker)
+    refused(worker, rf"with it on the PATH:\n    export PATH={PROGRAMS}:\$PATH", launch, worker)
     found = script(worker / "spark" / "bin" / "spark-submit")
     monkeypatch.setenv("SPARK_HOME", str(worker / "spark"))
-    refused(worker, rf"on the PATH, or set spark_binary='{found}':\n  export PATH={found.parent}:", launch, worker)
+    refused(worker, rf"on the PATH, or set spark_binary='{found}':\n    export PATH={found.parent}:", launch, worker)
 
 
 @pytest.mark.slow
@@ -331,7 +332,7 @@ def test_an_older_spark_takes_an_older_java(
 
 
 def java_of(folder: Path, version: str) -> Path:
-    """Make the home of a Java that says this of itself."""
+    """Make the home of a Java of this version; an empty version leaves it out of the release file."""
     home = script(folder / "jdk" / "bin" / "java").parents[1]
     (home / "release").write_text(f'JAVA_VERSION="{version}"\n' if version else "")
     return home
@@ -472,7 +473,7 @@ def test_a_relative_application_lies_beside_the_dag_file_or_where_its_templates_
     worker: Path, dag: DAG, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(worker)
-    script(worker / "jobs" / "orders.py")  # the worker's own folder says nothing
+    script(worker / "jobs" / "orders.py")  # the worker's own folder does not count
     assert checked(application="jobs/orders.py", dag=dag).application == f"{worker}/dags/jobs/orders.py"
     again = dag_at(worker / "dags")
     assert checked(application="jobs/shared.py", dag=again).application == f"{worker}/templates/jobs/shared.py"
@@ -497,13 +498,15 @@ def test_a_file_that_is_not_there_fails_the_task_at_once_with_the_paths(
     }
     looked = f"{worker}/dags/jobs/none.jar, {worker}/templates/jobs/none.jar"
     arguments = {"dag": dag, "application": "jobs/none.jar", "java_class": "com.example.Orders", **tracked}
-    refused(worker, f"application 'jobs/none.jar' is not there; looked for: {looked}", launch, worker, **arguments)
+    refused(
+        worker, f"application 'jobs/none.jar' is missing on {platform.node()}: {looked}", launch, worker, **arguments
+    )
 
 
 def test_an_absolute_path_stays_as_it_is_and_has_to_be_there(worker: Path, dag: DAG) -> None:
     job = str(worker / "job.py")
     assert checked(application=job, dag=dag).application == job
-    refused(worker, f"application '{worker}/none.py' is not there.*local:{worker}/none.py", launch, worker,
+    refused(worker, f"application '{worker}/none.py' is missing.*local:{worker}/none.py", launch, worker,
             application=f"{worker}/none.py")  # fmt: skip
 
 
@@ -541,7 +544,9 @@ def test_the_other_files_of_a_launch_are_found_the_same_way(worker: Path, dag: D
 @pytest.mark.parametrize("name", ["py_files", "files", "jars", "archives", "properties_file", "keytab"])
 def test_another_file_that_is_not_there_fails_the_task_at_once(name: str, worker: Path, dag: DAG) -> None:
     missing = {name: "jobs/none.x", "dag": dag}
-    refused(worker, f"{name} 'jobs/none.x' is not there; looked for: {worker}/dags/jobs/", launch, worker, **missing)
+    refused(
+        worker, f"{name} 'jobs/none.x' is missing on {platform.node()}: {worker}/dags/jobs/", launch, worker, **missing
+    )
 
 
 @pytest.mark.parametrize("path", ["jobs/orders.py", "jobs/*.jar"])
@@ -549,11 +554,8 @@ def test_a_relative_file_of_a_dag_in_a_zip_can_not_be_there_and_the_error_says_s
     with ZipFile(tmp_path / "dags.zip", "w") as file:
         file.writestr("etl/orders.py", "")
         file.writestr("etl/jobs/orders.py", "")
-    with pytest.raises(
-        BadInputError, match=f"The DAG file is inside {tmp_path}/dags.zip, and Spark reads no file in"
-    ) as caught:
+    with pytest.raises(BadInputError, match="which can't be in a zip"):
         launch_files({"files": path}, [tmp_path / "dags.zip" / "etl"])
-    assert f"{tmp_path}/jobs/" in str(caught.value), "a place that would do"
     script(tmp_path / "templates" / "jobs" / "orders.py")
     folders = [tmp_path / "dags.zip" / "etl", tmp_path / "templates"]
     assert launch_files({"files": "jobs/orders.py"}, folders) == {"files": f"{tmp_path}/templates/jobs/orders.py"}
@@ -592,7 +594,7 @@ def test_a_relative_job_runs_from_the_folder_of_its_dag(
     [
         ("application", None, "application must be a text that is not empty; got None"),
         ("application_args", "--day 1", "application_args must be a list of arguments, or None; got a str"),
-        ("conf", "spark.ssl.keyPassword=canary", "conf must be a mapping of names to values, or None; got a str"),
+        ("conf", "spark.ssl.keyPassword=canary", "conf must be a mapping, or None; got a str"),
         ("files", ["a.csv", "b.csv"], "files must be a text in UTF-8 without a NUL, or None; got "),
     ],
 )
@@ -603,4 +605,4 @@ def test_a_field_of_the_launch_is_checked_by_its_type(worker: Path, field: str, 
 @pytest.mark.slow
 def test_a_path_is_taken_as_python_has_it(worker: Path) -> None:
     plans(launch, worker, application=worker / "job.py")
-    refused(worker, "application '.*nowhere.py' is not there", launch, worker, application=worker / "nowhere.py")
+    refused(worker, "application '.*nowhere.py' is missing", launch, worker, application=worker / "nowhere.py")

@@ -55,8 +55,8 @@ def kafka_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def operator_on(cluster: str, **values: Any) -> KafkaSparkSubmitOperator:
     group = KafkaGroup("g", topics=["orders"], spark_options=REFERENCES)
-    given = {"application": "local:///opt/jobs/orders.py", "conn_id": cluster, "connector": None, **values}
-    return KafkaSparkSubmitOperator(task_id="load", group=group, **given)
+    parameters = {"application": "local:///opt/jobs/orders.py", "conn_id": cluster, "connector": None, **values}
+    return KafkaSparkSubmitOperator(task_id="load", group=group, **parameters)
 
 
 def command(operator: KafkaSparkSubmitOperator, partitions: int, directory: Path) -> list[str]:
@@ -124,7 +124,7 @@ def test_a_spark_submit_that_ends_before_its_job_is_no_evidence(tmp_path: Path, 
     with pytest.raises(BadInputError, match=waits):
         operator_on("yarn", conf={waits: False})._check_and_prepare()
     untracked = operator_on("yarn", durable=False)
-    assert confs(command(untracked, 3, tmp_path))[waits] == "true"  # whatever spark-defaults.conf says
+    assert confs(command(untracked, 3, tmp_path))[waits] == "true"  # whatever is in spark-defaults.conf
     for conf in ({}, {waits: False}, {waits: "true"}):
         tracked = operator_on("yarn", conf=conf, yarn_track_via_rm_api=True)
         tracked._check_and_prepare()
@@ -162,7 +162,7 @@ def test_a_window_that_no_file_can_carry_to_a_standalone_cluster_is_refused_with
 ) -> None:
     standalone = {"conn_type": "spark", "host": "spark://master", "port": 7077, "extra": {"deploy-mode": "cluster"}}
     monkeypatch.setenv("AIRFLOW_CONN_STANDALONE", json.dumps(standalone))
-    with pytest.raises(BadInputError, match=r"deploy_mode='client' on the operator"):
+    with pytest.raises(BadInputError, match=r"deploy_mode='client'"):
         command(operator_on("standalone"), 20_000, tmp_path)
     in_client_mode = command(operator_on("standalone", deploy_mode="client"), 20_000, tmp_path)
     assert in_client_mode[in_client_mode.index("--files") + 1].endswith("g-000007.json")
@@ -211,7 +211,7 @@ def test_what_the_provider_needs_to_ask_a_cluster_fails_at_once(
 
 def test_a_pod_that_vanished_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider.SparkSubmitHook, "_poll_k8s_driver_via_api", lambda _: None)
-    with pytest.raises(ClusterError, match="its success was not seen"):
+    with pytest.raises(ClusterError, match="is gone without a success"):
         launched("k8s", track_driver_via_k8s_api=True)._poll_k8s_driver_via_api()
 
 

@@ -66,9 +66,9 @@ def test_statements_that_name_the_view_are_taken(sql: str) -> None:
         ("select 1; select 'kafka_window' -- kafka_window", {}, r"None of the statements \(2\) reads kafka_window"),
         ("select * from my_kafka_window", {}, r"None of the statements \(1\) reads kafka_window"),
         ("", {}, r"None of the statements \(0\)"),
-        (READS, {"view": "orders"}, r"reads orders, .*KafkaSparkSqlOperator\(view=\.\.\.\)"),
+        (READS, {"view": "orders"}, r"reads orders\. .*\n    KafkaSparkSqlOperator\(view=\.\.\.\)"),
         (READS, {"parameters": ["seq"]}, "parameters must be a mapping of names to values; got a list$"),
-        ([READS, 5], {}, "sql must be a text of SQL, or a list of such texts; got "),
+        ([READS, 5], {}, "sql must be SQL, or a list of SQL texts; got "),
         (READS, {"parameters": {"seq": 1}}, "parameters must not have seq"),
     ],
 )
@@ -81,7 +81,7 @@ def test_what_would_leave_the_window_unread_is_refused_before_anything_is_planne
 
 
 def test_a_view_that_no_statement_could_name_is_refused_when_the_dag_is_parsed() -> None:
-    with pytest.raises(BadInputError, match="view must be a plain name"):
+    with pytest.raises(BadInputError, match="view must be a name"):
         KafkaSparkSqlOperator(task_id="load", group=KafkaGroup("g", topics=["t"]), sql=READS, view="lake.orders")
 
 

@@ -35,7 +35,7 @@ HOSTILE_TASK = "load'\"><b onmouseover=boom()>"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the API server."""
+    """Mark the tests that need the API server."""
     for item in items:
         if item.path.is_relative_to(HERE) and "server" in getattr(item, "fixturenames", ()):
             for marker in ("server", "airflow", "kafka"):
@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def silent() -> Iterator[int]:
-    """Listen, and never answer: what a server behind a firewall, or one that hangs, looks like."""
+    """Listen, and never answer, like a server that hangs or is behind a firewall."""
     with socket.create_server((LOOPBACK, 0)) as listening:
         yield listening.getsockname()[1]
 

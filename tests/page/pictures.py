@@ -257,10 +257,10 @@ def _what_the_docs_do_not_show(server: PageServer, kafka: KafkaBroker) -> None:
 
 def _runs_of_airflow(server: PageServer) -> None:
     """Let Airflow have a run, and give it windows."""
-    asked = {"logical_date": None, "dag_run_id": OF_AIRFLOW}
+    body = {"logical_date": None, "dag_run_id": OF_AIRFLOW}
     token = {"Authorization": f"Bearer {server.token('admin')}"}
-    said = requests.post(f"{server.url}/api/v2/dags/orders/dagRuns", json=asked, headers=token, timeout=ANSWER)
-    said.raise_for_status()
+    answer = requests.post(f"{server.url}/api/v2/dags/orders/dagRuns", json=body, headers=token, timeout=ANSWER)
+    answer.raise_for_status()
     story = Story(server.ledger, KafkaGroup("lake.triggered", topics=["triggers"], kafka_conn_id="kafka_down"))
     story.at = NOW - 2 * HOUR
     story.run(story.draft(0, 1_250), run_id=OF_AIRFLOW)
@@ -404,7 +404,7 @@ class Camera:
         return [name for name in names if not self.only or name in self.only]
 
     def log_in(self, user: str | None = "admin") -> None:
-        """Let a user look, in this theme; None: someone who has not logged in."""
+        """Let a user look, in this theme. None is someone who has not logged in."""
         _theme(self.browser, self.server, self.theme)
         self.browser.set_window_size(self.width, 1000)
         if user is None:
@@ -420,12 +420,12 @@ class Camera:
         self.save(name)
 
     def save(self, name: str) -> None:
-        """Write what the browser shows now into a file."""
+        """Write the browser's view into a file."""
         self.browser.switch_to.default_content()
         self.browser.save_screenshot(str(self.folder / f"{name}-{self.theme}-{self.width}.png"))
 
     def dialog(self, name: str, group: str, seqs: Iterable[int]) -> None:
-        """Take a picture of what a replay would do."""
+        """Take a picture of the preview of a replay."""
         self.browser.set_window_size(self.width, 1000)
         _shown(self.browser, self.server, f"kafka-offsets/groups/{group}")
         self.browser.execute_script(
@@ -433,12 +433,12 @@ class Camera:
             "const r = document.getElementById('replay'); r.disabled = false; r.click();",
             ",".join(map(str, seqs)),
         )
-        there = "#dialog[open] table, #dialog[open] .bad"
-        wait_until(lambda: self.browser.find_elements(By.CSS_SELECTOR, there), what="the dialog is there")
+        selector = "#dialog[open] table, #dialog[open] .bad"
+        wait_until(lambda: self.browser.find_elements(By.CSS_SELECTOR, selector), what="the dialog is there")
         self.save(name)
 
     def hint(self, name: str, path: str, css: str) -> None:
-        """Take a picture of what a block tells."""
+        """Take a picture of a block's details."""
         self.browser.set_window_size(self.width, 1000)
         _shown(self.browser, self.server, path)
         ActionChains(self.browser).move_to_element(self.browser.find_element(By.CSS_SELECTOR, css)).perform()

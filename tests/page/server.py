@@ -1,4 +1,4 @@
-"""A real API server of Airflow with the page, and a ledger that tells stories. Its address has a path, as behind a proxy."""
+"""A real API server of Airflow with the page, and a ledger with stories. Its address has a path, as behind a proxy."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class PageServer:
         self.airflow.components["api-server"].stop()
 
     def _mark_dags(self, **columns: str) -> None:
-        """Let Airflow know of a DAG what the scheduler, or the processor of DAG files, notes."""
+        """Write into Airflow's database what the scheduler and the processor of DAG files note about a DAG."""
         with closing(sqlite3.connect(self.airflow.home / "airflow.db")) as database, database:
             database.execute("UPDATE dag SET is_paused = 0")
             for dag_id, column in columns.items():
@@ -135,18 +135,18 @@ class PageServer:
         settings = configparser.ConfigParser(interpolation=None)
         settings.read(self.airflow.home / "airflow.cfg")
         token = self.token(user)
-        said = jwt.decode(token, options={"verify_signature": False})
+        payload = jwt.decode(token, options={"verify_signature": False})
         header = jwt.get_unverified_header(token)
-        return jwt.encode({**said, **claims}, settings["api_auth"]["jwt_secret"], header["alg"], header)
+        return jwt.encode({**payload, **claims}, settings["api_auth"]["jwt_secret"], header["alg"], header)
 
     def token(self, user: str) -> str:
         """Return the token of a user."""
         if user not in self._tokens:
-            said = requests.post(
+            answer = requests.post(
                 f"{self.url}/auth/token", json={"username": user, "password": f"{user}-pw"}, timeout=ANSWER
             )
-            said.raise_for_status()
-            self._tokens[user] = said.json()["access_token"]
+            answer.raise_for_status()
+            self._tokens[user] = answer.json()["access_token"]
         return self._tokens[user]
 
     def get(self, path: str, user: str | None = "admin", token: str | None = None, **more: Any) -> requests.Response:
@@ -222,7 +222,7 @@ class Story:
         return self.run(replace(self.draft(start, end, partitions), lane=Lane.BACKFILL), **claimed)
 
     def act(self, kind: str, who: str, why: str, **details: Any) -> None:
-        """Record what a person did."""
+        """Record an act."""
         self.ledger.record(self.group.name, Act(kind, who, why, self.at, details))
 
     def reset(self, to: int | Mapping[TopicPartition, int], superseded: Sequence[int] = ()) -> None:

@@ -24,7 +24,7 @@ from tests.page.auth import LIMITED, SomeDags
 
 
 class Manager(SomeDags):
-    """Counts what it is asked. Who is `without-runs` may read each DAG, and the runs of none."""
+    """Counts its questions. Who is `without-runs` may read each DAG, and the runs of none."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -48,7 +48,7 @@ def manager(monkeypatch: pytest.MonkeyPatch) -> Manager:
 
 @pytest.fixture
 def airflow_has(quick_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """Return what lets Airflow's database have DAGs, all of one team or of none."""
+    """Return a function that adds DAGs to Airflow's database, all of one team or of none."""
     engine = create_engine(f"sqlite:///{quick_folder / 'airflow.db'}")
     tables = [model.__table__ for model in (DagBundleModel, Team, DagModel)]
     DagModel.metadata.create_all(engine, tables=[*tables, dag_bundle_team_association_table])
@@ -73,7 +73,7 @@ def _team(name: str) -> Team:
 
 
 def reader(name: str, role: str = "viewer") -> Reader:
-    """Return what a user may read."""
+    """Return the reader of a user."""
     return Reader(SimpleAuthManagerUser(username=name, role=role))
 
 

@@ -36,8 +36,8 @@ def details(ledger: Ledger, *may_read: str) -> list[Any]:
     return [act["details"] for act in document["acts"]]
 
 
-def told(ledger: Ledger, *may_read: str) -> str:
-    """Return what the page of our group says that people did."""
+def page_acts(ledger: Ledger, *may_read: str) -> str:
+    """Return the part of our group's page about what people did."""
     zoom = read_zoom(Axis.OFFSET, "", "", None)
     picture = pictures.group(ledger, MINE, sight(*may_read))
     view = views.group_view(picture, set(may_read), story_at(ledger), zoom)
@@ -125,18 +125,18 @@ def test_the_page_names_the_windows_of_its_own_group_whoever_has_those_that_an_i
 ) -> None:
     mine.run(mine.draft(1_300, 1_400), dag_id="other")
     mine.act("import", "ada", "theirs is right", superseded=[window(2), window(3)], left_open=[window(3, THEIRS)])
-    assert "000002 to 000003 (2 windows)" in told(mine.ledger, "mine")
+    assert "000002 to 000003 (2 windows)" in page_acts(mine.ledger, "mine")
     mine.act("import", "ada", "again", superseded=[window(3), window(4)], left_open=[window(1)])
-    assert "000004" not in told(mine.ledger, "mine"), "it is of a DAG that may not be read"
-    assert "000003 to 000004 (2 windows)" in told(mine.ledger, "mine", "other")
-    assert THEIRS not in told(mine.ledger, "mine", "other", "payroll")
+    assert "000004" not in page_acts(mine.ledger, "mine"), "it is of a DAG that may not be read"
+    assert "000003 to 000004 (2 windows)" in page_acts(mine.ledger, "mine", "other")
+    assert THEIRS not in page_acts(mine.ledger, "mine", "other", "payroll")
 
 
 def test_the_groups_that_acts_name_are_asked_about_only_if_there_are_some(mine: Story, theirs: Story) -> None:
-    asked: list[list[str]] = []
+    questions: list[list[str]] = []
 
     def visible(outlines: Iterable[Outline]) -> list[Outline]:
-        asked.append([one.group for one in outlines])
+        questions.append([one.group for one in outlines])
         return []
 
     line = pictures.group_line(mine.ledger, MINE, list)
@@ -144,4 +144,4 @@ def test_the_groups_that_acts_name_are_asked_about_only_if_there_are_some(mine: 
     pictures.in_full(mine.ledger, [line], visible)
     mine.act("export", "ada", "nightly", source="ledger", name=THEIRS)
     pictures.in_full(mine.ledger, [line], visible)
-    assert [names for names in asked if names] == [[THEIRS]]
+    assert [names for names in questions if names] == [[THEIRS]]

@@ -40,9 +40,9 @@ def test_whoever_waits_for_kafka_takes_no_thread_of_those_who_do_not(never: Any)
                 waiting.start_soon(page._ask_kafka, never)
             while page._THREADS_OF_KAFKA.available_tokens:
                 await anyio.sleep(0.01)
-            found = await page._ask(lambda ledger: [group.name for group in ledger.groups()])
+            names = await page._ask(lambda ledger: [group.name for group in ledger.groups()])
             waiting.cancel_scope.cancel()
-        return found
+        return names
 
     assert anyio.run(crowd) == []
 

@@ -22,11 +22,11 @@ PAIRS = [
 def colors(theme: str) -> dict[str, str]:
     """Return the colors of a theme by name; the dark one changes those of the light one."""
     blocks = re.findall(r"^(:root(?:\.dark)?) \{(.*?)^\}", STYLE, re.DOTALL | re.MULTILINE)
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for selector, block in blocks:
         if selector == ":root" or theme == "dark":
-            found |= dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block))
-    return found
+            values |= dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block))
+    return values
 
 
 def brightness(color: str) -> float:
@@ -48,8 +48,8 @@ def test_black_on_white_is_the_most_there_is() -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_can_be_read(theme: str) -> None:
-    found = colors(theme)
-    assert {pair: c for pair in PAIRS if (c := contrast(found[pair[0]], found[pair[1]])) < 4.5} == {}
+    values = colors(theme)
+    assert {pair: c for pair in PAIRS if (c := contrast(values[pair[0]], values[pair[1]])) < 4.5} == {}
 
 
 def test_both_themes_have_all_colors() -> None:

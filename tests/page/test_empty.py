@@ -1,4 +1,4 @@
-"""Empty pages say what to do next."""
+"""Empty pages show what to do next."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ AROUND: dict[str, Any] = {"root": "/kafka-offsets", "base": "", "title": "Kafka 
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "sentence"),
     [
         ({}, "A group is here after it has planned for the first time"),
         ({"no_ledger": "sqlite:////var/ledger.db"}, "There is no ledger in sqlite:////var/ledger.db yet"),
         ({"dag_id": "orders"}, "No group belongs to this DAG"),
     ],
 )
-def test_a_list_without_groups(more: dict[str, Any], said: str) -> None:
+def test_a_list_without_groups(more: dict[str, Any], sentence: str) -> None:
     text = render.html("groups.html", AROUND | more)
-    assert said in text
+    assert sentence in text
     assert "<table" not in text
 
 

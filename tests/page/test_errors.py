@@ -1,4 +1,4 @@
-"""What stands above an error: whether there was an answer, and whose."""
+"""The heading of an error: whether there was an answer, and whose."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def request(query: bytes = b"") -> Request:
 @pytest.mark.parametrize(
     ("error", "status", "heading"),
     [
-        (KafkaUnavailableError("no leader"), 503, "There is no answer"),
+        (KafkaUnavailableError("no leader"), 503, "No answer"),
         (KafkaRefusedError("wrong password"), 500, "Kafka refused"),
         (LedgerUnavailableError("no route"), 503, "The ledger does not answer"),
         (LedgerSchemaError("of another version"), 500, "The ledger can't be read"),
     ],
 )
 def test_the_heading_says_whether_there_was_an_answer(error: KafkaOffsetsError, status: int, heading: str) -> None:
-    said = anyio.run(page._failed, request(), error)
-    assert said.status_code == status
-    assert f"<h1>{escape(heading)}</h1>" in said.body.decode()
-    assert f'role="alert">{error}.</p>' in said.body.decode()
-    told = anyio.run(page._failed, request(b"format=json"), error)
-    assert (told.status_code, json.loads(told.body)) == (status, {"error": str(error)})
+    answer = anyio.run(page._failed, request(), error)
+    assert answer.status_code == status
+    assert f"<h1>{escape(heading)}</h1>" in answer.body.decode()
+    assert f'role="alert">{error}.</p>' in answer.body.decode()
+    as_json = anyio.run(page._failed, request(b"format=json"), error)
+    assert (as_json.status_code, json.loads(as_json.body)) == (status, {"error": str(error)})

@@ -13,6 +13,6 @@ from airflow_kafka_offsets.task import links
 
 @pytest.mark.parametrize("module", [words, views, zoom, pictures, links])
 def test_the_examples_of_a_module_are_true(module: object) -> None:
-    found = doctest.testmod(module)  # type: ignore[arg-type]
-    assert found.attempted
-    assert found.failed == 0
+    result = doctest.testmod(module)  # type: ignore[arg-type]
+    assert result.attempted
+    assert result.failed == 0

@@ -33,7 +33,7 @@ NAME = "lake.pruned"
 
 @pytest.fixture
 def story(quick_folder: Path) -> Story:
-    """Four hours, of which the first two were pruned, and a backfill of what lies below them."""
+    """Four hours, of which the first two were pruned, and a backfill below them."""
     ledger = Ledger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True)
     story = Story(ledger, KafkaGroup(NAME, topics=["orders"]))
     story.hours(4)
@@ -59,13 +59,13 @@ def page(
 
 
 def looked(partitions: dict[int, PartitionLag]) -> GroupLag:
-    """Let Kafka have said this of a group."""
-    found = {TopicPartition("orders", p): one for p, one in partitions.items()}
-    return GroupLag(NAME, datetime(2026, 11, 1, tzinfo=UTC), GroupVerdict.OK, "Because", found)
+    """Keep this as Kafka's newest answer about a group."""
+    lags = {TopicPartition("orders", p): one for p, one in partitions.items()}
+    return GroupLag(NAME, datetime(2026, 11, 1, tzinfo=UTC), GroupVerdict.OK, "Because", lags)
 
 
 def words_of(text: str) -> str:
-    """Return what a page says, without its tags."""
+    """Return the text of a page, without its tags."""
     return " ".join(re.sub(r"<[^>]+>", "", text).split())
 
 
@@ -75,7 +75,7 @@ def drawn(text: str) -> set[str]:
 
 
 def labels(text: str) -> list[tuple[str, str]]:
-    """Return how the strips of a page are labeled: what gives way if there is no room, and what stays."""
+    """Return the labels of a page's strips: the part that gives way if there is no room, and the part that stays."""
     return re.findall(r'<div class="label"[^>]*><span>(.*?)</span><i>(.*?)</i>', text)
 
 
@@ -146,9 +146,9 @@ def test_an_empty_span_says_so_and_can_be_changed(story: Story) -> None:
 
 def test_a_window_is_there_for_the_dag_that_had_it_long_ago(quick_folder: Path) -> None:
     story = Story(Ledger(f"sqlite:///{quick_folder / 'ledger.db'}", create=True), KafkaGroup(NAME, topics=["orders"]))
-    mine = story.run(story.draft(0, 10), dag_id="mine")
+    window = story.run(story.draft(0, 10), dag_id="mine")
     story.hours(20)
-    picture = pictures.window(story.ledger, mine, lambda _: [])
+    picture = pictures.window(story.ledger, window, lambda _: [])
     assert picture.dag_ids == {"mine"}
     for unknown in (f"{NAME}-000999", "lake.nowhere-000001"):
         with pytest.raises(UnknownWindowError, match=f"There is no window {unknown} that you may see"):
@@ -283,8 +283,8 @@ def test_a_number_that_is_hidden_is_nowhere_on_the_page(empty: Story) -> None:
     document = json.loads(as_json(views.picture_document(picture, full, {"mine"})))
     assert "000002" not in json.dumps(document)
     assert [bool(act["details"]) for act in document["acts"]] == [True, False, False, False]
-    known = json.loads(as_json(views.picture_document(picture, full, {"mine", "other"})))
-    assert all(act["details"] for act in known["acts"])
+    picture_document = json.loads(as_json(views.picture_document(picture, full, {"mine", "other"})))
+    assert all(act["details"] for act in picture_document["acts"])
 
 
 def test_whose_a_pruned_window_was_is_not_known_so_only_who_sees_all_gets_its_number(empty: Story) -> None:
@@ -308,31 +308,31 @@ def test_the_times_of_the_axis_are_there_for_the_zone_of_the_ui(story: Story) ->
 
 def test_who_did_what_and_why_is_shown(story: Story) -> None:
     story.act("commit", "ada", "the job wrote it all", window=f"{NAME}-000004")
-    told = re.sub(r"\s+", " ", page(story).partition("What people did")[2])
+    acts = re.sub(r"\s+", " ", page(story).partition("What people did")[2])
     row = r'<td class="muted"><time datetime="2026-11-01T05:00:00\+00:00".*?</td><td>ada</td><td class="wide"><b>commit</b> 000004 '
-    assert re.search(row + "<q>the job wrote it all</q></td>", told)
+    assert re.search(row + "<q>the job wrote it all</q></td>", acts)
 
 
 def test_of_what_people_did_the_newest_is_shown_and_where_the_rest_is(story: Story) -> None:
     assert "kafka-offsets status" not in page(story)
     for number in range(pictures.MOST_ACTS + 5):
         story.act("export", "ada", f"night {number}", window=f"{NAME}-000004")
-    told = page(story).partition("What people did")[2]
-    assert re.findall(r"<q>night (\d+)</q>", told) == [str(number) for number in range(24, 4, -1)]
-    assert f'The newest 20. All: <code class="command">kafka-offsets status {NAME}</code>' in told
+    acts = page(story).partition("What people did")[2]
+    assert re.findall(r"<q>night (\d+)</q>", acts) == [str(number) for number in range(24, 4, -1)]
+    assert f'The newest 20. All: <code class="command">kafka-offsets status {NAME}</code>' in acts
     [full] = pictures.in_full(story.ledger, [pictures.group_line(story.ledger, NAME, list)], list)
     document = views.group_document(full, {"orders"})
     assert [act["why"] for act in document["acts"]] == [f"night {number}" for number in range(5, 25)]
 
 
 def test_an_act_that_names_too_many_windows_to_look_up_names_none_for_programs(empty: Story) -> None:
-    mine = empty.run(empty.draft(0, 5))
-    empty.act("commit", "ada", "checked", window=mine)
+    window = empty.run(empty.draft(0, 5))
+    empty.act("commit", "ada", "checked", window=window)
     empty.act("reset", "ada", "again", superseded=[f"{NAME}-{seq:06d}" for seq in range(1, pictures.MOST_NAMED + 1)])
-    empty.act("commit", "ada", "again", window=mine)
+    empty.act("commit", "ada", "again", window=window)
     [full] = pictures.in_full(empty.ledger, [pictures.group_line(empty.ledger, NAME, list)], list)
     acts = views.group_document(full, {"orders"})["acts"]
-    assert [act["details"] for act in acts] == [{"window": mine}, {}, {"window": mine}]
+    assert [act["details"] for act in acts] == [{"window": window}, {}, {"window": window}]
     assert "000001 to 001000 (1000 windows)" in page(empty), "the page asks for the first and the last one only"
 
 

@@ -25,9 +25,9 @@ def test_twenty_thousand_partitions_are_two_hundred_cells() -> None:
 
 
 def test_a_cell_is_as_bad_as_its_worst_partition() -> None:
-    seen = {TopicPartition("wide", p): PartitionState(Shade.READ, 0, 5) for p in range(1_000)}
-    seen[TopicPartition("wide", 403)] = PartitionState(Shade.LOST, 0, 5)
-    [row] = heat.rows(seen)
+    states = {TopicPartition("wide", p): PartitionState(Shade.READ, 0, 5) for p in range(1_000)}
+    states[TopicPartition("wide", 403)] = PartitionState(Shade.LOST, 0, 5)
+    [row] = heat.rows(states)
     assert [(cell.first, cell.last) for cell in row.cells if cell.shade is Shade.LOST] == [(400, 404)]
 
 
@@ -42,21 +42,21 @@ def test_lag_decides_the_level_where_it_is_known() -> None:
 
 
 def test_the_worst_are_unfolded_and_stay_in_order() -> None:
-    seen = {TopicPartition("t", p): PartitionState(Shade.READ, p) for p in range(100)}
-    seen[TopicPartition("t", 3)] = PartitionState(Shade.LOST, 0)
-    found = [tp.partition for tp in heat.worst(seen, 4)]
-    assert found == [3, 97, 98, 99]
+    states = {TopicPartition("t", p): PartitionState(Shade.READ, p) for p in range(100)}
+    states[TopicPartition("t", 3)] = PartitionState(Shade.LOST, 0)
+    worst = [tp.partition for tp in heat.worst(states, 4)]
+    assert worst == [3, 97, 98, 99]
 
 
 def test_what_was_lost_is_unfolded_before_what_has_no_owner() -> None:
     lost, gap = TopicPartition("t", 0), TopicPartition("t", 1)
-    seen = {
+    states = {
         lost: PartitionState(Shade.LOST, 0),
         gap: PartitionState(Shade.GAP, 99),
         TopicPartition("t", 2): PartitionState(Shade.READ, 999),
     }
-    assert heat.worst(seen, 1) == [lost]
-    assert heat.worst(seen, 2) == [lost, gap]
+    assert heat.worst(states, 1) == [lost]
+    assert heat.worst(states, 2) == [lost, gap]
 
 
 @given(st.dictionaries(st.integers(0, 5_000), st.sampled_from(Shade), min_size=1, max_size=700))
@@ -108,15 +108,17 @@ LOST = PartitionLag(100, 110, 112, Verdict.DATA_LOSS, lag=12, headroom_offsets=-
 
 
 def test_what_is_lost_or_soon_lost_is_unfolded_before_what_is_far_behind() -> None:
-    seen = {TopicPartition("t", p): heat.state_of(TopicPartition("t", p), lag=BEHIND, pace=Pace()) for p in range(100)}
-    seen[TopicPartition("t", 7)] = heat.state_of(TopicPartition("t", 7), lag=AT_RISK, pace=Pace())
-    seen[TopicPartition("t", 3)] = heat.state_of(TopicPartition("t", 3), lag=LOST, pace=Pace())
+    states = {
+        TopicPartition("t", p): heat.state_of(TopicPartition("t", p), lag=BEHIND, pace=Pace()) for p in range(100)
+    }
+    states[TopicPartition("t", 7)] = heat.state_of(TopicPartition("t", 7), lag=AT_RISK, pace=Pace())
+    states[TopicPartition("t", 3)] = heat.state_of(TopicPartition("t", 3), lag=LOST, pace=Pace())
     lost_before = TopicPartition("t", 5)
-    seen[lost_before] = heat.state_of(lost_before, [Layer(Kind.LOST, 1, {lost_before: OffsetRange(0, 9)})])
-    assert [tp.partition for tp in heat.worst(seen, 1)] == [3]
-    assert [tp.partition for tp in heat.worst(seen, 2)] == [3, 7]
-    assert [tp.partition for tp in heat.worst(seen, 3)] == [3, 5, 7], "a loss that a window has noted can't be mended"
-    [row] = heat.rows(seen)
+    states[lost_before] = heat.state_of(lost_before, [Layer(Kind.LOST, 1, {lost_before: OffsetRange(0, 9)})])
+    assert [tp.partition for tp in heat.worst(states, 1)] == [3]
+    assert [tp.partition for tp in heat.worst(states, 2)] == [3, 7]
+    assert [tp.partition for tp in heat.worst(states, 3)] == [3, 5, 7], "a loss that a window has noted can't be mended"
+    [row] = heat.rows(states)
     assert {cell.first: (cell.worst, cell.lost) for cell in row.cells if cell.worst is not Shade.QUIET} == {
         3: (Shade.LOST, 10),
         5: (Shade.LOST, 0),

@@ -28,22 +28,22 @@ DEEP = in_airflow("groups/lake.orders", f"http://host{PATH}")
 
 
 def first(browser: WebDriver, css: str, ready: Callable[[WebElement], Any] = lambda _: True) -> WebElement:
-    """Return the first element that a selector finds, as soon as it is there and ready."""
-    found: list[WebElement] = []
+    """Return the first element that a selector finds, as soon as it exists and is ready."""
+    elements: list[WebElement] = []
 
     def there() -> bool:
         try:
-            found[:] = [e for e in browser.find_elements(By.CSS_SELECTOR, css) if ready(e)][:1]
+            elements[:] = [e for e in browser.find_elements(By.CSS_SELECTOR, css) if ready(e)][:1]
         except StaleElementReferenceException:  # the page went between its two questions: the next one has it
-            found.clear()
-        return bool(found)
+            elements.clear()
+        return bool(elements)
 
     wait_until(there, what=f"{css} is there", interval=0.2)
-    return found[0]
+    return elements[0]
 
 
 def first_text(browser: WebDriver, css: str, ready: Callable[[str], Any] = bool) -> str:
-    """Return what the first element says that a selector finds, as soon as that is ready; the page may be drawn again then."""
+    """Return the text of the first element that a selector finds, as soon as it is ready; the page may be drawn again then."""
     seen: list[str] = []
 
     def is_ready(element: WebElement) -> bool:
@@ -138,7 +138,7 @@ def test_the_entry_the_tabs_and_the_button_of_airflow_lead_to_the_page(
     server: PageServer, browser: WebDriver, planned: str
 ) -> None:
     def follow(css: str, shown: str) -> None:
-        """Click a link of Airflow, and wait for what the frame shows then."""
+        """Click a link of Airflow, and wait until the frame shows it."""
         first(browser, css, WebElement.is_displayed).click()
         browser.switch_to.frame(first(browser, "iframe"))
         first(browser, f"main a[href$='{shown}']")
@@ -307,12 +307,12 @@ def test_the_end_offset_is_drawn_where_it_is(
     first(browser, "[data-tp='page-orders-0'] .behind", lambda e: "behind" in e.text)
     browser.execute_script(SAY_OF_ENDS, bounds)
     first_text(browser, "[data-tp='page-orders-0'] .behind", lambda text: not text)
-    found = {
+    colors = {
         p: in_strip(browser, css)
         for p in range(3)
         if browser.find_elements(By.CSS_SELECTOR, css := f"[data-tp='page-orders-{p}'] rect.edge.end")
     }
-    assert found == ends
+    assert colors == ends
 
 
 def test_after_a_reset_backwards_what_is_unread_begins_at_the_watermark(server: PageServer, browser: WebDriver) -> None:
@@ -399,7 +399,7 @@ def test_a_viewer_may_look_and_not_replay(server: PageServer, browser: WebDriver
     first(browser, "#all").click()
     first(browser, "#replay", lambda e: e.is_enabled()).click()
     dialog = first(browser, "#dialog[open]", lambda e: "can run" in e.text)
-    assert "No DAG can run this for you: orders (you may look at this DAG, and not run it)" in dialog.text
+    assert "No DAG can run this for you: orders (you may not run this DAG)" in dialog.text
     assert dialog.find_elements(By.CSS_SELECTOR, "[data-confirm]") == []
     assert first_text(browser, "#dialog [data-close]") == "Close"
 
@@ -490,8 +490,8 @@ def test_without_a_newer_answer_a_group_keeps_no_old_verdict(
 ) -> None:
     server.log_in(browser)
     browser.get(f"{server.url}/kafka-offsets/groups/lake.orders")
-    known = first_text(browser, "#verdict .badge", lambda text: text not in ("", "…"))
-    assert known != "NOT KNOWN"
+    verdict = first_text(browser, "#verdict .badge", lambda text: text not in ("", "…"))
+    assert verdict != "NOT KNOWN"
     browser.execute_script(FAIL, status)
     first(browser, "#verdict .badge.plain", lambda e: e.text == "NOT KNOWN")
     for card in ("#card-lag", "#card-headroom"):
@@ -551,9 +551,9 @@ def test_an_answer_that_comes_after_that_to_a_later_question_changes_nothing(
     browser.get(f"{server.url}/kafka-offsets/groups/lake.orders")
     first_text(browser, "#verdict .badge", lambda text: text not in ("", "…"))
     browser.execute_script(ASK_TWICE)
-    known = first_text(browser, "#verdict .badge", lambda text: text != "old")
+    verdict = first_text(browser, "#verdict .badge", lambda text: text != "old")
     browser.execute_async_script(ANSWER_THE_FIRST)
-    assert first_text(browser, "#verdict .badge") == known != "NOT KNOWN"
+    assert first_text(browser, "#verdict .badge") == verdict != "NOT KNOWN"
 
 
 def test_without_a_newer_answer_the_list_keeps_no_old_verdict(server: PageServer, browser: WebDriver) -> None:

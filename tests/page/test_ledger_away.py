@@ -67,15 +67,15 @@ def test_a_database_that_lets_the_page_in_and_then_hangs_is_soon_an_error() -> N
 
 
 def test_each_page_says_that_the_ledger_does_not_answer(server: PageServer, silent: int) -> None:
-    asked = [page for page in PAGES if not page.startswith("static/")]
-    with server.with_ledger_at(silent), ThreadPoolExecutor(len(asked)) as pool:
-        answers = dict(zip(asked, pool.map(server.get, asked), strict=True))
+    pages = [page for page in PAGES if not page.startswith("static/")]
+    with server.with_ledger_at(silent), ThreadPoolExecutor(len(pages)) as pool:
+        answers = dict(zip(pages, pool.map(server.get, pages), strict=True))
         document = server.get("groups?format=json").json()
-    for where, said in answers.items():
-        assert said.status_code == 503, where
-        assert "<h1>The ledger does not answer</h1>" in said.text, where
-        assert "did not answer within 2 seconds. Reload the page" in said.text, where
-        assert "Try again" in said.text, where
+    for where, answer in answers.items():
+        assert answer.status_code == 503, where
+        assert "<h1>The ledger does not answer</h1>" in answer.text, where
+        assert "did not answer within 2 seconds. Reload the page" in answer.text, where
+        assert "Try again" in answer.text, where
     assert "did not answer within 2 seconds" in document["error"]
     assert server.get("groups").status_code == 200, "it is back"
 

@@ -12,7 +12,7 @@ from tests.lab.waiting import LONGEST
 
 
 class Clock:
-    """Seconds that go on when a test says so."""
+    """Seconds that go on when a test adds some."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -29,11 +29,11 @@ def counter() -> tuple[list[int], Kept[int], Clock]:
 
 
 def test_an_answer_is_kept_for_some_seconds() -> None:
-    asked, kept, clock = counter()
+    calls, kept, clock = counter()
 
     def ask() -> int:
-        asked.append(1)
-        return len(asked)
+        calls.append(1)
+        return len(calls)
 
     assert [kept.get("a", ask), kept.get("a", ask)] == [1, 1]
     clock.now = 9.9
@@ -44,11 +44,11 @@ def test_an_answer_is_kept_for_some_seconds() -> None:
 
 
 def test_whoever_asks_meanwhile_waits_for_the_same_answer() -> None:
-    asked, kept, _ = counter()
+    calls, kept, _ = counter()
     go_on, began = Event(), Event()
 
     def ask() -> int:
-        asked.append(1)
+        calls.append(1)
         began.set()
         assert go_on.wait(LONGEST)
         return 7
@@ -56,10 +56,10 @@ def test_whoever_asks_meanwhile_waits_for_the_same_answer() -> None:
     with ThreadPoolExecutor(4) as pool:
         first = pool.submit(kept.get, "a", ask)
         assert began.wait(LONGEST)
-        others = [pool.submit(kept.get, "a", ask) for _ in range(3)]
+        waiting = [pool.submit(kept.get, "a", ask) for _ in range(3)]
         go_on.set()
-        assert [future.result(LONGEST) for future in (first, *others)] == [7] * 4
-    assert len(asked) == 1
+        assert [future.result(LONGEST) for future in (first, *waiting)] == [7] * 4
+    assert len(calls) == 1
 
 
 def test_an_error_is_told_and_not_kept() -> None:

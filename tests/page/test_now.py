@@ -1,4 +1,4 @@
-"""What Kafka says, in words: lag in time leads, offsets follow."""
+"""Kafka's answers in words: lag in time leads, offsets follow."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ BEHIND = PartitionLag(
 
 def lag(*partitions: PartitionLag, verdict: GroupVerdict | None = GroupVerdict.OK, **more: object) -> GroupLag:
     """Look at a group of these partitions."""
-    found = GroupLag("lake", NOON, verdict, "Because", {tp(i): p for i, p in enumerate(partitions)})
-    known = {tp: p.headroom_seconds for tp, p in found.partitions.items() if p.headroom_seconds is not None}
-    return replace(found, tightest=min(known, key=known.__getitem__, default=None), **more)  # type: ignore[arg-type]
+    group_lag = GroupLag("lake", NOON, verdict, "Because", {tp(i): p for i, p in enumerate(partitions)})
+    headrooms = {tp: p.headroom_seconds for tp, p in group_lag.partitions.items() if p.headroom_seconds is not None}
+    return replace(group_lag, tightest=min(headrooms, key=headrooms.__getitem__, default=None), **more)  # type: ignore[arg-type]
 
 
 def test_lag_in_time_leads() -> None:
@@ -93,8 +93,8 @@ def test_of_a_topic_that_is_another_one_or_gone_no_one_says_that_nothing_is_unre
     assert (view.lag, view.offsets) == ("at least 14 min", "at least 200 offsets")
     kept = replace(read, lag=4, lag_seconds=60.0)
     assert now_view(lag(gone, kept, verdict=GroupVerdict.LOST)).headroom == "?", "of what is gone, nothing is kept"
-    [told] = partition_facts({tp(0): gone}, "orders-0").values()
-    assert told["behind"] == "—"
+    [facts] = partition_facts({tp(0): gone}, "orders-0").values()
+    assert facts["behind"] == "—"
 
 
 def test_only_a_group_without_a_watermark_has_planned_nothing_yet() -> None:
@@ -140,17 +140,17 @@ def test_without_an_answer_nothing_is_claimed() -> None:
     ],
 )
 def test_what_happened_is_said_as_it_was(error: Exception, small: str, beside: str) -> None:
-    found = unknown("lake", NOON, error, Pace())
-    view = now_view(found)
+    lag = unknown("lake", NOON, error, Pace())
+    view = now_view(lag)
     assert (view.lag, view.offsets, view.headroom, view.about) == ("?", small, "?", small)
     assert view.reason == f"Not known: {'Kafka was not asked: ' * (small == 'Kafka was not asked')}{error}."
-    assert now_view(without_details(found)).reason == f"{beside}. See the page of this group."
+    assert now_view(without_details(lag)).reason == f"{beside}. See the page of this group."
 
 
 def test_beside_other_groups_nothing_is_told_that_may_be_of_them() -> None:
     unknown = now_view(without_details(lag(verdict=None, error="Kafka did not answer: salaries")))
-    known = now_view(without_details(replace(lag(BEHIND), notes=("lag in time is not known: salaries",))))
-    for view in (unknown, known):
+    shown = now_view(without_details(replace(lag(BEHIND), notes=("lag in time is not known: salaries",))))
+    for view in (unknown, shown):
         assert "salaries" not in view.reason
     assert "See the page of this group" in unknown.reason
 
@@ -179,8 +179,8 @@ def test_the_summary_begins_with_the_worst() -> None:
 
 
 def test_a_reason_is_a_sentence_whose_numbers_can_be_read() -> None:
-    found = lag(reason="1204512 offsets unread", notes=("the log of orders-2026 was not asked",))
-    assert now_view(found).reason == "1,204,512 offsets unread; the log of orders-2026 was not asked."
+    lags = lag(reason="1204512 offsets unread", notes=("the log of orders-2026 was not asked",))
+    assert now_view(lags).reason == "1,204,512 offsets unread; the log of orders-2026 was not asked."
 
 
 def test_cells_tell_the_lag_of_many_partitions() -> None:
@@ -197,30 +197,30 @@ def test_cells_tell_what_is_lost_and_what_is_at_risk() -> None:
 
 
 def test_a_page_hears_how_many_of_the_worst_have_no_strip() -> None:
-    found = lag(LOST, AT_RISK, *[BEHIND] * 10, *[replace(BEHIND, lag=0, headroom_seconds=None)] * 60)
-    assert folded_facts(found, "") == {"danger": 2, "lag": 12}
-    assert folded_facts(found, "orders-0,orders-1,orders-2") == {"danger": 0, "lag": 9}
+    lags = lag(LOST, AT_RISK, *[BEHIND] * 10, *[replace(BEHIND, lag=0, headroom_seconds=None)] * 60)
+    assert folded_facts(lags, "") == {"danger": 2, "lag": 12}
+    assert folded_facts(lags, "orders-0,orders-1,orders-2") == {"danger": 0, "lag": 9}
     assert folded_facts(lag(LOST), "") == {}, "each has a strip"
     new = replace(LOST, watermark=None)
     assert folded_facts(lag(*[new] * 70), "") == {"danger": 0, "lag": 0}, "a new partition is in no picture yet"
 
 
 def test_only_the_partitions_of_the_page_are_told() -> None:
-    found = partition_facts({tp(0): BEHIND, tp(1): BEHIND}, "orders-1,other-7")
-    assert found == {"orders-1": {"behind": "200 behind", "beginning": 0, "end": 300, "lost": 0}}
+    facts = partition_facts({tp(0): BEHIND, tp(1): BEHIND}, "orders-1,other-7")
+    assert facts == {"orders-1": {"behind": "200 behind", "beginning": 0, "end": 300, "lost": 0}}
 
 
 def test_what_a_partition_lost_is_told_beside_its_lag() -> None:
     lost = replace(BEHIND, beginning=1_140, end=9_300, lag=9_200, headroom_offsets=-1_040)
-    [found] = partition_facts({tp(0): lost}, "orders-0").values()
-    assert found == {"behind": "9,200 behind", "beginning": 1_140, "end": 9_300, "lost": lost.lost}
+    [facts] = partition_facts({tp(0): lost}, "orders-0").values()
+    assert facts == {"behind": "9,200 behind", "beginning": 1_140, "end": 9_300, "lost": lost.lost}
     assert lost.lost == 1_040
 
 
 def test_of_another_topic_of_the_same_name_no_offsets_are_drawn() -> None:
     recreated = PartitionLag(100, 0, 300, Verdict.RECREATED)
-    [found] = partition_facts({tp(0): recreated}, "orders-0").values()
-    assert found == {"behind": "—", "beginning": None, "end": None, "lost": 0}
+    [facts] = partition_facts({tp(0): recreated}, "orders-0").values()
+    assert facts == {"behind": "—", "beginning": None, "end": None, "lost": 0}
 
 
 def test_what_retention_never_removes_is_kept_whatever_else_is_not_known() -> None:
@@ -233,10 +233,10 @@ def test_what_retention_never_removes_is_kept_whatever_else_is_not_known() -> No
 
 @pytest.mark.parametrize("verdict", [None, *GroupVerdict])
 def test_a_group_that_needs_a_look_says_what_to_type_next_as_status_does(verdict: GroupVerdict | None) -> None:
-    said = now_of_one(now_view(lag(BEHIND, verdict=verdict, reason="<b>Because</b>")))["parts"]["reason"]
+    reason = now_of_one(now_view(lag(BEHIND, verdict=verdict, reason="<b>Because</b>")))["parts"]["reason"]
     next_step = advice("lake", verdict)
     command = next_step and f' {next_step.words}: <code class="command">{next_step.command}</code>'
-    assert said == "&lt;b&gt;Because&lt;/b&gt;." + (command or "")
+    assert reason == "&lt;b&gt;Because&lt;/b&gt;." + (command or "")
     assert bool(command) is (verdict not in (None, GroupVerdict.OK))
 
 
@@ -251,8 +251,8 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Kept[Mapping[str, GroupLag]]:
 @pytest.mark.parametrize(("own", "of_all"), [(0, 60), (60, 0)])
 def test_of_two_looks_the_newer_one_is_the_last(looks: Kept[Mapping[str, GroupLag]], own: int, of_all: int) -> None:
     for name, seconds in (("lake", own), (now.ALL, of_all)):
-        found = lag(BEHIND, at=NOON + timedelta(seconds=seconds))
-        looks.get(name, lambda found=found: {"lake": found})  # type: ignore[misc]
+        answer = lag(BEHIND, at=NOON + timedelta(seconds=seconds))
+        looks.get(name, lambda answer=answer: {"lake": answer})  # type: ignore[misc]
     newest = now.last("lake")
     assert newest is not None
     assert newest.at == NOON + timedelta(seconds=60)

@@ -1,4 +1,4 @@
-"""The page in Airflow's API server: who sees what, and what it says."""
+"""The page in Airflow's API server: who sees what."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ WRONG = {
     ],
     410: ["windows/lake.pruned-000002", "groups/lake.pruned/replay?windows=2-3"],
 }
-"""By status, what gets it as an answer to a user who may read the DAG `orders` only."""
+"""By status, the requests that get it for a user who may read the DAG `orders` only."""
 
 
 def test_every_route_is_tried_here_and_only_looks() -> None:
@@ -98,16 +98,16 @@ def test_every_route_is_tried_here_and_only_looks() -> None:
     assert {path for path, taken in takes.items() if "dag_id" in taken} == of_a_dag
 
 
-def headers_of(said: requests.Response) -> dict[str, str | None]:
-    """Return those headers of an answer that tell a browser what the page may do."""
-    return {name: said.headers.get(name) for name in HEADERS}
+def headers_of(answer: requests.Response) -> dict[str, str | None]:
+    """Return those headers of an answer that limit what the page may do in a browser."""
+    return {name: answer.headers.get(name) for name in HEADERS}
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_without_a_login_there_is_nothing(server: PageServer, page: str) -> None:
-    said = server.get(page, user=None)
-    assert (said.status_code, headers_of(said)) == (401, HEADERS)
-    assert "lake.orders" not in said.text.replace(page, "")
+    answer = server.get(page, user=None)
+    assert (answer.status_code, headers_of(answer)) == (401, HEADERS)
+    assert "lake.orders" not in answer.text.replace(page, "")
 
 
 @pytest.fixture(scope="session")
@@ -119,38 +119,38 @@ def expired(server: PageServer) -> str:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_with_an_expired_login_there_is_nothing(server: PageServer, page: str, expired: str) -> None:
-    said = server.get(page, token=expired)
-    assert (said.status_code, headers_of(said)) == (401, HEADERS)
-    assert "Your session has ended. Reload Airflow to log in again." in said.text
-    assert "lake.orders" not in said.text.replace(page, "")
+    answer = server.get(page, token=expired)
+    assert (answer.status_code, headers_of(answer)) == (401, HEADERS)
+    assert "Your session has ended. Reload Airflow." in answer.text
+    assert "lake.orders" not in answer.text.replace(page, "")
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_viewer_may_look(server: PageServer, page: str) -> None:
-    said = server.get(page, user="viewer")
-    assert said.status_code == 200, said.text
-    assert headers_of(said) == HEADERS
+    answer = server.get(page, user="viewer")
+    assert answer.status_code == 200, answer.text
+    assert headers_of(answer) == HEADERS
 
 
 @pytest.mark.parametrize(("status", "page"), [(status, page) for status, pages in WRONG.items() for page in pages])
 def test_an_error_allows_a_browser_no_more_than_a_page(server: PageServer, status: int, page: str) -> None:
-    said = server.get(page, user="limited")
-    assert (said.status_code, headers_of(said)) == (status, HEADERS)
+    answer = server.get(page, user="limited")
+    assert (answer.status_code, headers_of(answer)) == (status, HEADERS)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 def test_nothing_but_looking_is_possible(server: PageServer, method: str) -> None:
     token = {"Authorization": f"Bearer {server.token('admin')}"}
     for page in PAGES:
-        said = requests.request(method, f"{server.url}/kafka-offsets/{page}", headers=token, timeout=ANSWER)
-        assert (said.status_code, headers_of(said)) == (405, HEADERS), page
+        answer = requests.request(method, f"{server.url}/kafka-offsets/{page}", headers=token, timeout=ANSWER)
+        assert (answer.status_code, headers_of(answer)) == (405, HEADERS), page
 
 
 def test_a_group_is_there_for_who_may_read_a_dag_of_it(server: PageServer) -> None:
     assert "dwh.secret" in server.get("groups").text
-    seen = server.get("groups", user="limited").text
-    assert "lake.orders" in seen
-    assert "dwh.secret" not in seen
+    text = server.get("groups", user="limited").text
+    assert "lake.orders" in text
+    assert "dwh.secret" not in text
     for page in (
         "groups/dwh.secret",
         "windows/dwh.secret-000001",
@@ -161,10 +161,10 @@ def test_a_group_is_there_for_who_may_read_a_dag_of_it(server: PageServer) -> No
         assert hidden.status_code == 404, page
         unknown = server.get(page.replace("secret", "nowhere"), user="limited")
         assert hidden.text.replace("secret", "nowhere") == unknown.text, "an error tells that the group exists"
-    told = server.get("now", user="limited").text
-    assert "lake.orders" in told
-    assert "dwh.secret" not in told
-    assert "salaries" not in told, "an error of the Kafka that it shares with groups that are seen names its topic"
+    text = server.get("now", user="limited").text
+    assert "lake.orders" in text
+    assert "dwh.secret" not in text
+    assert "salaries" not in text, "an error of the Kafka that it shares with groups that are seen names its topic"
     assert server.get("dag?dag_id=payroll", user="limited").status_code == 404
     assert server.get("run?dag_id=payroll&run_id=scheduled__2026-11-01T00", user="limited").status_code == 404
 
@@ -190,12 +190,12 @@ def test_a_group_that_no_dag_has_is_there_for_who_may_read_all_dags(server: Page
 
 
 def test_windows_of_other_dags_are_drawn_without_names(server: PageServer) -> None:
-    page, seen = "groups/lake.orders", server.get("groups/lake.orders", user="limited").text
+    page, text = "groups/lake.orders", server.get("groups/lake.orders", user="limited").text
     assert "manual__1" in server.get(page).text
-    assert "manual__1" not in seen
-    assert "replays" not in seen
-    assert seen.count('class="backfill') == server.get(page).text.count('class="backfill')
-    assert 'data-w="3"' not in seen
+    assert "manual__1" not in text
+    assert "replays" not in text
+    assert text.count('class="backfill') == server.get(page).text.count('class="backfill')
+    assert 'data-w="3"' not in text
     hidden, unknown = (server.get(f"windows/lake.orders-{seq}", user="limited") for seq in ("000003", "000999"))
     assert hidden.status_code == 404
     assert hidden.text.replace("000003", "000999") == unknown.text
@@ -208,11 +208,11 @@ def test_windows_of_other_dags_are_drawn_without_names(server: PageServer) -> No
         {"id": id_, "why": "There is no such window that you may see"}
         for id_ in ("lake.orders-000003", "lake.orders-000999")
     ]
-    asked = "groups/lake.orders/replay?windows=1,3,999&format=json"
-    assert server.get(asked, user="limited").json()["refused"] == unknown, (
+    path = "groups/lake.orders/replay?windows=1,3,999&format=json"
+    assert server.get(path, user="limited").json()["refused"] == unknown, (
         "nothing tells a hidden one from one that is not there"
     )
-    assert "000003" not in seen
+    assert "000003" not in text
     assert "000003" not in str(document)
 
 
@@ -234,8 +234,8 @@ def test_what_comes_from_outside_is_escaped(server: PageServer) -> None:
 
 
 @pytest.fixture
-def said(server: PageServer, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """Return what a command says of the ledger of the page, as JSON."""
+def cli(server: PageServer, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Return a command's output about the page's ledger, as JSON."""
 
     def run(*arguments: str) -> Any:
         with pytest.raises(SystemExit):
@@ -246,13 +246,13 @@ def said(server: PageServer, capsys: pytest.CaptureFixture[str]) -> Callable[...
     return run
 
 
-def test_a_page_as_json_is_what_the_command_line_gives(server: PageServer, said: Callable[..., Any]) -> None:
+def test_a_page_as_json_is_what_the_command_line_gives(server: PageServer, cli: Callable[..., Any]) -> None:
     document = server.get("groups/lake.orders?format=json").json()
     windows, older = document.pop("windows"), document.pop("older_than")
-    assert said("status", "lake.orders", "--offline")["groups"] == [document]
-    assert (said("windows", "lake.orders")["windows"], older) == (windows, None)
+    assert cli("status", "lake.orders", "--offline")["groups"] == [document]
+    assert (cli("windows", "lake.orders")["windows"], older) == (windows, None)
     window = server.get("windows/lake.orders-000004?format=json").json()
-    assert said("windows", "lake.orders-000004") == window
+    assert cli("windows", "lake.orders-000004") == window
     assert [p["watermark"] for p in document["partitions"]] == [500, 500, 500]
     assert (window["windows"][0]["attempts"], len(window["windows"][0]["history"])) == (12, 12)
     listed = server.get("groups", params={"format": "json"}).json()
@@ -260,11 +260,11 @@ def test_a_page_as_json_is_what_the_command_line_gives(server: PageServer, said:
 
 
 def test_a_preview_as_json_is_the_plan_of_a_replay_and_what_only_the_page_knows(
-    server: PageServer, said: Callable[..., Any], kafka: KafkaBroker
+    server: PageServer, cli: Callable[..., Any], kafka: KafkaBroker
 ) -> None:
     preview = server.get("groups/lake.orders/replay?windows=1-2&format=json").json()
     of_page = {key: preview.pop(key) for key in ("refused", "not_known", "dags", "conf")}
-    plan = said("plan", "lake.orders", "--windows", "1-2", "--bootstrap-servers", kafka.bootstrap_servers)
+    plan = cli("plan", "lake.orders", "--windows", "1-2", "--bootstrap-servers", kafka.bootstrap_servers)
     assert preview == plan
     assert [window["span"] for window in plan["again"]] == [300, 300]
     assert (of_page["refused"], of_page["not_known"]) == ([], None)
@@ -275,7 +275,7 @@ MEASURED = {"lag_seconds", "headroom_seconds", "needed_seconds", "looked_at"}
 
 
 def timeless(document: Any) -> Any:
-    """Return a document with no more of what was measured than whether it is known."""
+    """Return a document with True or False in place of each measured value: whether it is known."""
     match document:
         case dict():
             return {key: (value is not None) if key in MEASURED else timeless(value) for key, value in document.items()}
@@ -287,21 +287,21 @@ def timeless(document: Any) -> Any:
 
 
 def test_the_answer_of_kafka_as_json_is_what_status_gives(
-    server: PageServer, said: Callable[..., Any], kafka: KafkaBroker
+    server: PageServer, cli: Callable[..., Any], kafka: KafkaBroker
 ) -> None:
-    status = timeless(said("status", "lake.orders", "--bootstrap-servers", kafka.bootstrap_servers))
+    status = timeless(cli("status", "lake.orders", "--bootstrap-servers", kafka.bootstrap_servers))
     assert timeless(server.get("groups/lake.orders/now?format=json").json()) == status
     of_all = timeless(server.get("now?format=json").json())
     listed = [group for group in of_all.pop("groups") if group["group"] == "lake.orders"]
     assert of_all | {"groups": listed} == status
-    [found] = status["groups"]
-    assert (found["lag"], found["lag_seconds"], found["kafka_error"]) == (3_300, True, None)
+    [entry] = status["groups"]
+    assert (entry["lag"], entry["lag_seconds"], entry["kafka_error"]) == (3_300, True, None)
 
 
-def test_a_tab_as_json_is_what_the_command_line_gives(server: PageServer, said: Callable[..., Any]) -> None:
+def test_a_tab_as_json_is_what_the_command_line_gives(server: PageServer, cli: Callable[..., Any]) -> None:
     listed = server.get("dag?dag_id=replays&format=json").json()
-    assert listed == said("status", "lake.orders", "--offline"), "one group has a window of this DAG"
-    windows = {window["id"]: window for window in said("windows", "lake.orders")["windows"]}
+    assert listed == cli("status", "lake.orders", "--offline"), "one group has a window of this DAG"
+    windows = {window["id"]: window for window in cli("windows", "lake.orders")["windows"]}
     run = "dag_id=replays&run_id=manual__1"
     for tab in (f"run?{run}", f"task?{run}&task_id=load&map_index={{MAP_INDEX}}"):
         [window] = server.get(f"{tab}&format=json").json()["windows"]
@@ -313,23 +313,23 @@ def test_kafka_is_asked_after_the_page(server: PageServer) -> None:
     now = server.get("groups/lake.orders/now?show=page-orders-1").json()
     assert "LOST" not in now["parts"]["verdict"]
     assert now["partitions"] == {"page-orders-1": {"behind": "1,100 behind", "beginning": 0, "end": 1600, "lost": 0}}
-    [found] = server.get("groups/lake.orders/now?format=json").json()["groups"]
-    assert found["lag"] == 3 * 1_500 + 300 - 3 * 500
+    [entry] = server.get("groups/lake.orders/now?format=json").json()["groups"]
+    assert entry["lag"] == 3 * 1_500 + 300 - 3 * 500
 
 
 def test_what_kafka_says_of_all_groups_is_there_for_programs_too(server: PageServer) -> None:
-    found = {group["group"]: group for group in server.get("now?format=json", user="limited").json()["groups"]}
-    assert found["lake.orders"]["lag"] == 3 * 1_500 + 300 - 3 * 500
-    assert found["lake.wide"]["verdict"] is None
-    assert "dwh.secret" not in found
-    assert "salaries" not in str(found), "an error names the topics of all groups that read that Kafka"
+    groups = {group["group"]: group for group in server.get("now?format=json", user="limited").json()["groups"]}
+    assert groups["lake.orders"]["lag"] == 3 * 1_500 + 300 - 3 * 500
+    assert groups["lake.wide"]["verdict"] is None
+    assert "dwh.secret" not in groups
+    assert "salaries" not in str(groups), "an error names the topics of all groups that read that Kafka"
 
 
 def test_a_kafka_that_is_away_is_no_error_of_the_page(server: PageServer) -> None:
     assert server.get("groups/lake.wide").status_code == 200
-    said = server.get("groups/lake.wide/now")
-    assert said.status_code == 200
-    assert "NOT KNOWN" in said.json()["parts"]["verdict"]
+    answer = server.get("groups/lake.wide/now")
+    assert answer.status_code == 200
+    assert "NOT KNOWN" in answer.json()["parts"]["verdict"]
 
 
 def test_a_kafka_that_never_answers_is_given_up(server: PageServer) -> None:
@@ -359,12 +359,12 @@ def test_what_was_pruned_is_drawn_as_pruned(server: PageServer) -> None:
 
 @pytest.mark.parametrize("page", ["windows/lake.pruned-000002", "groups/lake.pruned/replay?windows=2-3"])
 def test_a_window_that_was_pruned_says_so(server: PageServer, page: str) -> None:
-    said, document = server.get(page), server.get(page, params={"format": "json"})
-    assert (said.status_code, document.status_code) == (410, 410)
-    told = "Window lake.pruned-000002 was pruned from the ledger on 2026-11-01: Kafka no longer held its offsets"
-    assert told in said.text
-    assert document.json()["error"].startswith(told)
-    assert "lake.pruned-000003" in said.text
+    answer, document = server.get(page), server.get(page, params={"format": "json"})
+    assert (answer.status_code, document.status_code) == (410, 410)
+    message = "Window lake.pruned-000002 was pruned from the ledger on 2026-11-01: Kafka no longer held these offsets"
+    assert message in answer.text
+    assert document.json()["error"].startswith(message)
+    assert "lake.pruned-000003" in answer.text
 
 
 def test_a_span_of_time_has_its_windows_and_stays_in_the_links(server: PageServer) -> None:
@@ -384,41 +384,41 @@ def test_a_span_of_time_has_its_windows_and_stays_in_the_links(server: PageServe
     ["from=x", "to=2026-13-01", "from=2026-11-02&to=2026-11-01", "before=x", "before=0", f"before={10**30}", "axis=x"],
 )
 def test_an_address_that_makes_no_sense_is_told(server: PageServer, query: str) -> None:
-    said = server.get(f"groups/lake.orders?{query}")
-    assert said.status_code == 400
-    assert "<h1>That can't be shown</h1>" in said.text.replace("&#39;", "'")
-    assert "Try again" not in said.text, "it would be the same"
+    answer = server.get(f"groups/lake.orders?{query}")
+    assert answer.status_code == 400
+    assert "<h1>That can't be shown</h1>" in answer.text.replace("&#39;", "'")
+    assert "Try again" not in answer.text, "it would be the same"
 
 
 def test_a_preview_says_what_can_run_and_what_can_not(server: PageServer) -> None:
-    found = server.get("groups/lake.orders/replay?windows=1,4-5,999&format=json").json()
-    assert [window["id"] for window in found["again"]] == ["lake.orders-000001", "lake.orders-000004"]
-    refused = {window["id"][-3:]: window["why"] for window in found["refused"]}
+    preview = server.get("groups/lake.orders/replay?windows=1,4-5,999&format=json").json()
+    assert [window["id"] for window in preview["again"]] == ["lake.orders-000001", "lake.orders-000004"]
+    refused = {window["id"][-3:]: window["why"] for window in preview["refused"]}
     assert refused.keys() == {"005", "999"}
-    assert "live lane is about to read" in refused["005"]
-    assert found["conf"] == {"kafka_offsets": {"group": "lake.orders", "windows": "1,4"}}
-    assert {dag["dag_id"]: dag["may_run"] for dag in found["dags"]} == {"orders": True, "replays": True}
+    assert "An ordinary run of its DAG reads it" in refused["005"]
+    assert preview["conf"] == {"kafka_offsets": {"group": "lake.orders", "windows": "1,4"}}
+    assert {dag["dag_id"]: dag["may_run"] for dag in preview["dags"]} == {"orders": True, "replays": True}
 
 
 def test_a_preview_refuses_what_has_expired(server: PageServer) -> None:
-    found = server.get("groups/lake.orders/replay?windows=2-3&format=json").json()
-    assert [window["id"] for window in found["again"]] == ["lake.orders-000002"]
-    [refused] = found["refused"]
+    preview = server.get("groups/lake.orders/replay?windows=2-3&format=json").json()
+    assert [window["id"] for window in preview["again"]] == ["lake.orders-000002"]
+    [refused] = preview["refused"]
     assert refused["id"] == "lake.orders-000003"
     assert "page-orders-0" in refused["why"]
-    assert "beginning offset 150" in refused["why"]
+    assert "are not all in the log [150, " in refused["why"]
     text = server.get("groups/lake.orders/replay?windows=3").text
     assert "Nothing of this can run" in text
     assert "data-confirm" not in text
 
 
 def test_a_preview_says_of_each_dag_whether_it_would_run_at_once(server: PageServer) -> None:
-    found = server.get("groups/lake.many/replay?windows=1-5&format=json").json()
-    assert {dag["dag_id"]: (dag["may_run"], dag["note"]) for dag in found["dags"]} == {
+    preview = server.get("groups/lake.many/replay?windows=1-5&format=json").json()
+    assert {dag["dag_id"]: (dag["may_run"], dag["note"]) for dag in preview["dags"]} == {
         "orders": (True, None),
-        "paused": (True, "it is paused: the run waits until the DAG is unpaused"),
-        "stale": (False, "Airflow has no such DAG at the moment"),
-        "gone": (False, "Airflow has no such DAG at the moment"),
+        "paused": (True, "the run waits until the DAG is unpaused"),
+        "stale": (False, "Airflow has no such DAG"),
+        "gone": (False, "Airflow has no such DAG"),
         "broken": (False, "its file has an import error"),
     }
     text = server.get("groups/lake.many/replay?windows=1-5").text
@@ -426,9 +426,9 @@ def test_a_preview_says_of_each_dag_whether_it_would_run_at_once(server: PageSer
 
 
 def test_a_viewer_sees_the_preview_and_can_not_run_it(server: PageServer) -> None:
-    found = server.get("groups/lake.orders/replay?windows=1&format=json", user="viewer").json()
-    assert found["again"]
-    assert not any(dag["may_run"] for dag in found["dags"])
+    preview = server.get("groups/lake.orders/replay?windows=1&format=json", user="viewer").json()
+    assert preview["again"]
+    assert not any(dag["may_run"] for dag in preview["dags"])
     text = server.get("groups/lake.orders/replay?windows=1", user="viewer").text
     assert "data-confirm" not in text
     assert ">Close</button>" in text, "there is nothing to cancel"
@@ -436,8 +436,8 @@ def test_a_viewer_sees_the_preview_and_can_not_run_it(server: PageServer) -> Non
 
 
 def test_with_a_dead_kafka_a_preview_says_what_it_does_not_know(server: PageServer) -> None:
-    found = server.get("groups/dwh.secret/replay?windows=1&format=json").json()
-    assert "not known" in found["not_known"]
+    preview = server.get("groups/dwh.secret/replay?windows=1&format=json").json()
+    assert "not known" in preview["not_known"]
 
 
 @pytest.mark.parametrize("windows", ["", "x", "1-999999", "5-1", "other-000001"])

@@ -19,7 +19,7 @@ HEAVY = [
 
 
 def added_by(code: str, before: str) -> str:
-    """Return which of the heavy modules some code imports on top of what was there."""
+    """Return the heavy modules that some code imports in addition."""
     program = f"import sys\n{before}\nhad = set(sys.modules)\n{code}\nprint([m for m in {HEAVY} if m in sys.modules and m not in had])"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False
@@ -29,8 +29,8 @@ def added_by(code: str, before: str) -> str:
 
 
 def test_it_is_found_by_its_entry_point() -> None:
-    [found] = [point for point in entry_points(group="airflow.plugins") if point.value.startswith(PACKAGE)]
-    assert found.load() is KafkaOffsetsPlugin
+    [entry] = [point for point in entry_points(group="airflow.plugins") if point.value.startswith(PACKAGE)]
+    assert entry.load() is KafkaOffsetsPlugin
 
 
 @pytest.mark.slow

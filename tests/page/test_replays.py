@@ -1,4 +1,4 @@
-"""What the page asks Airflow to run is what a task of that run reads."""
+"""The conf that the page gives to Airflow is the one that a task of the run reads."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def test_nothing_is_promised_if_nothing_can_run() -> None:
 def test_if_no_dag_can_run_it_each_says_why_and_none_is_offered() -> None:
     dags = [
         Dag("orders", False, "its file has an import error"),
-        Dag("gone", False, "Airflow has no such DAG at the moment"),
+        Dag("gone", False, "Airflow has no such DAG"),
     ]
     text = dialog(row(3), dags=dags)
-    assert "orders (its file has an import error), gone (Airflow has no such DAG at the moment)." in text
+    assert "orders (its file has an import error), gone (Airflow has no such DAG)." in text
     assert "airflow dags trigger" in text
     assert "<select" not in text
     assert "data-confirm" not in text
@@ -68,8 +68,8 @@ def test_if_no_dag_can_run_it_each_says_why_and_none_is_offered() -> None:
 
 def test_without_an_answer_of_kafka_no_window_is_said_to_run() -> None:
     text = dialog(row(3), row(4, "superseded"), chosen="orders", unknown="Kafka is away")
-    said = re.findall(r'class="badge (\w+)"[^>]*>(.*?)</span>', text)
-    assert [tone for tone, _ in said] == ["plain", "bad"]
-    assert said[0][1] == "not known"
+    badges = re.findall(r'class="badge (\w+)"[^>]*>(.*?)</span>', text)
+    assert [tone for tone, _ in badges] == ["plain", "bad"]
+    assert badges[0][1] == "not known"
     assert "Kafka is away." in text
     assert "data-confirm" in text, "whoever knows that Kafka is back may go on"

@@ -41,8 +41,8 @@ def drawn(
 
 
 def test_blocks_are_the_share_of_the_log() -> None:
-    found = drawn([live(1, 0, 100), live(2, 100, 150), live(3, 150, 200, State.PLANNED)])
-    assert found == [("committed", 0, 45), ("committed", 45, 22.5), ("open", 67.5, 22.5)]
+    strip = drawn([live(1, 0, 100), live(2, 100, 150), live(3, 150, 200, State.PLANNED)])
+    assert strip == [("committed", 0, 45), ("committed", 45, 22.5), ("open", 67.5, 22.5)]
 
 
 def test_neighbors_have_different_shades() -> None:
@@ -69,8 +69,8 @@ def test_lost_offsets_are_no_gap_and_lie_before_the_window_that_lost_them() -> N
 
 
 def test_superseded_windows_leave_a_trace_and_own_nothing() -> None:
-    found = drawn([live(1, 0, 50), live(2, 50, 100, State.SUPERSEDED), live(3, 50, 80)])
-    assert found == [("committed", 0, 45), ("committed", 45, 27), ("superseded", 45, 45)]
+    strip = drawn([live(1, 0, 50), live(2, 50, 100, State.SUPERSEDED), live(3, 50, 80)])
+    assert strip == [("committed", 0, 45), ("committed", 45, 27), ("superseded", 45, 45)]
 
 
 def test_an_abandoned_window_is_not_drawn() -> None:
@@ -83,8 +83,8 @@ def test_a_partition_that_nothing_was_read_of_has_an_empty_strip_where_its_next_
         (tp(0), 1, 0, 5),
         (tp(1), 0, 7, 7),
     ]
-    known = {tp(0): 5, tp(1): 7, tp(2): 40}
-    assert [(s.tp, s.first, s.last) for s in strips.figure([both], starts=known).strips][1:] == [
+    starts = {tp(0): 5, tp(1): 7, tp(2): 40}
+    assert [(s.tp, s.first, s.last) for s in strips.figure([both], starts=starts).strips][1:] == [
         (tp(1), 7, 7),
         (tp(2), 40, 40),
     ]
@@ -97,8 +97,8 @@ def test_a_page_between_keeps_the_strip_of_a_partition_whose_blocks_it_cuts_off(
         for n in (7, 8)
     ] + [replace(window({tp(1): (0, 10)}, 30), lane=Lane.BACKFILL)]
     part = Part(has_oldest=False, has_newest=False)
-    found = strips.figure(windows, axis, part, {tp(0): 90, tp(1): 50}).strips
-    assert [(strip.tp, bool(strip.blocks)) for strip in found] == [(tp(0), True), (tp(1), False)]
+    drawn_strips = strips.figure(windows, axis, part, {tp(0): 90, tp(1): 50}).strips
+    assert [(strip.tp, bool(strip.blocks)) for strip in drawn_strips] == [(tp(0), True), (tp(1), False)]
 
 
 def test_after_a_reset_backwards_the_next_window_starts_before_the_end_of_what_was_superseded() -> None:
@@ -126,8 +126,8 @@ def test_what_needs_a_look_is_seen_even_if_it_is_thin() -> None:
 
 
 def test_by_time_a_window_lies_between_two_cuts() -> None:
-    found = drawn([live(1, 0, 10), live(2, 10, 500), live(3, 500, 510, hours=5)], Axis.TIME)
-    assert found == [("committed", 0, 22.5), ("committed", 22.5, 67.5)]
+    strip = drawn([live(1, 0, 10), live(2, 10, 500), live(3, 500, 510, hours=5)], Axis.TIME)
+    assert strip == [("committed", 0, 22.5), ("committed", 22.5, 67.5)]
 
 
 def test_by_time_all_strips_have_one_axis() -> None:
@@ -156,16 +156,16 @@ def test_a_page_between_cuts_off_what_lies_above_it() -> None:
 
 def test_what_pruned_windows_may_have_owned_is_no_gap() -> None:
     windows = [backfill(9, 0, 100), live(8, 700, 800)]
-    found = drawn(windows, part=Part(floors={tp(): 400}))
-    assert [kind for kind, _, _ in found] == ["backfill", "pruned", "gap", "committed"]
+    strip = drawn(windows, part=Part(floors={tp(): 400}))
+    assert [kind for kind, _, _ in strip] == ["backfill", "pruned", "gap", "committed"]
     assert [kind for kind, _, _ in drawn(windows, part=Part(floors={tp(): 700}))] == ["backfill", "pruned", "committed"]
     assert [kind for kind, _, _ in drawn(windows, part=Part(floors={tp(1): 700}))] == ["backfill", "gap", "committed"]
 
 
 def test_a_span_of_time_is_the_axis_and_its_first_window_has_its_width() -> None:
     hours = Part(has_oldest=False, start=NOON + HOUR, end=NOON + 5 * HOUR)
-    found = drawn([live(2, 10, 20), live(3, 20, 30)], Axis.TIME, hours)
-    assert found == [("committed", 0, 22.5), ("committed", 22.5, 22.5)]
+    strip = drawn([live(2, 10, 20), live(3, 20, 30)], Axis.TIME, hours)
+    assert strip == [("committed", 0, 22.5), ("committed", 22.5, 22.5)]
 
 
 def test_one_window_of_a_span_is_drawn_by_time() -> None:
@@ -179,11 +179,11 @@ def test_one_window_of_a_span_is_drawn_by_time() -> None:
     [(5, NOON, HOUR), (48, NOON, 12 * HOUR), (24 * 30, NOON.replace(month=2, day=2, hour=0), 7 * 24 * HOUR)],
 )
 def test_ticks_are_round(hours: int, first: datetime, step: timedelta) -> None:
-    found = strips.ticks(NOON, NOON + hours * HOUR)
-    assert found[0].at == first
-    assert {b.at - a.at for a, b in itertools.pairwise(found)} == {step}
-    assert len(found) <= 7
-    assert all(0 <= tick.x <= READ for tick in found)
+    ticks = strips.ticks(NOON, NOON + hours * HOUR)
+    assert ticks[0].at == first
+    assert {b.at - a.at for a, b in itertools.pairwise(ticks)} == {step}
+    assert len(ticks) <= 7
+    assert all(0 <= tick.x <= READ for tick in ticks)
 
 
 spans = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 50)), min_size=1, max_size=30)

@@ -38,8 +38,8 @@ def page(story: Story, seq: int, *readable: str, sees_group: bool = True) -> str
 
 def button(text: str) -> str:
     """Return the button of the replay."""
-    [found] = re.findall(r'<button[^>]*id="replay"[^>]*>', text)
-    return str(found)
+    [button] = re.findall(r'<button[^>]*id="replay"[^>]*>', text)
+    return str(button)
 
 
 def test_each_try_has_its_outcome_records_duration_and_a_link_to_its_task_instance(story: Story) -> None:
@@ -62,8 +62,8 @@ def test_what_is_committed_can_be_replayed_and_what_is_open_can_not(story: Story
 
 
 def test_what_a_replay_would_read_is_told_with_the_condition_that_only_kafka_knows(story: Story) -> None:
-    said = page(story, 1, "orders").partition('id="selected-what">')[2].partition("</span>")[0]
-    assert said == (
+    text = page(story, 1, "orders").partition('id="selected-what">')[2].partition("</span>")[0]
+    assert text == (
         "Read the same 120 offsets again, under the same id, if Kafka still holds all of them. "
         "Replay… asks Kafka, and starts nothing yet. "
         "A sink that replaces its output by window id then has each record once."
@@ -100,11 +100,11 @@ def test_the_windows_of_a_run_are_the_documents_of_the_command_line(quick_folder
         story.run(story.draft(0, 5), run_id="run")
     taken = ledger.window("lake.orders-000001")
     ledger.hold([taken], Claim("other", "run", "load"), mine.at)
-    found = pictures.windows_of_run(ledger, ledger.windows_of_run("orders", "run"))
-    assert [line.id for line, _ in found] == ["lake.clicks-000001", "lake.orders-000001", "lake.orders-000002"]
-    for line, window in found:
+    windows = pictures.windows_of_run(ledger, ledger.windows_of_run("orders", "run"))
+    assert [line.id for line, _ in windows] == ["lake.clicks-000001", "lake.orders-000001", "lake.orders-000002"]
+    for line, window in windows:
         document = views.run_document(line, window, {"orders", "other"})
         assert document == documents.window_document(ledger.window(line.id)) | {"run": Claim("orders", "run", "load")}
-    hidden = views.run_document(*found[1], {"orders"})
+    hidden = views.run_document(*windows[1], {"orders"})
     assert (hidden["held_by"], hidden["id"]) == (None, "lake.orders-000001")
     assert "other" not in documents.as_json(hidden)

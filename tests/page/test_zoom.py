@@ -24,9 +24,11 @@ def test_an_address_is_read_as_it_was_written(
     if start is not None and end is not None and end <= start:
         start, end = end, start + timedelta(seconds=1)
     zoom = Zoom(axis, start, end, before)
-    said = {name: values[0] for name, values in parse_qs(zoom.query().removeprefix("?")).items()}
-    number = said.get("before")
-    read = read_zoom(Axis(said["axis"]), said.get("from", ""), said.get("to", ""), int(number) if number else None)
+    params = {name: values[0] for name, values in parse_qs(zoom.query().removeprefix("?")).items()}
+    number = params.get("before")
+    read = read_zoom(
+        Axis(params["axis"]), params.get("from", ""), params.get("to", ""), int(number) if number else None
+    )
     assert read == zoom
 
 
@@ -49,7 +51,7 @@ def test_the_spans_that_are_offered_end_with_the_newest_window() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "told"),
+    ("start", "end", "message"),
     [
         ("x", "", "'x' is not a time"),
         ("", "2026-13-01", "is not a time"),
@@ -58,6 +60,6 @@ def test_the_spans_that_are_offered_end_with_the_newest_window() -> None:
         ("2026-11-02", "2026-11-01", "The time span is empty"),
     ],
 )
-def test_what_is_no_span_is_refused(start: str, end: str, told: str) -> None:
-    with pytest.raises(BadInputError, match=told):
+def test_what_is_no_span_is_refused(start: str, end: str, message: str) -> None:
+    with pytest.raises(BadInputError, match=message):
         read_zoom(Axis.OFFSET, start, end, None)

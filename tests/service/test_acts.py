@@ -436,7 +436,7 @@ def test_what_a_job_read_of_a_topic_that_is_gone_is_kept_by_a_persons_commit(wor
     world.kafka.recreate("orders", 2)
     for ask in (lambda: world.service.check(window), lambda: world.plan(ONE)):
         with pytest.raises(
-            TopicRecreatedError, match=r"the only copy.*commit lake-000001 --why '\.\.\.'.*abandon lake-000001"
+            TopicRecreatedError, match=r"(?s)the only copy.*commit lake-000001 --why '\.\.\.'.*abandon lake-000001"
         ):
             ask()
     world.service.commit_by_hand(window.id, "ada", "the log of its driver says 10 records")

@@ -201,7 +201,7 @@ def test_an_open_window_with_replaced_records_is_given_up_and_cut_again(read: Wo
     window: Window = read.plan(TWO).window
     read.die(TWO)
     replace_records(read, 110, 90)
-    with pytest.raises(LogTruncatedError, match=rf"offsets \[110, 130\) are .*kafka-offsets abandon {window.id}"):
+    with pytest.raises(LogTruncatedError, match=rf"(?s)offsets \[110, 130\) are .*kafka-offsets abandon {window.id}"):
         read.plan(THREE)
     read.service.abandon(window.id, "me", "its records are others now")
     assert read.run(FOUR).ranges[tp(0)] == ranges({tp(0): (100, 200)})[tp(0)]

@@ -119,9 +119,7 @@ def test_a_copy_names_a_topic_that_appeared_and_the_next_window_reads_it_from_it
     found = copied(by_pattern, LedgerSource(by_pattern.ledger, "lake"))
     assert by_topic(found.given.offsets) == {"orders-eu": 5, "orders-us": 5}
     [note] = found.given.notes
-    assert note.startswith(
-        "ledger has no offset of orders-asia, which Kafka lists and topics_pattern='orders-.*' matches"
-    )
+    assert note.startswith("ledger has no offset of orders-asia, which topics_pattern='orders-.*' matches now")
     assert read(by_pattern.run(claim("r2"))) == {"orders-asia": (0, 3)}
     assert copied(by_pattern, LedgerSource(by_pattern.ledger, "lake")).given.notes == ()
 
@@ -187,7 +185,7 @@ def test_a_typo_that_matches_nothing_is_an_error_and_no_watermark_changes(by_pat
     by_pattern.run(claim("r1"))
     before = by_pattern.ledger.load("lake").position
     configure(by_pattern, "odrers-.*")
-    with pytest.raises(MissingPartitionError, match=r"odrers-\.\*.*has read orders-eu, orders-us; all watermarks stay"):
+    with pytest.raises(MissingPartitionError, match=r"odrers-\.\*.*has read orders-eu, orders-us"):
         by_pattern.plan(claim("r2"))
     assert by_pattern.ledger.load("lake").position == before
     assert by_pattern.ledger.group("lake").topics == ("orders-eu", "orders-us")

@@ -1,4 +1,4 @@
-"""The verdict on what was counted."""
+"""The verdict on counts."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def test_tasks_that_ran_twice_are_no_error_and_hide_no_gap_elsewhere(caplog: pyt
     with caplog.at_level(logging.WARNING):
         check_counts(twice)
     assert twice.records == 5
-    assert "orders-0: 10 records counted where 5 were planned" in caplog.text
+    assert "orders-0: 10 records of 5 counted" in caplog.text
     with pytest.raises(IncompleteReadError, match="orders-1: 4 of 5"):
         check_counts(counts(("orders", 0, 10, 5), ("orders", 1, 4, 5)))
 
 
 class Reported:
-    """What Spark says of an action; over Spark Connect it says so without waiting."""
+    """The report of an action by Spark; over Spark Connect, Spark reports without waiting."""
 
     def __init__(self, get: dict[str, object]) -> None:
         self.get = get
@@ -79,9 +79,7 @@ def test_a_histogram_that_can_not_be_right_leaves_the_total(bars: str | None) ->
 
 @pytest.mark.parametrize("metrics", [{}, {"records": None, "histogram": None}])
 def test_no_report_is_no_count(metrics: dict[str, object]) -> None:
-    with pytest.raises(
-        IncompleteReadError, match=r"Spark reported no action .* Spark Connect servers:\n    with window\.persisted"
-    ):
+    with pytest.raises(IncompleteReadError, match=r"Spark reported no action .* or use:\n    with window\.persisted"):
         counted({("a", 0): 3}, Reported(metrics))
 
 

@@ -32,7 +32,7 @@ GIVEN = handoff(
 
 @pytest.fixture
 def conf(spark: SparkSession) -> Iterator[SparkSession]:
-    """Return Spark, which forgets afterwards what it was started with."""
+    """Return Spark, and remove its settings of the window afterwards."""
     yield spark
     spark.conf.unset(CONF_WINDOW)
     spark.conf.unset(CONF_WINDOW_FILE)
@@ -71,14 +71,12 @@ def test_a_window_in_a_file_of_the_working_directory(
 
 def test_a_file_that_was_not_shipped_is_an_error(conf: SparkSession) -> None:
     conf.conf.set(CONF_WINDOW_FILE, "absent.json")
-    with pytest.raises(HandoffError, match=r"which is not at .*absent\.json.*--files"):
+    with pytest.raises(HandoffError, match=r"there is no .*absent\.json.*--files"):
         current_window(conf)
 
 
 def test_a_job_without_a_window_is_told_what_to_do(conf: SparkSession) -> None:
-    with pytest.raises(
-        NoWindowError, match=r"started without a window.*KafkaSparkSubmitOperator.*\n    current_window\("
-    ):
+    with pytest.raises(NoWindowError, match=r"is not set.*KafkaSparkSubmitOperator.*\n    current_window\("):
         current_window(conf)
 
 
@@ -111,7 +109,7 @@ def test_each_call_in_a_job_gives_the_same_object_so_a_second_function_can_not_r
     first, second = current_window(conf), current_window(conf.range(1).sparkSession)
     assert first is second
     first.write_parquet(first.read().select("topic"), f"{tmp_path}/lake")
-    with pytest.raises(WriteOptionError, match="has been written there already"):
+    with pytest.raises(WriteOptionError, match="a second write would replace the first"):
         second.write_parquet(second.read().select("topic"), f"{tmp_path}/lake/")
 
 
@@ -119,8 +117,13 @@ def test_a_job_that_asks_for_its_window_says_so_before_it_reads_anything(conf: S
     report = tmp_path / "report.json"
     conf.conf.set(CONF_WINDOW, replace(GIVEN, report=str(report)).to_json())
     current_window(conf)
-    told = json.loads(report.read_text())
-    assert told == {"window_id": GIVEN.window_id, "records": None, "counts": {}, "written": None, "bad": None}
+    assert json.loads(report.read_text()) == {
+        "window_id": GIVEN.window_id,
+        "records": None,
+        "counts": {},
+        "written": None,
+        "bad": None,
+    }
 
 
 def test_other_sessions_and_what_is_handed_over_later_have_windows_of_their_own(conf: SparkSession) -> None:

@@ -126,5 +126,5 @@ def test_another_cluster_is_refused_for_one_call_and_not_for_the_group() -> None
     ranges = {"orders": {0: (0, 5)}}
     servers = {"kafka.Bootstrap.servers": "other:9092"}
     assert reader_options(ranges, "read_committed", servers, {})["kafka.Bootstrap.servers"] == "other:9092"
-    with pytest.raises(ReaderOptionError, match="another cluster has other records"):
+    with pytest.raises(ReaderOptionError, match="another address of the same cluster"):
         reader_options(ranges, "read_committed", {}, servers)

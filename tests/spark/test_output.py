@@ -65,7 +65,7 @@ class Pipeline:
         return Report(window.records)
 
     def stage(self, window: KafkaWindow, condition: str = "true", table: str = "") -> int:
-        """Do what a user's job does."""
+        """Run the steps of a user's job."""
         df = window.read().selectExpr("cast(cast(value as string) as int) as n").filter(condition)
         return window.stage_jdbc(df, self.database.jdbc, table or self.table, self.database.properties)
 
@@ -164,7 +164,7 @@ def test_a_job_that_stages_nothing_or_elsewhere_is_not_committed(pipeline: Pipel
     def forget(window: KafkaWindow) -> None:
         window.read().write.format("noop").mode("overwrite").save()
 
-    with pytest.raises(OutputError, match=f"staged nothing for {pipeline.table}. Nothing is committed"):
+    with pytest.raises(OutputError, match=f"staged nothing for {pipeline.table}. Call"):
         pipeline.run("first", forget)
     with pytest.raises(TargetError, match=f"staged for {other}: output_tables of group .* are {pipeline.table}"):
         pipeline.run("first", lambda window: pipeline.stage(window, table=other), clears=1)

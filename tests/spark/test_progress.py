@@ -52,7 +52,9 @@ def test_a_step_that_is_not_in_the_table_is_an_error(state: State, step: Step) -
 def test_a_frame_that_was_not_checked_is_in_the_way_of_the_next(progress: Progress) -> None:
     progress.begin()
     progress.to("read")
-    with pytest.raises(UnfinishedReadError, match=rf"Window {ID}: read\(\) was called before, .* call check\(\)"):
+    with pytest.raises(
+        UnfinishedReadError, match=rf"Window {ID}: the frame of an earlier read\(\) was not checked\. .* call check\(\)"
+    ):
         progress.begin()
     assert progress.read == "read"
     progress.to("check")
@@ -79,7 +81,9 @@ def test_a_second_write_to_a_target_is_refused_and_remembered(progress: Progress
     with progress.writing("write_parquet", path="/lake"):
         pass
     with (
-        pytest.raises(WriteOptionError, match=f"Window {ID}: write_json to /lake/: this window has been written there"),
+        pytest.raises(
+            WriteOptionError, match=f"Window {ID}: write_json to /lake/: a second write would replace the first"
+        ),
         progress.writing("write_json", path="/lake/"),
     ):
         raise AssertionError("it must not begin")
@@ -93,7 +97,7 @@ def test_a_write_beside_one_that_runs_is_refused_and_the_first_goes_on(progress:
         with pytest.raises(WriteOptionError), progress.writing("write_parquet", path="/lake"):
             raise AssertionError("it must not begin")
         assert len(progress.failures) == 1
-    assert len(progress.failures) == 1, "what was refused is lost still"
+    assert len(progress.failures) == 1, "the refused rows are lost still"
 
 
 def test_a_failure_is_forgotten_when_the_same_write_succeeds_there_and_by_no_other(progress: Progress) -> None:
@@ -180,7 +184,7 @@ def test_a_frame_that_was_run_may_have_been_checked_or_read_again_by_another_thr
 
 
 class Job(RuleBasedStateMachine):
-    """A job in any order of calls, of which none is lost."""
+    """A job with calls in any order. None is lost."""
 
     def __init__(self) -> None:
         super().__init__()

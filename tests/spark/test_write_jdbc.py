@@ -84,7 +84,7 @@ def test_a_table_without_the_column_is_refused_before_anything_is_read_with_the_
     database.run(*str(refused.value).split("\n    ")[1:])
     with pytest.raises(TargetError, match="n2"):
         write(window, df.withColumnRenamed("n", "n2"), database, table)
-    with pytest.raises(WriteOptionError, match="has a column window_id"):
+    with pytest.raises(WriteOptionError, match="column window_id"):
         write(window, df.withColumnRenamed("n", "WINDOW_ID"), database, table)
     assert write(window, df, database, table) == 10
     assert database.numbers(table) == [*range(10)]
@@ -238,7 +238,7 @@ def test_classes_of_the_jvm_are_asked_for_by_their_whole_names(
 
 
 def test_whenever_twins_publish_at_once_one_copy_is_left(spark: SparkSession, database: Database, table: str) -> None:
-    """No row of the window is there at first: two transactions that delete nothing would both insert."""
+    """The table has no row of the window at first: two transactions that delete nothing would both insert."""
     with ThreadPoolExecutor(4) as pool:
         for _ in range(3):
             database.run(f"DELETE FROM {table}", *_forget(database))

@@ -70,7 +70,7 @@ class Across:
 
     @pytest.fixture
     def run(self, capsys: pytest.CaptureFixture[str]) -> Run:
-        """Run a command, and return its exit code and what it printed."""
+        """Run a command, and return its exit code and output."""
 
         def run(*arguments: str) -> tuple[int, str]:
             capsys.readouterr()
@@ -89,19 +89,19 @@ class Across:
         assert run(*copy)[0] == 4, "a dry run"
         store = open_store(parse_store_address(address), group)
         assert store.read(group.name, [topic]) == {}
-        code, said = run(*copy, "--yes")
-        assert code == 0, said
+        code, output = run(*copy, "--yes")
+        assert code == 0, output
         assert store.read(group.name, [topic]) == stands
         assert run("verify", group.name)[0] == 0
 
-        code, said = run("export", group.name, "--from", address, "--to", "-")
-        assert code == 0, said
-        assert list(csv.reader(io.StringIO(said))) == [[topic, "0", "30"], [topic, "1", "7"]]
+        code, output = run("export", group.name, "--from", address, "--to", "-")
+        assert code == 0, output
+        assert list(csv.reader(io.StringIO(output))) == [[topic, "0", "30"], [topic, "1", "7"]]
 
-        code, said = run(
+        code, output = run(
             "import", f"{group.name}.copy", "--from", address, "--as", group.name, "--topic", topic, *why, "--yes"
         )
-        assert code == 0, said
+        assert code == 0, output
         position = ledger.load(f"{group.name}.copy").position
         assert position is not None
         assert position.offsets == stands
@@ -124,9 +124,9 @@ class Across:
         store.advance(group.name, end, {**end, TopicPartition(topic, 1): 40})
         with pytest.raises(StoreDriftError, match=rf"{topic}-1: found 40, expected 50"):
             service.plan(group, Claim("dag", "next", "task", scope=Scope.RUN), lambda _: True)
-        code, said = run("verify", group.name)
-        assert code == 1, said
-        assert "copy" in said
-        code, said = run("copy", group.name, "--from", "ledger", "--to", address, "--why", "put right", "--yes")
-        assert code == 0, said
+        code, output = run("verify", group.name)
+        assert code == 1, output
+        assert "copy" in output
+        code, output = run("copy", group.name, "--from", "ledger", "--to", address, "--why", "put right", "--yes")
+        assert code == 0, output
         assert run("verify", group.name)[0] == 0

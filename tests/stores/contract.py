@@ -7,7 +7,7 @@ A subclass is a `pytest` class with these fixtures:
 - `proxied`: `(store, proxy)`: the same server through a `tests.lab.proxy.Proxy`, with a time-out of about two seconds;
 - `group` (given here): a name that no other test has; topics are named after it.
 
-What a store can't keep stands in its `guarantees`, and the test of that line checks exactly what remains.
+What a store can't keep is in its `guarantees`, and the test of that line checks exactly what remains.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def again_and_again(step: Callable[[], None]) -> Iterator[None]:
 
 
 class StoreContract:
-    """Each subclass says where the store is, with its fixtures."""
+    """Each subclass has fixtures for its store."""
 
     many = MANY
-    """How many partitions an advance must carry; less only where `guarantees.limit` says so."""
+    """How many partitions an advance must carry; fewer only with a `guarantees.limit`."""
     cuts = (0, 1, 200, 2_000, 20_000)
     """After how many bytes of requests a connection is cut, in turn."""
     lost_answers = 3
@@ -286,9 +286,9 @@ class StoreContract:
         was_written: list[bool] = []
         while not any(was_written) and len(was_written) < 10 * self.lost_answers:
             through.read(group, [topic])  # so that what connects once is connected, now and below
-            told, after = proxy.answers, {tp: offset + 1 for tp, offset in before.items()}
+            answered, after = proxy.answers, {tp: offset + 1 for tp, offset in before.items()}
             through.advance(group, before, after)
-            answers, before = proxy.answers - told, after
+            answers, before = proxy.answers - answered, after
             for lost in range(1, self.lost_answers + 1):
                 proxy.swallow_answers(after=max(0, answers - lost))
                 was_written.append(self._is_written_unseen(proxied, store, group, before))
@@ -297,7 +297,7 @@ class StoreContract:
         assert any(was_written) or self.chatters, "no answer to a write was lost: this shows nothing"
 
     def settle(self) -> None:
-        """Wait, after a fault, for what the store's client still sends by itself."""
+        """Wait, after a fault, until the store's client has sent its late requests."""
 
     def _advance_by_one(self, store: OffsetStore, group: str, before: Offsets) -> Offsets:
         after = {tp: offset + 1 for tp, offset in before.items()}
@@ -308,7 +308,7 @@ class StoreContract:
     def _is_written_unseen(
         self, proxied: tuple[OffsetStore, Proxy], store: OffsetStore, group: str, before: Offsets
     ) -> bool:
-        """Advance by one while a fault is on, and let it be over; return whether it is written though that was not told."""
+        """Advance by one during a fault, and end the fault; return whether it is written although the advance failed."""
         through, proxy = proxied
         after = {tp: offset + 1 for tp, offset in before.items()}
         error: StoreAnswerError | None = None
@@ -318,12 +318,12 @@ class StoreContract:
             error = exc
         proxy.heal()
         self.settle()
-        found = store.read(group, topics_of(after))
+        stored = store.read(group, topics_of(after))
         if store.guarantees.is_atomic:
-            assert found in (before, after), f"after {error!r}"
+            assert stored in (before, after), f"after {error!r}"
         if error is not None and not isinstance(error, StoreOutcomeUnknownError):
-            assert found == before, f"it said that nothing was written: {error}"
-        return error is not None and found == after
+            assert stored == before, f"it said that nothing was written: {error}"
+        return error is not None and stored == after
 
     def test_a_connection_that_is_cut_leaves_all_or_nothing(
         self, proxied: tuple[OffsetStore, Proxy], store: OffsetStore, group: str, topic: str

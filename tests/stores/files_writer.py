@@ -1,4 +1,4 @@
-"""Advance a group on a local disk forever, and say after each advance where it stands: `python -m ... BASE GROUP`."""
+"""Advance a group on a local disk forever, and print its offset after each advance: `python -m ... BASE GROUP`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PARTITIONS = [TopicPartition("orders", partition) for partition in range(200)]
 
 
 def main(base: str, group: str) -> None:
-    """Start where the group stands, and say so first."""
+    """Start at the group's offset, and print it first."""
     store = FilesStore("files://", LocalFolders(base), keep=10)
     before = store.read(group, ["orders"])
     while True:

@@ -24,7 +24,7 @@ class MemoryStore:
         self._lock = threading.Lock()
 
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
-        """Return what is there."""
+        """Return the offsets."""
         if not self.fails_after_write:
             self._fail()
         return {tp: offset for tp, offset in self.groups.get(group, {}).items() if tp.topic in topics}
@@ -35,8 +35,8 @@ class MemoryStore:
             self._fail()
 
         def look() -> tuple[Offsets, Offsets]:
-            found = dict(self.groups.get(group, {}))
-            return found, found
+            stored = dict(self.groups.get(group, {}))
+            return stored, stored
 
         def write(seen: Offsets) -> bool:
             with self._lock:

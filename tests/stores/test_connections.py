@@ -1,4 +1,4 @@
-"""The connections of offset stores: what they have in common."""
+"""The connections of all offset stores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_another_type_of_connection_is_told_in_one_wording(
     monkeypatch: pytest.MonkeyPatch, address: str, wanted: str, conn_type: str
 ) -> None:
     connect(monkeypatch, "ftp")
-    with pytest.raises(BadInputError, match=f"^Connection 'lab' has type 'ftp', not {wanted}$"):
+    with pytest.raises(BadInputError, match=f"^Connection 'lab': it has type 'ftp', not {wanted}$"):
         open_store(parse_store_address(address), KafkaGroup("lake.orders", topics=["orders"]))
 
 

@@ -1,4 +1,4 @@
-"""Offsets in files on a local disk: the contract, and what only a disk does."""
+"""Offsets in files on a local disk: the contract, and a disk's own rules."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def test_foreign_code_reads_the_highest_file(tmp_path: Path) -> None:
 
 def test_a_file_written_by_hand_is_read_and_continued(tmp_path: Path) -> None:
     (tmp_path / GROUP).mkdir()
-    mine = {"group": GROUP, "next_offsets": {"orders": {"0": 41}}, "why": "restored by hand"}
-    (tmp_path / GROUP / file_name(9)).write_text(json.dumps(mine))
+    by_hand = {"group": GROUP, "next_offsets": {"orders": {"0": 41}}, "why": "restored by hand"}
+    (tmp_path / GROUP / file_name(9)).write_text(json.dumps(by_hand))
     store = store_at(tmp_path)
     assert store.read(GROUP, ["orders"]) == at("orders", 41)
     store.advance(GROUP, at("orders", 41), at("orders", 42))
@@ -138,7 +138,7 @@ def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
 
 
 def test_the_folder_of_another_group_is_not_ours(tmp_path: Path) -> None:
-    """On a disk that does not tell capitals from small letters, two groups have one folder."""
+    """On a disk that ignores case, two groups have one folder."""
     advance_to(store_at(tmp_path), 1)
     (tmp_path / GROUP).rename(tmp_path / "Lake.Orders")
     with pytest.raises(StoreContentError, match=r"its group is 'lake\.orders'"):
@@ -178,7 +178,7 @@ def test_what_dead_writers_left_is_ignored_and_deleted_in_time(tmp_path: Path) -
 
 
 class FoldersOfASlowWriter(LocalFolders):
-    """Before it first writes, others do what they want."""
+    """Others act before its first write."""
 
     def __init__(self, base: Path, meanwhile: Callable[[], None]) -> None:
         super().__init__(str(base))
@@ -192,26 +192,26 @@ class FoldersOfASlowWriter(LocalFolders):
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_writer_that_stood_still_for_many_versions_does_not_win(tmp_path: Path, first: int) -> None:
-    others = store_at(tmp_path, keep=10)
-    advance_to(others, first)
-    slow = FilesStore("files://", FoldersOfASlowWriter(tmp_path, lambda: advance_to(others, 40)))
+    short_lived = store_at(tmp_path, keep=10)
+    advance_to(short_lived, first)
+    slow = FilesStore("files://", FoldersOfASlowWriter(tmp_path, lambda: advance_to(short_lived, 40)))
     with pytest.raises(StoreDriftError, match="orders-0: found 40, expected"):
         slow.advance(GROUP, at("orders", first) if first else {}, at("orders", 77))
-    assert others.read(GROUP, ["orders"]) == at("orders", 40)
-    advance_to(others, 41)
+    assert short_lived.read(GROUP, ["orders"]) == at("orders", 40)
+    advance_to(short_lived, 41)
     assert versions(tmp_path) == list(range(32, 42))
 
 
 def test_a_version_that_is_deleted_between_listing_and_reading_is_looked_for_again(tmp_path: Path) -> None:
-    others = store_at(tmp_path, keep=10)
-    advance_to(others, 1)
+    short_lived = store_at(tmp_path, keep=10)
+    advance_to(short_lived, 1)
 
     meanwhile = [20]
 
     class Place(LocalFolders):
         def get(self, group: str, name: str) -> bytes | None:
             if meanwhile:
-                advance_to(others, meanwhile.pop())
+                advance_to(short_lived, meanwhile.pop())
             return super().get(group, name)
 
     assert FilesStore("files://", Place(str(tmp_path))).read(GROUP, ["orders"]) == at("orders", 20)
@@ -223,16 +223,16 @@ def test_a_version_that_is_deleted_between_listing_and_reading_is_looked_for_aga
 @pytest.mark.slow
 def test_a_writer_that_is_killed_leaves_the_old_version_or_the_new(tmp_path: Path) -> None:
     command = [sys.executable, "-m", files_writer.__name__, str(tmp_path), GROUP]
-    said = 0
+    reported = 0
     for kill in range(20):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout
             for _ in range(1 + kill):
-                said = int(writer.stdout.readline())
+                reported = int(writer.stdout.readline())
             writer.send_signal(signal.SIGKILL)
-            said = max([said, *(int(line) for line in writer.stdout.read().split("\n")[:-1])])
-        found = set(store_at(tmp_path).read(GROUP, ["orders"]).values())
-        assert (found or {0}) in ({said}, {said + 1})
+            reported = max([reported, *(int(line) for line in writer.stdout.read().split("\n")[:-1])])
+        offsets = set(store_at(tmp_path).read(GROUP, ["orders"]).values())
+        assert (offsets or {0}) in ({reported}, {reported + 1})
     for name in os.listdir(tmp_path / GROUP):
         if version_of(name):
             assert len(json.loads((tmp_path / GROUP / name).read_bytes())["next_offsets"]["orders"]) == 200

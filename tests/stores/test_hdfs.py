@@ -1,4 +1,4 @@
-"""Offsets in files on HDFS: the contract, and what only HDFS does."""
+"""Offsets in files on HDFS: the contract, and HDFS' own rules."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_servers_that_die_between_upload_and_rename_come_back_with_the_old_versi
         store.read(group, ["orders"])
     hdfs.name_node.start()
     assert hdfs.is_in_safe_mode(), "it does not know yet where its files are"
-    # No refusal, though a name node that a person put into safe mode says nearly the same: one that starts leaves it by itself.
+    # No refusal, though a name node that a person put into safe mode answers nearly the same: one that starts leaves it by itself.
     with pytest.raises(StoreUnavailableError, match="safe mode"):
         HdfsFolders(hdfs.client(), BASE).delete(group, file_name(1))
     with pytest.raises(StoreUnavailableError, match="Failed to find datanode"):
@@ -247,7 +247,7 @@ def test_a_connection_of_airflow_leads_to_the_folder(hdfs: Hdfs, group: str, mon
     ("connection", "message"),
     [
         ({"conn_type": "hdfs", "host": "x"}, "type 'hdfs', not 'webhdfs'"),
-        ({"conn_type": "webhdfs"}, "names no host: set it to that of the name nodes of HDFS"),
+        ({"conn_type": "webhdfs"}, "names no host of the name nodes of HDFS"),
     ],
 )
 def test_a_connection_that_does_not_do_is_told_before_anything_is_asked(

@@ -1,4 +1,4 @@
-"""Offsets as those of a consumer group on a real broker: the contract, and what Kafka's own tools see."""
+"""Offsets as those of a consumer group on a real broker: the contract, and the view of Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def plain_commit(broker: KafkaBroker, group: str, offsets: dict[TopicPartition, 
 
 
 def metadata_of(broker: KafkaBroker, group: str, topic: str, count: int) -> list[str | None]:
-    """Return what stands beside each offset."""
+    """Return the metadata of each offset."""
     wanted = [Kafkas(topic, number) for number in range(count)]
     with contextlib.closing(Consumer({**broker.client_config(), "group.id": group})) as consumer:
         return [tp.metadata for tp in consumer.committed(wanted, timeout=ANSWER)]
@@ -121,7 +121,7 @@ def _advances(
     return True
 
 
-def _told(act: Callable[[], object], errors: list[BaseException]) -> None:
+def _catch(act: Callable[[], object], errors: list[BaseException]) -> None:
     try:
         act()
     except Exception as exc:
@@ -233,7 +233,7 @@ class KafkaContract(StoreContract):
 
     @pytest.fixture
     def gone(self, store: KafkaStore, broker: KafkaBroker, group: str, topic: str) -> str:
-        """Name a topic that was deleted when the group stood at 5 in its topic, and at 7 in this one."""
+        """Name a topic that was deleted when the group was at 5 in its topic, and at 7 in this one."""
         gone = f"{topic}.other"
         store.advance(group, {}, at(topic, 5) | at(gone, 7))
         delete_topic(broker, gone)
@@ -357,7 +357,7 @@ class TestTransactional(KafkaContract):
                 raise KafkaException(KafkaError(KafkaError.UNKNOWN, "EndTxn abort failed", False, False, True))
 
         monkeypatch.setattr(adapter, "Producer", Broken)
-        with pytest.raises(StoreOutcomeUnknownError, match="all are written or none"):
+        with pytest.raises(StoreOutcomeUnknownError, match=r"no answer to the commit of group .*\)$"):
             store.advance(group, {}, at(topic, 5, 10))
 
     def test_a_transaction_that_a_broker_does_not_commit_but_ends_was_not_written(
@@ -407,7 +407,7 @@ class TestTransactional(KafkaContract):
             patch.setattr(adapter, "Producer", Cut)
             advance = partial(through.advance, group, at(topic, 5, 10), at(topic, 6, 11))
             # A thread that can be left behind: librdkafka itself would wait until the coordinator is back.
-            writer = threading.Thread(target=_told, args=(advance, errors), daemon=True)
+            writer = threading.Thread(target=_catch, args=(advance, errors), daemon=True)
             writer.start()
             wait_until(lambda: not writer.is_alive(), what="the writer gives up")
         [error] = errors
@@ -461,7 +461,7 @@ class TestPlain(KafkaContract):
     def test_of_competing_writers_one_wins(
         self, store: OffsetStore, open_store: Callable[[], OffsetStore], group: str, topic: str
     ) -> None:
-        """What remains without a transaction: no one is told a lie about the past, and each offset is one that was written."""
+        """What remains without a transaction: each offset is one that was written, and no error is wrong about the past."""
         assert store.guarantees.compares is Compares.NO_ONE
         before = at(topic, *[0] * 20)
         store.advance(group, {}, before)
@@ -478,8 +478,8 @@ class TestPlain(KafkaContract):
 
         with ThreadPoolExecutor(WRITERS) as pool:
             won = list(pool.map(compete, range(WRITERS)))
-        found = set(store.read(group, [topic]).values())
-        assert found <= {100 + number for number in range(WRITERS)}
+        offsets = set(store.read(group, [topic]).values())
+        assert offsets <= {100 + number for number in range(WRITERS)}
         with pytest.raises(StoreDriftError):
             store.advance(group, before, dict.fromkeys(before, 999))
         assert sum(won) >= 1
@@ -501,10 +501,10 @@ class TestPlain(KafkaContract):
         monkeypatch.setattr(adapter._Commit, "_check_written", lambda _: None)
         errors: list[BaseException] = []
         for lost in [2, 3, 1] * 12:  # not always the same number of answers comes
-            told = proxy.answers
+            answers = proxy.answers
             first.plain(None)
-            proxy.swallow_answers(after=max(0, proxy.answers - told - lost))
-            task = threading.Thread(target=_told, args=(lambda: commit.plain(None), errors), daemon=True)
+            proxy.swallow_answers(after=max(0, proxy.answers - answers - lost))
+            task = threading.Thread(target=_catch, args=(lambda: commit.plain(None), errors), daemon=True)
             task.start()
             try:
                 wait_until(lambda task=task: not task.is_alive(), what="the commit gives up")  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""The matrix in docs/stores is what the stores declare; the contract suite holds each of them to it."""
+"""The matrix in docs/stores equals the stores' guarantees, which the contract suite checks."""
 
 from __future__ import annotations
 

@@ -87,9 +87,9 @@ def test_a_store_that_is_opened_late_needs_its_connection_when_it_is_asked(tmp_p
     ("address", "says"),
     [
         ("kafka://?commit=maybe", "transactional or plain"),
-        ("sql://warehouse?create=yes", "true or false"),
+        ("sql://warehouse?create=yes", "false or true"),
         ("sql://warehouse?offset_column=topic", "different columns"),
-        ("sql://redis_default", "offset store needs postgres, mysql or sqlite"),
+        ("sql://redis_default", "type 'redis', not 'postgres'"),
         ("sql://nowhere", "no connection 'nowhere'"),
         ("sql://", "needs an Airflow connection"),
         ("kafka://redis_default", "not 'kafka'"),

@@ -68,8 +68,8 @@ def test_foreign_code_reads_the_highest_object(s3: S3, empty: str) -> None:
     store = store_at(s3.client(), empty)
     store.advance(GROUP, {}, at("orders", 5, 10), "lake.orders-000001")
     store.advance(GROUP, at("orders", 5, 10), at("orders", 7, 12), "lake.orders-000002")
-    found = s3.client().list_objects_v2(Bucket=empty, Prefix=f"prod/{GROUP}/0")["Contents"]
-    newest = max(entry["Key"] for entry in found)
+    objects = s3.client().list_objects_v2(Bucket=empty, Prefix=f"prod/{GROUP}/0")["Contents"]
+    newest = max(entry["Key"] for entry in objects)
     assert newest == f"prod/{GROUP}/00000000000000000002.json"
     answer = s3.client().get_object(Bucket=empty, Key=newest)
     document = json.load(answer["Body"])

@@ -106,8 +106,8 @@ class SqlContract(StoreContract):
         store = SqlStore(NAME, url, TIMEOUT, layout)
         assert store.read(group, ["orders", "other"]) == at("orders", 500, 0)
         store.advance(group, at("orders", 500, 0), at("orders", 600, 10, 20))
-        found = self.run(database, f'SELECT consumer, "partition", untiloffset FROM {table}').all()
-        assert sorted(map(tuple, found)) == [("another", 0, 7), (group, 0, 600), (group, 1, 10), (group, 2, 20)]
+        rows = self.run(database, f'SELECT consumer, "partition", untiloffset FROM {table}').all()
+        assert sorted(map(tuple, rows)) == [("another", 0, 7), (group, 0, 600), (group, 1, 10), (group, 2, 20)]
 
     def test_a_foreign_update_is_drift(self, store: SqlStore, database: Connection, group: str) -> None:
         store.advance(group, {}, at("t", 5, 10))
@@ -193,9 +193,9 @@ class SqlContract(StoreContract):
         store = SqlStore(NAME, url, TIMEOUT, Layout(table, timestamp=""))
         with pytest.raises(StoreRefusedError) as caught:
             store.advance(group, {}, at("t", 6))
-        found = re.search(r"and partition:\n +(.*)", str(caught.value))
-        assert found
-        database.exec_driver_sql(found[1])
+        command = re.search(r"and partition:\n +(.*)", str(caught.value))
+        assert command
+        database.exec_driver_sql(command[1])
         store.advance(group, {}, at("t", 6))
         assert store.read(group, ["t"]) == at("t", 6)
 
@@ -206,9 +206,9 @@ class SqlContract(StoreContract):
         for ask in (lambda: store.read(group, ["t"]), lambda: store.advance(group, {}, at("t", 5))):
             with pytest.raises(StoreRefusedError, match="CREATE TABLE") as caught:
                 ask()
-        found = re.search(r"make it:\n +(.*)", str(caught.value))
-        assert found
-        database.exec_driver_sql(found[1])
+        command = re.search(r"make it:\n +(.*)", str(caught.value))
+        assert command
+        database.exec_driver_sql(command[1])
         store.advance(group, {}, at("t", 5))
         assert store.read(group, ["t"]) == at("t", 5)
 
@@ -396,8 +396,8 @@ class TestPostgres(Served):
         schema = f"s_{uuid.uuid4().hex[:8]}"
         self.run(database, f"CREATE SCHEMA {schema}")
         SqlStore(NAME, url, TIMEOUT, Layout(schema=schema), create=True).advance(group, {}, at("t", 5))
-        found = self.run(database, f'SELECT topic, "partition", "offset" FROM {schema}.kafka_offsets').all()
-        assert found == [("t", 0, 5)]
+        rows = self.run(database, f'SELECT topic, "partition", "offset" FROM {schema}.kafka_offsets').all()
+        assert rows == [("t", 0, 5)]
 
     @pytest.mark.postgres
     def test_the_server_dies_and_comes_back_with_what_was_answered(self, group: str) -> None:

@@ -88,7 +88,7 @@ class TestNodes(StoreContract):
 
 
 class TestJson(TestNodes):
-    """One node for the group; what a server does that does not answer at all is the same for both."""
+    """One node for the group; servers that do not answer are the same for both."""
 
     layout = JsonLayout
     test_a_server_that_refuses_connections = None
@@ -130,7 +130,7 @@ def test_one_node_is_sparks_json(client: Any, zookeeper: ZooKeeperServer, group:
 
 
 def expect_garbage(client: Any, store: ZooKeeperStore, group: str, path: str, garbage: bytes) -> None:
-    """Check that a node which holds no offset is told by its path, and stays as it is."""
+    """Check that the error names the path of a node without an offset, and the node stays as it is."""
     client.create(path, garbage, makepath=True)
     with pytest.raises(StoreContentError, match=path):
         store.read(group, ["orders"])
@@ -189,27 +189,27 @@ def test_nobody_reads_half_an_advance(zookeeper: ZooKeeperServer, store: ZooKeep
     store.advance(group, {}, offsets(0))
     with again_and_again(advance):
         for _ in range(20):
-            # A writer without a pause may be faster than every look: then the reader is told so, and not half of it.
+            # A writer without a pause may be faster than every look: then the reader gets an error, and not half of it.
             with suppress(ConcurrentChangeError):
                 seen.append(store.read(group, ["orders", "payments"]))
-    assert [found for found in seen if found != offsets(found[TopicPartition("orders", 0)])] == []
-    assert len({len(found) for found in seen}) > 1, "the writer did not get to write"
+    assert [read for read in seen if read != offsets(read[TopicPartition("orders", 0)])] == []
+    assert len({len(read) for read in seen}) > 1, "the writer did not get to write"
 
 
 @contextmanager
 def before_next(method: str, action: Callable[[], object], *, skip: int = 0) -> Iterator[None]:
     """Do something once before kazoo is asked for this, when it was asked `skip` times and has the answers."""
     original = getattr(KazooClient, method)
-    asked: list[Any] = []
+    answers: list[Any] = []
 
     def acting(self: KazooClient, *arguments: Any, **named: Any) -> Any:
-        if len(asked) == skip:
-            for answer in asked:
+        if len(answers) == skip:
+            for answer in answers:
                 answer.wait(LONGEST)
-            asked.append(None)  # what is done in between may ask for it too
+            answers.append(None)  # what is done in between may ask for it too
             action()
-        asked.append(original(self, *arguments, **named))
-        return asked[-1]
+        answers.append(original(self, *arguments, **named))
+        return answers[-1]
 
     with mock.patch.object(KazooClient, method, acting):
         yield
@@ -234,7 +234,7 @@ def test_a_server_that_lags_behind_catches_up_before_partitions_are_looked_for(
     zookeeper: ZooKeeperServer, store: ZooKeeperStore, group: str
 ) -> None:
     own = ZooKeeperStore(NAME, 10, zookeeper.hosts)
-    # There is one server here: what comes to it with the sync stands for what it did not have yet.
+    # There is one server here: a write that comes with the sync is like one that it did not have yet.
     with before_next("sync_async", lambda: own.advance(group, {}, at("orders", 5))):
         assert store.read(group, ["orders"]) == at("orders", 5)
 

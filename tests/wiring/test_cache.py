@@ -51,7 +51,9 @@ def test_the_setting_may_name_the_home_and_variables(monkeypatch: pytest.MonkeyP
 
 
 def test_a_relative_folder_is_refused() -> None:
-    with pytest.raises(BadInputError, match=r"absolute path, not 'here/cache': \[kafka_offsets\] cache_folder"):
+    with pytest.raises(
+        BadInputError, match=r"^\[kafka_offsets\] cache_folder must be an absolute path, not 'here/cache'"
+    ):
         chosen_folder("here/cache")
 
 
@@ -62,4 +64,4 @@ def test_a_folder_that_cant_be_made_is_named(monkeypatch: pytest.MonkeyPatch, tm
         BadInputError, match=re.escape(f"{tmp_path}/file/cache can't be made (Not a directory)")
     ) as caught:
         cache_folder()
-    assert f"[{SECTION}] {OPTION} of Airflow's configuration" in str(caught.value)
+    assert f"[{SECTION}] {OPTION}" in str(caught.value)

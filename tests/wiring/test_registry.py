@@ -41,7 +41,7 @@ def test_the_login_is_that_of_the_connection(registry: Registry, monkeypatch: py
     monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", registry.connection(login="me", password="hunter2 x"))
     assert open_registry("registry").subject("s") is not None
     monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", registry.connection(login="me", password="canary"))
-    with pytest.raises(RegistryRefusedError, match="answered 401") as refused:
+    with pytest.raises(RegistryRefusedError, match="401") as refused:
         open_registry("registry").subject("s")
     assert "canary" not in str(refused.value)
 
@@ -116,14 +116,14 @@ def test_a_token_is_masked_without_the_word_before_it(monkeypatch: pytest.Monkey
 
 def test_a_wrong_password_is_refused_and_not_shown(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", registry.connection(login="me ", password=" hushed-4 "))
-    with pytest.raises(RegistryRefusedError, match=r"answered 401.*correct the login in the connection") as refused:
+    with pytest.raises(RegistryRefusedError, match=r"401.*correct the login") as refused:
         open_registry("registry").subject("s")
     assert "hushed" not in str(refused.value)
 
 
 def test_a_password_of_white_space_is_none(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", registry.connection(login=" ", password="\n"))
-    with pytest.raises(RegistryRefusedError, match="answered 401"):
+    with pytest.raises(RegistryRefusedError, match="401"):
         open_registry("registry").subject("s")
 
 
@@ -138,7 +138,7 @@ def test_what_no_header_is_named_is_refused(monkeypatch: pytest.MonkeyPatch, nam
 @pytest.mark.parametrize("token", ["Bearer can\nary", "Bearer canary\u20ac"])
 def test_what_no_header_may_have_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
     connect(monkeypatch, host="h", extra={"Authorization": token})
-    with pytest.raises(BadInputError, match="'Authorization' in its extra has a character") as refused:
+    with pytest.raises(BadInputError, match="'Authorization' has a character") as refused:
         open_registry("registry")
     assert "ary" not in str(refused.value)
 
@@ -202,7 +202,7 @@ def test_a_path_in_the_host_is_kept(registry: Registry, monkeypatch: pytest.Monk
     ("values", "said"),
     [
         ({"conn_type": "kafka", "host": "h"}, "has type 'kafka', not 'http' or 'https'"),
-        ({"host": ""}, "names no host: set it to that of the schema registry"),
+        ({"host": ""}, "names no host of the schema registry"),
         (
             {"host": "h", "schema": "apis/ccompat/v7"},
             "its schema is 'apis/ccompat/v7', not http or https",
@@ -297,15 +297,15 @@ def test_a_secret_that_is_spelled_in_another_way_is_refused_and_masked_and_no_he
         ({"bearer.auth.client.secret": None}, "its extra lacks bearer.auth.client.secret"),
         ({"bearer.auth.client.id": " "}, "its extra lacks bearer.auth.client.id"),
         ({"bearer.auth.credentials.source": None}, "set bearer.auth.credentials.source to OAUTHBEARER"),
-        ({"bearer.auth.credentials.source": "STATIC_TOKEN"}, "a fixed token is a header"),
+        ({"bearer.auth.credentials.source": "STATIC_TOKEN"}, "set bearer.auth.credentials.source to OAUTHBEARER"),
         (
             {"bearer.auth.client.secrets": "hushed-6"},
             "there is no setting 'bearer.auth.client.secrets'",
         ),
-        ({"bearer.auth.issuer.endpoint.url": "idp/token"}, "must be the whole address of the token endpoint"),
+        ({"bearer.auth.issuer.endpoint.url": "idp/token"}, "must be a whole address"),
         ({"bearer.auth.issuer.endpoint.url": "https://lake:hushed-6@idp/token"}, "without login and query"),
         ({"bearer.auth.issuer.endpoint.url": "https://idp/token?secret=hushed-6"}, "without login and query"),
-        ({"bearer.auth.issuer.endpoint.url": "https://[idp"}, "must be the whole address"),
+        ({"bearer.auth.issuer.endpoint.url": "https://[idp"}, "must be a whole address"),
         (
             {"bearer.auth.logical.cluster": "a\u20ac"},
             "bearer.auth.logical.cluster has a character that no header has",
@@ -325,5 +325,5 @@ def test_settings_of_oauth_that_can_not_be_used_are_refused_and_no_secret_is_sho
 
 def test_a_login_beside_oauth_is_refused(provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, host="h", login="me", extra=oauth_to(provider))
-    with pytest.raises(BadInputError, match="remove one"):
+    with pytest.raises(BadInputError, match="another login"):
         open_registry("registry")

@@ -52,11 +52,11 @@ def document(answer: requests.Response, *, hint: str = "") -> dict[str, Any]:
         ClusterUnavailableError: the answer is not a JSON document.
     """
     try:
-        found = answer.json()
+        content = answer.json()
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise ClusterUnavailableError(
             f"{answer.url} answered {answer.status_code} without JSON: {answer.text[:200]!r}{hint}"
         )
-    return found
+    return content

@@ -26,15 +26,15 @@ class KubernetesCluster:
 
     def jobs(self, name: JobName) -> Sequence[Job]:
         """Return the pods with the window's label."""
-        found = self._pods(label_selector=f"{WINDOW_LABEL}={name.window}")
-        return [self._job(pod) for pod in sorted(found, key=lambda pod: str(pod.metadata.creation_timestamp))]
+        pods = self._pods(label_selector=f"{WINDOW_LABEL}={name.window}")
+        return [self._job(pod) for pod in sorted(pods, key=lambda pod: str(pod.metadata.creation_timestamp))]
 
     def knows(self, job_id: str) -> bool:
-        """Whether the pod is there."""
+        """Whether the pod exists."""
         return bool(self._pods(field_selector=f"metadata.name={_pod_name(job_id)}"))
 
     def stop(self, job_id: str) -> None:
-        """Delete a pod, if it is still there."""
+        """Delete a pod, if it still exists."""
         try:
             self._open_client().delete_namespaced_pod(_pod_name(job_id), self._namespace, _request_timeout=TIMEOUT)
         except Exception as exc:
@@ -48,15 +48,14 @@ class KubernetesCluster:
 
     def _pods(self, **selector: str) -> Sequence[Any]:
         try:
-            found = self._open_client().list_namespaced_pod(self._namespace, **selector, _request_timeout=TIMEOUT)
+            pods = self._open_client().list_namespaced_pod(self._namespace, **selector, _request_timeout=TIMEOUT)
         except Exception as exc:  # the client has no class for all that can go wrong on the way
             raise self._translated(exc) from exc
-        return list(found.items)
+        return list(pods.items)
 
     def _translated(self, exc: Exception) -> ClusterUnavailableError:
         return ClusterUnavailableError(
-            f"Kubernetes did not answer for namespace {self._namespace} ({type(exc).__name__}: {exc}). "
-            "The task needs the rights to list and delete pods"
+            f"Kubernetes did not answer ({type(exc).__name__}: {exc}). Grant the rights to list and delete pods in {self._namespace}"
         )
 
 

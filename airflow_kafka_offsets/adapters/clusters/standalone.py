@@ -1,6 +1,6 @@
 """Spark's standalone cluster, through the master's REST server, the master's web page, and the workers' logs.
 
-The master knows only a driver's id, state, main class and worker. None of these identifies its window. The first line of the
+The master shows only a driver's id, state, main class and worker. None of these identifies its window. The first line of the
 driver's log does: there the worker writes the command that it launches, with all properties.
 """
 
@@ -25,14 +25,8 @@ _CLOCKS_DIFFER = timedelta(hours=1)
 _FIRST_LINE = 2 * 1024 * 1024
 _JOB = re.compile(rf"-D{re.escape(CONF_JOB)}=([0-9a-f]+)\.([0-9a-f]+)")
 
-REST_HINT = (
-    ". Set spark.master.rest.enabled=true on the master, and rest-port or rest-scheme in the connection's "
-    "extra if they differ from 6066 and http"
-)
-PAGE_HINT = (
-    ". The master's web page finds a driver without a recorded id: set webui-port or webui-scheme "
-    "in the connection's extra if they differ from 8080 and http"
-)
+REST_HINT = ". Set spark.master.rest.enabled=true on the master, and rest-port in the connection's extra"
+PAGE_HINT = ". Set webui-port in the connection's extra"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +53,7 @@ class StandaloneCluster:
     def __init__(self, addresses: Addresses, main_class: str | None = None) -> None:
         self._addresses = addresses
         self._main_class = main_class
-        self._names: dict[str, tuple[str, str]] = {}
+        self._labels: dict[str, tuple[str, str]] = {}
 
     def check(self) -> None:
         """Check that a REST server answers."""
@@ -76,7 +70,7 @@ class StandaloneCluster:
         return [job for job in jobs if job is not None]
 
     def knows(self, job_id: str) -> bool:
-        """Whether the master knows the driver. A master in recovery raises an error instead."""
+        """Whether the master has the driver. A master in recovery raises an error instead."""
         answer = self._rest("GET", f"status/{job_id}")
         return bool(answer.get("success")) or bool(answer.get("message"))
 
@@ -111,16 +105,16 @@ class StandaloneCluster:
 
     def _job(self, driver: Mapping[str, Any], workers: Mapping[str, str], name: JobName) -> Job | None:
         state = _STATES.get(driver["state"], JobState.OVER)
-        found = self._named(driver["id"], workers.get(driver["worker"]))
-        if found is None:
+        label = self._label(driver["id"], workers.get(driver["worker"]))
+        if label is None:
             may_be = state is JobState.ALIVE and self._main_class in (None, driver["mainclass"])
             return Job(driver["id"], state, None) if may_be else None
-        return Job(driver["id"], state, found[1]) if found[0] == name.window else None
+        return Job(driver["id"], state, label[1]) if label[0] == name.window else None
 
-    def _named(self, driver: str, worker: str | None) -> tuple[str, str] | None:
+    def _label(self, driver: str, worker: str | None) -> tuple[str, str] | None:
         """Return the window and job that a driver's log names; None if it does not name them, or can't be read."""
-        if driver in self._names:
-            return self._names[driver]
+        if driver in self._labels:
+            return self._labels[driver]
         if worker is None:
             return None
         query = {"driverId": driver, "logType": "stderr", "offset": "0", "byteLength": str(_FIRST_LINE)}
@@ -131,9 +125,9 @@ class StandaloneCluster:
         command = next((line for line in text.splitlines() if line.startswith("Launch Command: ")), None)
         if command is None:
             return None
-        found = _JOB.search(command)
-        self._names[driver] = (found[1], found[2]) if found else ("", "")
-        return self._names[driver]
+        match = _JOB.search(command)
+        self._labels[driver] = (match[1], match[2]) if match else ("", "")
+        return self._labels[driver]
 
     def _state(self) -> dict[str, Any]:
         for page in self._addresses.pages:
@@ -144,25 +138,26 @@ class StandaloneCluster:
                 continue
             if state.get("status") == "ALIVE":
                 return state
-            error = ClusterUnavailableError(f"The master {page} has the status {state.get('status')}, not ALIVE")
+            error = ClusterUnavailableError(f"{page} is {state.get('status')}, not ALIVE")
         raise error
 
     def _rest(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         """Return the leader's answer. If no master accepts the request, return the last answer."""
-        said: dict[str, Any] | None = None
+        answer: dict[str, Any] | None = None
         for rest in self._addresses.rest:
             try:
-                said = document(ask(method, f"{rest}/v1/submissions/{path}", hint=REST_HINT, **options), hint=REST_HINT)
+                response = ask(method, f"{rest}/v1/submissions/{path}", hint=REST_HINT, **options)
+                answer = document(response, hint=REST_HINT)
             except ClusterUnavailableError as exc:
                 if path == "create" and not was_never_sent(exc):
                     raise  # this master may have started a driver: another one would start a second
                 error = exc
                 continue
-            if said.get("success"):
-                return said
-        if said is None:
+            if answer.get("success"):
+                return answer
+        if answer is None:
             raise error
-        return said
+        return answer
 
 
 def _age(driver: Mapping[str, Any]) -> datetime:

@@ -29,10 +29,10 @@ class YarnCluster:
 
     def jobs(self, name: JobName) -> Sequence[Job]:
         """Return the applications with the window's tag."""
-        return [_job(app, name) for app in self._found({"applicationTags": yarn_tag(name.window)})]
+        return [_job(app, name) for app in self._apps_with({"applicationTags": yarn_tag(name.window)})]
 
     def knows(self, job_id: str) -> bool:
-        """Whether the resource manager knows the application."""
+        """Whether the resource manager has the application."""
         return ask("GET", f"{self._apps}/{job_id}", auth=self._auth).status_code != 404
 
     def stop(self, job_id: str) -> None:
@@ -40,16 +40,14 @@ class YarnCluster:
         url = f"{self._apps}/{job_id}/state"
         answer = ask("PUT", url, json={"state": "KILLED"}, auth=self._auth)
         if not answer.ok:
-            raise ClusterUnavailableError(
-                f"{url} refused to kill the application: {answer.status_code} {answer.text[:200]!r}"
-            )
+            raise ClusterUnavailableError(f"{url} answered {answer.status_code}: {answer.text[:200]!r}")
 
-    def _found(self, query: dict[str, str]) -> list[dict[str, Any]]:
+    def _apps_with(self, query: dict[str, str]) -> list[dict[str, Any]]:
         answer = ask("GET", self._apps, params=query, auth=self._auth)
-        found = document(answer)
+        content = document(answer)
         if not answer.ok:
-            raise ClusterUnavailableError(f"{answer.url} answered {answer.status_code}: {found}")
-        apps: list[dict[str, Any]] = (found.get("apps") or {}).get("app", [])
+            raise ClusterUnavailableError(f"{answer.url} answered {answer.status_code}: {content}")
+        apps: list[dict[str, Any]] = (content.get("apps") or {}).get("app", [])
         return sorted(apps, key=lambda app: int(app["startedTime"]))
 
 

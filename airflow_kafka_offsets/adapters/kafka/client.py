@@ -120,8 +120,7 @@ class KafkaRequests:
         names = sorted(name for name, error in errors.items() if error.code() in _UNAUTHORIZED)
         if names:
             raise KafkaRefusedError(
-                f"Kafka at {self._servers}: this user may not see {kind.lower()} {name_some(names, ', ')}. Grant the ACL "
-                f"Describe on {kind}",
+                f"Kafka at {self._servers}: no access to {kind.lower()} {name_some(names, ', ')}. Grant the ACL Describe on {kind}",
                 topics=names if kind == "Topic" else (),
             )
 
@@ -131,7 +130,7 @@ class KafkaRequests:
             raise self.unavailable(defects, {what if isinstance(what, str) else what.topic for what in defects})
 
     def unavailable(self, defects: Mapping[Any, str], topics: Collection[str] = ()) -> KafkaAnswerError:
-        """Return the error for what has no answer: a KafkaRefusedError if librdkafka last reported a refusal.
+        """Return the error for missing answers: a KafkaRefusedError if librdkafka last reported a refusal.
 
         Args:
             defects: why there is no answer, by partition or topic.
@@ -153,7 +152,7 @@ class KafkaRequests:
 
     def _unusable(self, exc: Exception) -> KafkaRefusedError:
         why = exc.args[0].str() if isinstance(exc, KafkaException) else str(exc)
-        return KafkaRefusedError(f"The settings for Kafka at {self._servers} can't be used: {self.masked(why)}")
+        return KafkaRefusedError(f"The settings of Kafka at {self._servers}: {self.masked(why)}")
 
     def masked(self, text: str) -> str:
         """Return a text without the connection's secrets."""

@@ -103,7 +103,7 @@ class KafkaLog:
         return self._ask(lambda lookup: lookup.first_records(wanted)) if wanted else {}
 
     def retentions(self, topics: Sequence[str]) -> Mapping[str, Retention]:
-        """Return what removes the records of topics, without those whose configuration this user may not read."""
+        """Return the retention of topics, without those whose configuration this user may not read."""
         return self._ask(lambda lookup: lookup.retentions(topics)) if topics else {}
 
     def epoch_ends(self, wanted: Collection[PartitionEpoch]) -> EpochEnds:
@@ -142,7 +142,7 @@ class KafkaLog:
 def _log_retry(state: RetryCallState) -> None:
     assert state.outcome
     assert state.next_action
-    logger.info("%s. The next attempt is in %.1f s", state.outcome.exception(), state.next_action.sleep)
+    logger.info("%s. Next attempt in %.1f s", state.outcome.exception(), state.next_action.sleep)
 
 
 class _Lookup:
@@ -197,7 +197,7 @@ class _Lookup:
     def _first_records(self, wanted: Collection[Probe]) -> dict[Probe, Any]:
         chunks = [chunk for some in one_of_each(wanted) for chunk in _chunks(some)]
         calls = [{_partition(p.partition): OffsetSpec.for_timestamp(p.time_ms) for p in chunk} for chunk in chunks]
-        # Retention does not know transactions, so its records are those up to the high watermark.
+        # Retention ignores transactions, so its records are those up to the high watermark.
         answers = self._send_all(calls, IsolationLevel.READ_UNCOMMITTED)
         return dict(zip((probe for chunk in chunks for probe in chunk), answers, strict=True))
 
@@ -274,7 +274,7 @@ class _Lookup:
                     if epoch and end is not None:
                         ends[epoch] = end
         except KafkaException as exc:
-            logger.info("The ends of leader epochs were not looked up: %s", self._kafka.masked(reason_of(exc.args[0])))
+            logger.info("No ends of leader epochs: %s", self._kafka.masked(reason_of(exc.args[0])))
         return ends
 
     def _refresh(self, partitions: Sequence[TopicPartition]) -> None:
@@ -377,9 +377,9 @@ def epoch_milliseconds(moment: datetime) -> int:
         BadInputError: the moment has no zone, or is before 1970 (negative timestamps have another meaning in Kafka).
     """
     if moment.tzinfo is None:
-        raise BadInputError(f"A time must have a zone, got {moment.isoformat()}")
+        raise BadInputError(f"A time needs a zone: {moment.isoformat()}")
     if moment < _EPOCH:
-        raise BadInputError(f"Kafka has no times before 1970, got {moment.isoformat()}")
+        raise BadInputError(f"Kafka has no times before 1970: {moment.isoformat()}")
     return -((_EPOCH - moment) // timedelta(milliseconds=1))
 
 

@@ -14,11 +14,11 @@ from airflow_kafka_offsets.core.secrets import is_secret
 REFUSALS = {
     KafkaError._AUTHENTICATION: (
         "refused the login",
-        "check sasl.mechanism, sasl.username and sasl.password of the connection",
+        "check sasl.mechanism, sasl.username and sasl.password",
     ),
     KafkaError._SSL: (
         "could not be reached over TLS",
-        "check ssl.ca.location of the connection, and that the certificate has the host of bootstrap.servers",
+        "check ssl.ca.location and the certificate's host",
     ),
 }
 
@@ -53,13 +53,11 @@ def last_cause(reports: Iterable[KafkaError]) -> KafkaError | None:
 
 
 def hint(reports: Sequence[KafkaError]) -> str:
-    """Return what a person can check, from librdkafka's reports."""
+    """Return advice from librdkafka's reports."""
     cause = last_cause(reports)
     if cause:
-        return f"Last error: {cause.str()}. Check bootstrap.servers, security.protocol and the brokers"
-    if reports:
-        return "Kafka closed every connection: check security.protocol"
-    return "No connection reported an error: check the brokers"
+        return f"{cause.str()}. Check bootstrap.servers, security.protocol and the brokers"
+    return "Kafka closed every connection: check security.protocol" if reports else "Check the brokers"
 
 
 def by_reason(defects: Mapping[Any, str]) -> str:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER, make_folder, secured, sync
+from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER, foreign, make_folder, secured, sync
 from airflow_kafka_offsets.adapters.machine.spark_home import LocalSpark
 from airflow_kafka_offsets.adapters.machine.submit import run_submit, tail_of
 from airflow_kafka_offsets.core.errors import StartArchiveError
@@ -72,7 +72,7 @@ def find_archive(spark: LocalSpark, cache_folder: Path) -> Path | None:
 
 
 def archive_name(spark: LocalSpark) -> str:
-    """Return what the name of a Spark's archive begins with: a digest of where it is, and one of its state."""
+    """Return the prefix of the name of a Spark's archive: a digest of its place, and one of its state."""
     java, jars = spark.java, []
     assert java is not None
     with os.scandir(spark.home / "jars") as entries:
@@ -91,9 +91,9 @@ def _digest(parts: object) -> str:
 def _refusal(spark: LocalSpark) -> str | None:
     """Return why Java makes and uses no archive for a Spark, or None if it does."""
     if spark.java is None or not spark.java.has_archives:
-        return f"it needs Java 17 or later (HotSpot), and finds {spark.java or 'none'}. Set JAVA_HOME"
+        return f"it needs Java 17 or later, not {spark.java or 'none'}: set JAVA_HOME"
     if spark.has_settings:
-        return f"Java takes none with the settings in {spark.settings}. Set SPARK_CONF_DIR to an empty folder"
+        return f"{spark.settings} has settings: set SPARK_CONF_DIR to an empty folder"
     return None
 
 
@@ -109,18 +109,18 @@ def make_archive(spark: LocalSpark, cache_folder: Path, *, seconds: float = _SEC
         StartArchiveError: an archive is not possible, or the run failed. An earlier archive is still there.
     """
     if refusal := _refusal(spark):
-        raise StartArchiveError(f"No start archive for the Spark in {spark.home}: {refusal}")
+        raise StartArchiveError(f"No start archive for {spark.home}: {refusal}")
     folder = cache_folder / FOLDER
     try:
         if not make_folder(folder):
-            raise StartArchiveError(f"Others can write to {folder}, so it is not used: {NAME_ANOTHER}")
+            raise StartArchiveError(foreign(folder))
         for left in folder.glob(f"{_WORK}*"):  # of killed makers
             if time.time() - left.stat().st_mtime > _A_DAY:
                 shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=_WORK, dir=folder) as work:
             return _make(spark, folder, Path(work), time.monotonic() + seconds)
     except OSError as exc:
-        raise StartArchiveError(f"The start archive can't be written in {folder}: {exc}. {NAME_ANOTHER}") from exc
+        raise StartArchiveError(f"Can't write to {folder} ({exc}): {NAME_ANOTHER}") from exc
 
 
 def _make(spark: LocalSpark, folder: Path, work: Path, deadline: float) -> Path:
@@ -154,10 +154,9 @@ def _run(spark: LocalSpark, work: Path, deadline: float, options: Sequence[str],
         SUBMIT_OPTIONS: with_options([*options, f"-Djava.io.tmpdir={work}"], None),
         LAUNCHER_OPTIONS: with_options([QUICK], spark.environment.get(LAUNCHER_OPTIONS)),
     }
-    code, output = run_submit(spark.home, arguments, work, environment, deadline - time.monotonic())
-    if code != 0:
-        end = "took too long and was stopped" if code is None else f"ended with {code}"
+    problem, output = run_submit(spark.home, arguments, work, environment, deadline - time.monotonic())
+    if problem:
         raise StartArchiveError(
-            f"The run that makes a start archive {end}. Mend what it reports, then type:\n"
+            f"No start archive: {problem}. Correct what it reports, then:\n"
             f"  kafka-offsets archive --spark-home {spark.home}\n{tail_of(output)}"
         )

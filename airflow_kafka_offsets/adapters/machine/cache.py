@@ -7,8 +7,12 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-NAME_ANOTHER = "name another in [kafka_offsets] cache_folder of Airflow's configuration"
-"""The words by which a message tells a person to choose another cache folder."""
+NAME_ANOTHER = "set another [kafka_offsets] cache_folder"
+
+
+def foreign(path: Path) -> str:
+    """Return the sentence about a file or folder that is not `secured`."""
+    return f"{path} is not this user's or root's alone: correct that, or {NAME_ANOTHER}"
 
 
 def secured(path: Path) -> bool:

@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER, make_folder, secured, sync
+from airflow_kafka_offsets.adapters.machine.cache import foreign, make_folder, secured, sync
 from airflow_kafka_offsets.adapters.machine.spark_home import LocalSpark
 from airflow_kafka_offsets.adapters.machine.submit import run_submit, tail_of, without_passwords
 from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
@@ -40,15 +40,8 @@ def kept_jars(folder: Path) -> list[Path]:
     jars = sorted(folder.glob("*.jar"))
     for path in (folder.parent, folder, *jars) if jars else ():
         if not secured(path):
-            raise _foreign(path)
+            raise ConnectorUnavailableError(foreign(path))
     return jars
-
-
-def _foreign(path: Path) -> ConnectorUnavailableError:
-    return ConnectorUnavailableError(
-        f"{path} belongs to another user, or others can write to it, or it is a link: so the Kafka connector in it is not used. "
-        f"Give it to this user or to root, or {NAME_ANOTHER}"
-    )
 
 
 def fetch_jars(
@@ -68,26 +61,22 @@ def fetch_jars(
     """
     try:
         if not make_folder(folder.parent):
-            raise _foreign(folder.parent)
+            raise ConnectorUnavailableError(foreign(folder.parent))
         with folder.with_name(f".{folder.name}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if jars := kept_jars(folder):
                 return jars
-            logger.info("Fetching %s into %s; later launches find it there", coordinates, folder)
+            logger.info("Fetching %s into %s", coordinates, folder)
             problem, output = _fetch(folder, spark, coordinates, arguments, seconds)
     except OSError as exc:
-        problem, output = (
-            f"{exc.filename or folder.parent}: {exc.strerror}; if this is no folder of yours, {NAME_ANOTHER}",
-            "",
-        )
+        problem, output = f"{exc.filename or folder.parent}: {exc.strerror}", ""
     if not problem:
         return kept_jars(folder)
     avro = ["--avro"] if ":spark-avro_" in coordinates else []
     more = ["--submit-args", shlex.join(arguments)] if arguments else []
     command = shlex.join(["kafka-offsets", "jars", "--spark-home", str(spark.home), *avro, *more])
     raise ConnectorUnavailableError(
-        f"{coordinates} is neither in {spark.home}/jars nor in {folder}, and could not be fetched: {problem}. Nothing was planned: fetch it, or "
-        "copy the folder from another machine.\n"
+        f"{coordinates} could not be fetched into {folder}: {problem}. Fetch it, or copy the folder from another machine:\n"
         f"  {without_passwords(command)}\n{tail_of(output)}".rstrip()
     )
 
@@ -106,13 +95,13 @@ def _fetch(
         conf = {"spark.jars.ivy": str(ivy), **python, **dict.fromkeys(_WITHOUT, "")}
         given = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
         where = ["--master", "local[1]", "--deploy-mode", "client", *arguments, "--packages", coordinates]
-        code, output = run_submit(spark.home, [*where, *given, str(nothing)], Path(staging), spark.environment, seconds)
-        if code != 0:
-            end = f"was stopped after {seconds:g} s" if code is None else f"ended with exit code {code}"
-            return f"spark-submit {end}", output
+        submit = [*where, *given, str(nothing)]
+        problem, output = run_submit(spark.home, submit, Path(staging), spark.environment, seconds)
+        if problem:
+            return problem, output
         jars = list((ivy / "jars").glob("*.jar"))
         if not any(jar.name.endswith(f"{folder.name}.jar") for jar in jars):
-            return f"{folder.name}.jar is not among the fetched jars", output
+            return f"Ivy fetched no {folder.name}.jar", output
         for jar in jars:
             if not zipfile.is_zipfile(jar):
                 return f"{jar.name} is damaged", output

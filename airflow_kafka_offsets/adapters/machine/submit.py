@@ -27,7 +27,7 @@ _USER_IN_URL = re.compile(r"://[^/@\s]+@")
 
 def run_submit(
     home: Path, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float
-) -> tuple[int | None, str]:
+) -> tuple[str | None, str]:
     """Run a Spark's own spark-submit, and wait for its end. It dies with this process.
 
     Args:
@@ -38,7 +38,7 @@ def run_submit(
         seconds: after which it is stopped.
 
     Returns:
-        Its exit code (None if it was stopped), and its output.
+        How it failed, or None if it did not, and its output.
 
     Raises:
         OSError: it can't be started.
@@ -58,7 +58,8 @@ def run_submit(
         )
         code = _wait(process, seconds)
         output.seek(0)
-        return code, output.read()
+        end = f"was stopped after {seconds:.3g} s" if code is None else f"ended with exit code {code}"
+        return f"spark-submit {end}" if code != 0 else None, output.read()
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:

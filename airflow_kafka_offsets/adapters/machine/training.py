@@ -9,7 +9,7 @@ import sys
 
 
 def main(folder: str) -> None:
-    """Write and read in a folder what jobs usually write and read."""
+    """Write and read in a folder as jobs usually do."""
     from pyspark.sql import Observation, SparkSession
     from pyspark.sql import functions as F
 

@@ -45,22 +45,21 @@ class CheckpointDirectory:
         try:
             return self._read(lambda: bytes(path.read_bytes()), f"{folder}/{batch}").decode()
         except UnicodeDecodeError as exc:
-            raise BadInputError(f"{self.name}: {folder}/{batch} is not UTF-8, so no log of Spark") from exc
+            raise BadInputError(f"{self.name}: {folder}/{batch} is not UTF-8") from exc
 
     def _read(self, read: Callable[[], _T], what: str) -> _T:
         try:
             return read()
         except (FileNotFoundError, NotADirectoryError) as exc:
             raise BadInputError(
-                f"{self.name} has no {what}: name the checkpointLocation of a query that has committed a batch"
+                f"{self.name} has no {what}: name the checkpointLocation of a query with a committed batch"
             ) from exc
-        except PermissionError as exc:
-            raise StoreRefusedError(f"{self.name}: this user may not read {what} ({exc})") from exc
         except ImportError as exc:
-            raise BadInputError(f"{self.name} requires a Python package that is not installed: {exc}") from exc
+            raise BadInputError(f"{self.name}: {exc}") from exc
         # Each scheme of fsspec has its own client with its own exceptions.
         except Exception as exc:
-            raise StoreUnavailableError(f"{self.name}: {what} can't be read ({type(exc).__name__}: {exc})") from exc
+            error = StoreRefusedError if isinstance(exc, PermissionError) else StoreUnavailableError
+            raise error(f"{self.name}: {what} can't be read ({type(exc).__name__}: {exc})") from exc
 
 
 def _listed(folder: Any) -> list[str]:

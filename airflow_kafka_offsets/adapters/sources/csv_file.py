@@ -64,7 +64,7 @@ def check_new_csv(path: str) -> None:
     """
     # Not exists(), which is false for a link to a missing file.
     if os.path.lexists(path):
-        raise BadInputError(_there(path))
+        raise BadInputError(f"{path} already exists: name another file")
     if not os.path.isdir(Path(path).parent):
         raise BadInputError(f"There is no folder {Path(path).parent}")
 
@@ -78,8 +78,6 @@ def new_csv(path: str) -> Iterator[TextIO]:
     """
     try:
         file = open(path, "x", encoding="utf-8", newline="")  # noqa: SIM115 it is closed below
-    except FileExistsError as exc:
-        raise BadInputError(_there(path)) from exc
     except OSError as exc:
         raise BadInputError(f"Can't write {path}: {exc.strerror}") from exc
     try:
@@ -90,7 +88,3 @@ def new_csv(path: str) -> Iterator[TextIO]:
     except BaseException:
         Path(path).unlink(missing_ok=True)
         raise
-
-
-def _there(path: str) -> str:
-    return f"{path} already exists: name another file, or remove it first"

@@ -64,7 +64,7 @@ class Folders(Protocol):
         ...
 
     def delete(self, group: str, name: str) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file, if it exists."""
         ...
 
 

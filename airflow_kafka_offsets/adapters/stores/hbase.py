@@ -280,12 +280,8 @@ _ANSWERS: Mapping[type[StoreError], Mapping[str, str]] = {
             f"There is no table {{table}}.{_SHELL}"
             "create '{table}', {{NAME => '{family}', TTL => 2592000}}, {{NAME => '{state_family}'}}"
         ),
-        r"TableNotEnabledException": f"Table {{table}} is disabled.{_SHELL}enable '{{table}}'",
-        r"AccessDeniedException: (Insufficient permissions[^\n]*)": (
-            f"HBase denies access: {{0}}.{_SHELL}grant '<user>', 'RW', '{{table}}'"
-        ),
-        r"is read[ -]only": f"Table {{table}} is read-only.{_SHELL}alter '{{table}}', READONLY => false",
-        r"Invalid method name": "It is not a Thrift 1 gateway (hbase thrift start)",
+        r"(.*(?:TableNotEnabledException|AccessDeniedException: Insufficient|is read[ -]only).*)": "HBase refused: {0}",
+        r"Invalid method name": "It is no Thrift 1 gateway (hbase thrift start)",
     },
     _NoFamilyError: {
         r"NoSuchColumnFamilyException: Column family (\S+) does not exist": (
@@ -294,7 +290,7 @@ _ANSWERS: Mapping[type[StoreError], Mapping[str, str]] = {
     },
     StoreLimitError: {
         r"KeyValue size too large|exceeds limit of (\d+) bytes": (
-            "The group's cell is too large: raise hbase.client.keyvalue.maxsize and hbase.server.keyvalue.maxsize"
+            "Raise hbase.client.keyvalue.maxsize and hbase.server.keyvalue.maxsize"
         ),
     },
 }

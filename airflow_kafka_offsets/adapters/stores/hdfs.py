@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,13 +23,11 @@ from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees
 
 _MISSING = "FileNotFoundException"
 _CHUNK = 65_536
-# Java's names of errors that a person has to correct.
-_LOGIN = {"AuthenticationException", "InvalidToken", "SecurityException"}
-_RIGHTS = {"AccessControlException", "AuthorizationException", "SnapshotAccessControlException"}
-_QUOTAS = {"DSQuotaExceededException", "NSQuotaExceededException", "QuotaExceededException"}
-_NAMES = {"InvalidPathException", "ParentNotDirectoryException", "PathComponentTooLongException"}
-_OTHERS = {"IllegalArgumentException", "MaxDirectoryItemsExceededException", "UnsupportedOperationException"}
-_REFUSALS = _LOGIN | _RIGHTS | _QUOTAS | _NAMES | _OTHERS
+# Java's names of errors that a person has to correct: login, rights, quotas, names, others.
+_REFUSAL = re.compile(
+    r"InvalidToken|(Authentication|Security|(Snapshot)?AccessControl|Authorization|(DS|NS)?QuotaExceeded|InvalidPath"
+    r"|ParentNotDirectory|PathComponentTooLong|IllegalArgument|MaxDirectoryItemsExceeded|UnsupportedOperation)Exception"
+)
 
 
 @dataclass(frozen=True)
@@ -195,7 +194,7 @@ def _error_of(exc: HdfsError, *, is_write: bool) -> type[StoreAnswerError]:
     if name == "SafeModeException":
         # A starting name node leaves safe mode by itself. One that a person put into it, or that has no space, does not.
         return StoreUnavailableError if "turned off automatically" in text else StoreRefusedError
-    if name in _REFUSALS or text.startswith("Authentication failure") or text.endswith("is not a directory."):
+    if _REFUSAL.fullmatch(name) or text.startswith("Authentication failure") or text.endswith("is not a directory."):
         return StoreRefusedError
     if name in ("RetriableException", "StandbyException"):
         return StoreUnavailableError

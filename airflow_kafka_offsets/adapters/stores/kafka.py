@@ -122,7 +122,7 @@ class KafkaStore:
         if absent and not moving & existing:
             raise StoreRefusedError(
                 f"{self.name}: Kafka has no partition {name_some(sorted(absent), ', ')}. "
-                "Correct the address, or remove offset_store if the topic is gone"
+                "Correct the address, or remove offset_store"
             )
         if absent:
             logger.warning("%s: Kafka no longer has %s", self.name, name_some(sorted(absent), ", "))
@@ -181,9 +181,9 @@ class KafkaStore:
         )
 
     def _unknown(self, group: str, error: KafkaError) -> StoreOutcomeUnknownError:
-        outcome = "all are written or none" if self._is_transactional else "some may be written"
+        outcome = "" if self._is_transactional else _SOME
         return StoreOutcomeUnknownError(
-            f"{self.name}: no answer to the commit of group {group} ({self._reason(error)}): {outcome}"
+            f"{self.name}: no answer to the commit of group {group} ({self._reason(error)}){outcome}"
         )
 
     def _reason(self, error: KafkaError) -> str:

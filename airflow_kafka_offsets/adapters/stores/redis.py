@@ -53,24 +53,15 @@ return 1
 # Patterns of an exception's name and text: some codes are only in the name, and older servers wrap the errors of a script.
 _ANSWERS: Mapping[type[StoreError], Mapping[str, str]] = {
     StoreRefusedError: {
-        r"^Authentic|^Authoriz|NOAUTH|WRONGPASS|invalid username-password|Authentication required": (
-            "it refused the login"
-        ),
+        r"^Authentic|^Authoriz|NOAUTH|WRONGPASS|invalid username-password|Authentication required": "it refused",
+        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed": "it refused",
         r"^NoPermission|NOPERM|ACL failure|has no permissions|can't run this command": (
-            "this user lacks rights:\n    ACL SETUSER <user> ~<the keys> +eval +hgetall +hget +hset"
+            "this user lacks rights\n    ACL SETUSER <user> ~<the keys> +eval +hgetall +hget +hset"
         ),
-        r"^ReadOnly|READONLY": "it is a replica: name the primary",
-        r"^OutOfMemory|\bOOM\b": "raise its maxmemory",
-        r"MISCONF": "it can't save to disk: see its log",
-        r"^Moved|^Ask|^ClusterCrossSlot|CROSSSLOT": ('put {"cluster": true} into the connection\'s extra'),
-        r"cluster support disabled|Cluster mode is not enabled": (
-            "it is not a cluster: remove `cluster` from extra and options"
-        ),
-        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed": ("set ssl_ca_certs in the connection's extra"),
+        r"^Moved|^Ask|^ClusterCrossSlot|CROSSSLOT": 'put {"cluster": true} into the connection\'s extra',
+        r"cluster support disabled|Cluster mode is not enabled": "remove `cluster` from extra and options",
     },
-    StoreContentError: {
-        r"WRONGTYPE": "the group's key is not a hash: set another (option `key`)",
-    },
+    StoreContentError: {r"WRONGTYPE": "the key is not a hash"},
     StoreUnavailableError: {
         r"LOADING|^BusyLoading|^BUSY|: BUSY|MASTERDOWN|^MasterDown|CLUSTERDOWN|^ClusterDown|^TryAgain|NOREPLICAS|max number of": (
             "it can't answer now"
@@ -182,9 +173,7 @@ class RedisStore:
             for pattern, meaning in meanings.items():
                 if re.search(pattern, reason):
                     sentence, line, command = meaning.partition("\n")
-                    return error(
-                        f"{self.name}: {sentence.removesuffix(':')} ({reason}){':' if line else ''}{line}{command}"
-                    )
+                    return error(f"{self.name}: {sentence} ({reason}){line}{command}")
         if isinstance(exc, ResponseError) and not isinstance(exc, RedisConnectionError):
             return StoreRefusedError(f"{self.name}: it refused ({reason})")
         if is_writing:

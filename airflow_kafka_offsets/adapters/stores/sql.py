@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -72,15 +73,17 @@ _TOPICS_OF_A_QUERY = 1000
 _MISSING_TABLE: set[str | int] = {"42P01", 1146}
 # Errors that may pass: PostgreSQL's states (no connection left, shutting down, a lock or a statement that took too long),
 # then MySQL's and MariaDB's numbers.
-_PASSING: set[str | int] = {"53200", "53300", "55P03", "57014", "57P01", "57P02", "57P03", "57P05", "40003"}
-_PASSING |= {1040, 1053, 1203, 1205, 1317, 1969, 3024, 4031}
-_SILENT_CLASS = "08"
+_PASSING_STATE = re.compile(r"08...|53[23]00|55P03|57014|57P0[1235]|40003")
+_PASSING_NUMBERS = {1040, 1053, 1203, 1205, 1317, 1969, 3024, 4031}
 # Before a session exists, errors have no state, and PostgreSQL reports all refusals as "FATAL".
-_PG_PASSING = ("starting up", "shutting down", "recovery mode", "too many", "remaining connection slots", "terminating")
-_TLS = ("certificate verify failed", "does not support SSL", "root certificate file", "no password supplied")
+_PASSING_FATAL = re.compile("starting up|shutting down|recovery mode|too many|remaining connection slots|terminating")
 # Numbers by which MySQL's and MariaDB's client reports a lost connection.
 _LOST_CONNECTION = range(2000, 3000)
-_SQLITE_REFUSALS = ("readonly", "unable to open", "is full", "no such column", "not a database", "malformed")
+# TLS first, then SQLite.
+_REFUSAL = re.compile(
+    "certificate verify failed|does not support SSL|root certificate file|no password supplied"
+    "|readonly|unable to open|is full|no such column|not a database|malformed"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +283,7 @@ class SqlStore:
         return update(self._table).where(c[layout.group] == group, c[layout.topic] == topic).values(self._now())
 
     def _now(self) -> dict[str, ColumnElement[Any]]:
-        # The database's own time, because only the database knows whether the column has a zone.
+        # The database's own time fits the column, with a zone or without.
         return {self._layout.timestamp: func.now()} if self._layout.timestamp else {}
 
     def _row(self, group: str, tp: TopicPartition, after: Offsets) -> dict[str, Any]:
@@ -462,7 +465,7 @@ def _connect_args(backend: str, timeout: float) -> dict[str, Any]:
     if backend == "sqlite":
         return {"timeout": timeout}
     if backend == "postgresql":
-        # Poolers that share a session among clients don't know the driver's prepared statements.
+        # Poolers that share a session among clients lack the driver's prepared statements.
         return {"connect_timeout": seconds, "tcp_user_timeout": seconds * 1000, "prepare_threshold": None}
     return {
         "connect_timeout": seconds,
@@ -509,10 +512,8 @@ def _is_refusal(exc: DBAPIError) -> bool:
     if not isinstance(exc, OperationalError | InterfaceError | InternalError):
         return True
     if isinstance(code, int):
-        return code not in _PASSING and code not in _LOST_CONNECTION and code > 0
+        return code not in _PASSING_NUMBERS and code not in _LOST_CONNECTION and code > 0
     if code is not None:
-        return code not in _PASSING and not code.startswith(_SILENT_CLASS)
+        return _PASSING_STATE.fullmatch(code) is None
     message = str(exc.orig)
-    if any(phrase in message for phrase in (*_TLS, *_SQLITE_REFUSALS)):
-        return True
-    return "FATAL" in message and not any(phrase in message for phrase in _PG_PASSING)
+    return bool(_REFUSAL.search(message)) or ("FATAL" in message and not _PASSING_FATAL.search(message))

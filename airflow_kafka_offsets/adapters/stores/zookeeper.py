@@ -101,7 +101,7 @@ class _Nodes:
 
     @property
     def contents(self) -> dict[str, bytes]:
-        """The content of each node that is there, by path."""
+        """The content of each existing node, by path."""
         return {path: node[0] or b"" for path, node in self.nodes.items() if node}
 
 

@@ -49,7 +49,7 @@ class JobName:
     Attributes:
         window_id: the window's id, for people.
         window: a digest that all jobs of the window have, and no job of another window in any ledger.
-        job: a digest of the window, the claim that launched the job, and the last clear. All retries of one task have the same.
+        job: a digest of the window, the claim that launched the job, and the first attempt since its last clear. All retries of one task have the same.
         planned_at: when the window was written down, in UTC. Its jobs are younger.
     """
 
@@ -66,7 +66,7 @@ class Job:
     Attributes:
         id: its id in the cluster.
         state: its state.
-        job: see `JobName`; None if the cluster does not report which job or window it is.
+        job: see `JobName`, or None if the cluster does not report which job or window it is.
     """
 
     id: str

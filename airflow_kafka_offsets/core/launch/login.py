@@ -30,7 +30,7 @@ class ReaderOptions:
 
     Attributes:
         options: the options without secrets.
-        jaas: the login, which goes into a file that only the job can read; None if there is none, or the user set a
+        jaas: the login, which goes into a file that only the job can read, or None if there is none, or the user set a
             reference.
     """
 
@@ -103,8 +103,8 @@ def _tls(connection: Mapping[str, Any], chosen: set[str]) -> dict[str, str]:
     has_certificate = any(name.startswith(("ssl.certificate", "ssl.key", "ssl.keystore")) for name in connection)
     if has_certificate and not any(name.startswith("kafka.ssl.keystore") for name in chosen):
         raise BadInputError(
-            "The Kafka connection has a client certificate, which Java reads from a keystore only. Name one for the job: "
-            "KafkaGroup(spark_options={'kafka.ssl.keystore.type': 'PEM', 'kafka.ssl.keystore.location': ...})"
+            "The Kafka connection has a client certificate, which Java reads from a keystore only. "
+            "Set kafka.ssl.keystore.type and kafka.ssl.keystore.location in spark_options"
         )
     return options
 
@@ -113,8 +113,7 @@ def _jaas(mechanism: str, connection: Mapping[str, Any]) -> str:
     module = _LOGIN_MODULES.get(mechanism)
     if module is None:
         raise BadInputError(
-            f"The Kafka connection uses SASL {mechanism}, which can't be translated for Spark. Set the job's login with "
-            "KafkaGroup(spark_options={'kafka.sasl.jaas.config': '...', ...}), with references for secrets"
+            f"SASL {mechanism} can't be translated for Spark. Set kafka.sasl.jaas.config in spark_options, with references for secrets"
         )
     user, password = (_quote(str(connection.get(f"sasl.{name}", ""))) for name in ("username", "password"))
     return f"{module} required username={user} password={password};"

@@ -14,14 +14,15 @@ _NAMED_JAVAS = {(3, 5): "8, 11 and 17", (4, 0): "17 and 21", (4, 1): "17 and 21"
 """The Javas of the same sentence, for each Spark whose Hadoop asks Java for what it no longer has (HADOOP-19212). The documentation of Spark 4.2 names Java 25, too."""
 _JAVA_WITHOUT_SUBJECT = 23
 """From this one on: "getSubject is not supported", https://github.com/apache/hadoop/pull/7434."""
+_INSTALL = "Install Java 17 on each worker, and set JAVA_HOME"
 
 
 def check_versions_agree(pyspark: str | None, client: str | None) -> None:
     """Refuse a pyspark and a pyspark-client of different feature releases. Maintenance releases (the third number) may differ.
 
     Args:
-        pyspark: the version of pyspark; None: not installed.
-        client: the version of pyspark-client; None: not installed.
+        pyspark: the version of pyspark, or None if it is not installed.
+        client: the version of pyspark-client, or None if it is not installed.
 
     Raises:
         BadInputError: they differ. The message names the command that corrects it.
@@ -36,9 +37,9 @@ def check_versions_agree(pyspark: str | None, client: str | None) -> None:
     lower = min(of_pyspark, of_client)
     major, minor = lower if lower >= _OLDEST_CLIENT else of_client
     raise BadInputError(
-        f"pyspark {pyspark} and pyspark-client {client} are installed and overwrite each other's files: both must have one version. Nothing "
-        f"was planned. On each worker, with the version of your cluster's Spark: pip uninstall -y pyspark pyspark-client && pip install "
-        f"'pyspark=={major}.{minor}.*' 'pyspark-client=={major}.{minor}.*' (if that is another version than {major}.{minor}, put it in both places)"
+        f"pyspark {pyspark} and pyspark-client {client} overwrite each other's files. Install both with the version of your cluster's Spark, "
+        f"on each worker:\n    pip uninstall -y pyspark pyspark-client && pip install "
+        f"'pyspark=={major}.{minor}.*' 'pyspark-client=={major}.{minor}.*'"
     )
 
 
@@ -60,13 +61,12 @@ def check_java(spark: str, java: int, program: str) -> None:
     oldest = 0 if release is None else _OLDEST_JAVA.get(release[0], 0)
     if java < oldest:
         raise BadInputError(
-            f"Spark {spark} requires Java {oldest} or later, and the worker has Java {java} ({program}). Nothing was planned: install Java 17 on each "
-            "worker (Debian: apt-get install openjdk-17-jre-headless), and set JAVA_HOME to its folder in the worker's environment"
+            f"Spark {spark} requires Java {oldest} or later, and the worker has Java {java} ({program}). {_INSTALL}"
         )
 
 
 def java_warning(spark: str, java: int, program: str) -> str | None:
-    """Warn of a Java that is too new for a Spark; None: it is not known to be. A vendor may have changed its Spark, so this is no refusal.
+    """Return the warning about a Java that is too new for a Spark, or None if it may fit. A vendor may have changed its Spark, so this is no refusal.
 
     Args:
         spark: the version of Spark.
@@ -82,8 +82,8 @@ def java_warning(spark: str, java: int, program: str) -> str | None:
     if named is None or java < _JAVA_WITHOUT_SUBJECT:
         return None
     return (
-        f'The worker has Java {java} ({program}), and Spark {spark} is for Java {named}. If the job fails with "getSubject is not supported", install '
-        "Java 17 on each worker (Debian: apt-get install openjdk-17-jre-headless), and set JAVA_HOME to its folder in the worker's environment"
+        f"The worker has Java {java} ({program}), and Spark {spark} is for Java {named}. If the job fails with "
+        f'"getSubject is not supported": {_INSTALL}'
     )
 
 
@@ -106,8 +106,8 @@ def check_session_spark(home: str, spark: str, pyspark: str) -> None:
         return
     major, minor = release
     raise BadInputError(
-        f"SPARK_HOME ({home}) has Spark {spark}, and pyspark has version {pyspark}: both must have one version. Nothing was planned: unset SPARK_HOME, "
-        f"so that pyspark starts its own Spark, or on each worker: pip install 'pyspark=={major}.{minor}.*'"
+        f"SPARK_HOME ({home}) has Spark {spark}, and pyspark has version {pyspark}. Unset SPARK_HOME, or on each worker:\n"
+        f"    pip install 'pyspark=={major}.{minor}.*'"
     )
 
 

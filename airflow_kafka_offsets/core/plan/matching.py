@@ -1,4 +1,4 @@
-"""A group whose topics a pattern chooses: of which topics Kafka is asked, and what is said of those that come and go.
+"""A group whose topics a pattern chooses: which topics Kafka is asked about, and the notes on those that come and go.
 
 A topic that appears is a partition that appears. One that was deleted is missing, by its name: a pattern does not forget what its
 group has read. One that the pattern no longer matches has left the group. It keeps its watermark, and continues there when a pattern
@@ -19,13 +19,13 @@ from airflow_kafka_offsets.core.window import Draft, Lane
 
 
 def topics_to_ask_for(group: KafkaGroup, listed: Iterable[str], position: Position | None) -> tuple[str, ...]:
-    """Return the topics of a group, of which Kafka is asked.
+    """Return the topics of a group that Kafka is asked about.
 
     Args:
         group: the group.
         listed: the topics that Kafka lists; they matter only to a pattern.
-        position: where the next live window starts; None: there was none. With a pattern, its topics are asked for as well: Kafka then says
-            whether one that it does not list was deleted, or may no longer be seen by this user.
+        position: where the next live window starts, or None if the group has no window. With a pattern, its topics are asked for as
+            well: Kafka does not list a topic that was deleted, or that this user may no longer see.
     """
     if group.topics_pattern is None:
         return tuple(group.topics)
@@ -34,7 +34,7 @@ def topics_to_ask_for(group: KafkaGroup, listed: Iterable[str], position: Positi
 
 
 def topics_with(group: KafkaGroup, window: Draft) -> set[str]:
-    """Return the topics that a group reads, as far as it or one of its windows names them. Those of which nothing is new are there, too."""
+    """Return the topics that a group reads and that it or one of its windows names, also those without new records."""
     reads = group.reads
     return {topic for topic in (*group.topics, *window.topic_ids) if topic in reads}
 
@@ -78,20 +78,20 @@ def appeared_note(
     Args:
         group: the group.
         matched: its topics of this moment; see `topics_to_ask_for`.
-        position: where the next live window starts; None: there was none.
+        position: where the next live window starts, or None if the group has no window.
         given: the topics that the source has offsets of.
         source: its name.
 
     Returns:
-        A sentence; None: there is no such topic.
+        A sentence, or None if there is no such topic.
     """
     known = position.topic_ids if position else {}
     new = sorted(topic for topic in matched if topic not in known and topic not in given)
     if not new:
         return None
     return (
-        f"{source} has no offset of {name_some(new, ', ')}, which Kafka lists and topics_pattern={group.topics_pattern!r} matches: the "
-        f"group has not planned that yet. Its next window reads it from its beginning offset"
+        f"{source} has no offset of {name_some(new, ', ')}, which topics_pattern={group.topics_pattern!r} matches now. The next window "
+        "reads it from its beginning offset"
     )
 
 
@@ -103,17 +103,16 @@ def left_warning(group: KafkaGroup, position: Position) -> str | None:
         position: where the next live window starts.
 
     Returns:
-        A sentence; None: no topic has left since.
+        A sentence, or None if no topic has left since.
     """
     reads = group.reads
     left = {topic for topic in group.topics if topic not in reads and topic in position.topic_ids}
     if not left:
         return None
-    stays = [f"{tp} at {offset}" for tp, offset in sorted(position.offsets.items()) if tp.topic in left]
+    watermarks = [f"{tp} at {offset}" for tp, offset in sorted(position.offsets.items()) if tp.topic in left]
     return (
-        f"topics_pattern={group.topics_pattern!r} no longer matches {name_some(sorted(left), ', ')}: from now on, no window reads "
-        f"what comes there. The watermarks stay ({name_some(stays, ', ')}), and when the pattern matches again, the group continues "
-        "there. If that is a mistake, correct the pattern before retention removes the records"
+        f"topics_pattern={group.topics_pattern!r} no longer matches {name_some(sorted(left), ', ')}, so no window reads it "
+        f"(watermarks: {name_some(watermarks, ', ')}). If that is a mistake, correct the pattern before retention removes the records"
     )
 
 
@@ -136,14 +135,10 @@ def _check_matches(group: KafkaGroup, known: Position, log: LogSnapshot) -> None
     reads = group.reads
     if any(topic in reads for topic in (*log.topic_ids, *known.topic_ids)):
         return
-    had = (
-        f" The group has read {name_some(sorted(known.topic_ids), ', ')}; all watermarks stay."
-        if known.topic_ids
-        else ""
-    )
+    had = f" (the group has read {name_some(sorted(known.topic_ids), ', ')})" if known.topic_ids else ""
     raise MissingPartitionError(
-        f"Kafka lists no topic whose whole name matches topics_pattern={group.topics_pattern!r}, so nothing is planned.{had} Correct "
-        "the pattern, create such a topic, or grant this user the ACL Describe on the topics: without it, Kafka does not list them"
+        f"Kafka lists no topic whose whole name matches topics_pattern={group.topics_pattern!r}{had}. Correct the pattern, or grant this "
+        "user the ACL Describe on the topics"
     )
 
 

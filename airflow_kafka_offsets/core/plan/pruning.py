@@ -1,10 +1,10 @@
-"""Which windows may leave the ledger, and what stays known of them (docs/design.md, rule 13).
+"""Which windows may leave the ledger, and what is kept of them (docs/design.md, rule 13).
 
-Windows leave from the oldest on, without a hole: the first one that has to stay keeps all after it. So one number tells what is gone.
+Windows leave from the oldest on, without a hole: the first one that has to stay keeps all after it. So one number separates them.
 Only a window whose offsets Kafka no longer holds may leave. So an offset that Kafka holds has the owner that it had.
 
-Two things stay of what is gone. The floor of each partition: below it, the ledger no longer knows who owned an offset, so no one may
-own it again, even if the offset is ever back in Kafka. And a number for each claim: a run that asks again gets no new window.
+Two things are kept. The floor of each partition: owners of offsets below it are forgotten, so no one may own these again, even if
+Kafka ever has them again. And a number for each claim: a run that asks again gets no new window.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
+from airflow_kafka_offsets.core.plan.ownership import ANOTHER_GROUP
 from airflow_kafka_offsets.core.ranges import OffsetRange
 from airflow_kafka_offsets.core.window import Lane, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
 
 Floors = Mapping[str, Mapping[int, int]]
-"""By topic id and partition: below this offset, the ledger no longer knows who owned an offset."""
+"""By topic id and partition: the ledger has forgotten who owned the offsets below this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What is known of the windows that a group no longer has.
+    """What the ledger keeps of the windows that were pruned.
 
     Attributes:
-        before: each window with a smaller number is gone; 1: none is.
-        planned_until: the latest one of a window that is gone and could have been replayed; None: there was none.
-        proof: the number and the planned-until time of the window that is gone and proved most of how far the group has come in time, see
-            `core.history.Frontier`; None: there was none.
-        floors: see `Floors`. Of another topic of the same name, the offsets are not concerned.
-        prunes: the acts, oldest first: the number of the first window that each left, and when that was.
+        before: each window with a smaller number was pruned; 1 if none was.
+        planned_until: the latest one of a pruned window that could have been replayed, or None if there was none.
+        proof: the number and the planned-until time of the pruned window that proved most of how far the group has come in time (see
+            `core.history.Frontier`), or None if there was none.
+        floors: see `Floors`. They do not concern another topic of the same name.
+        prunes: the acts, oldest first: the number of the first window that each left, and its time.
     """
 
     before: int = 1
@@ -51,7 +52,7 @@ class Pruned:
     prunes: tuple[tuple[int, datetime], ...] = ()
 
     def floor(self, tp: TopicPartition, topic_ids: Mapping[str, str]) -> int:
-        """Return the floor of a partition; 0: it has none."""
+        """Return the floor of a partition, or 0 if it has none."""
         return self.floors.get(topic_ids.get(tp.topic, ""), {}).get(tp.partition, 0)
 
     def floors_of(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
@@ -69,7 +70,7 @@ class Limits:
 
     Attributes:
         idle_since: nothing may have happened to it since then.
-        keep_from: the number of the first window that the ledger needs in any case; None: it needs none.
+        keep_from: the number of the first window that the ledger needs in any case, or None if it needs none.
         topic_ids: the id of each topic in the group's position.
         are_deleted: whether a person vouches that topics which Kafka does not have under their last known id are deleted.
     """
@@ -81,7 +82,7 @@ class Limits:
 
 
 def why_kept(old: WindowRecord, limits: Limits, log: LogSnapshot) -> str | None:
-    """Return why a window has to stay, as the end of a sentence; None: it may leave.
+    """Return why a window has to stay, as the end of a sentence, or None if it may leave.
 
     Args:
         old: the window.
@@ -90,13 +91,11 @@ def why_kept(old: WindowRecord, limits: Limits, log: LogSnapshot) -> str | None:
     """
     window = old.window
     if window.state.is_open:
-        return (
-            f"it is {window.state} (let it be committed, or abandon it: kafka-offsets abandon {window.id} --why '...')"
-        )
+        return f"it is {window.state}"
     if limits.keep_from is not None and window.seq >= limits.keep_from:
-        return "the group's watermark or its last commit is known from it"
+        return "the watermark or the last commit rests on it"
     if old.last_used > limits.idle_since:
-        return f"it was used at {old.last_used.isoformat(timespec='seconds')}, which is not long enough ago"
+        return f"it was used at {old.last_used.isoformat(timespec='seconds')}"
     return _why_held(window, limits, log)
 
 
@@ -105,7 +104,7 @@ def _why_held(window: Window, limits: Limits, log: LogSnapshot) -> str | None:
     for tp, owned in window.ranges.without_empty().items():
         known, now = window.topic_ids.get(tp.topic), log.topic_ids.get(tp.topic)
         if known is None:
-            return f"it does not say from which topic of the name {tp.topic} it was cut"
+            return f"it has no id of topic {tp.topic}"
         if now == known:
             bounds = log.bounds.get(tp)
             if bounds is None or owned.end > bounds.beginning:
@@ -113,14 +112,14 @@ def _why_held(window: Window, limits: Limits, log: LogSnapshot) -> str | None:
                 held.append(f"{tp} offsets {owned} (beginning offset {beginning})")
         elif not (limits.are_deleted or (now is not None and now == limits.topic_ids.get(tp.topic))):
             return (
-                f"Kafka has no topic {tp.topic} with the id {known}: make sure that this is the right Kafka. If the topic was "
-                "deleted for good, add --deleted-topics"
+                f"Kafka has no topic {tp.topic} with the id {known}: make sure that this is the right Kafka, and if the topic was deleted, "
+                "add --deleted-topics"
             )
     return f"Kafka may still hold some of its offsets: {name_some(held, ', ')}" if held else None
 
 
 def without(windows: Sequence[Window], before: Pruned) -> Pruned:
-    """Return what is known after these windows have left, the oldest first."""
+    """Return what is kept after these windows have left, the oldest first."""
     owners = [window for window in windows if window.state.owns and window.span]
     times = [window.planned_until for window in owners]
     ends = [
@@ -128,7 +127,7 @@ def without(windows: Sequence[Window], before: Pruned) -> Pruned:
     ]
     until = max(times if before.planned_until is None else [*times, before.planned_until], default=None)
     proofs = [(window.seq, window.planned_until) for window in windows if _proves(window)]
-    proof = max([before.proof, *proofs] if before.proof else proofs, key=lambda one: one[1], default=None)
+    proof = max([before.proof, *proofs] if before.proof else proofs, key=lambda proof: proof[1], default=None)
     return replace(
         before, before=windows[-1].seq + 1, planned_until=until, proof=proof, floors=_raised(before.floors, ends)
     )
@@ -149,41 +148,35 @@ def _raised(floors: Floors, more: Iterable[tuple[Offsets, Mapping[str, str]]]) -
 
 
 def absent(group: str, seqs: Iterable[int], pruned: Pruned) -> UnknownWindowError:
-    """Return the error for windows that the ledger does not have: they were pruned, or never were there."""
+    """Return the error for windows that the ledger does not have: they were pruned, or never existed."""
     seqs = sorted(seqs)
     gone = [seq for seq in seqs if 0 < seq < pruned.before]
     if not gone:
         return no_window(name_some([name_window(group, seq) for seq in seqs], ", "), group)
     when = next((f" on {at:%Y-%m-%d}" for before, at in pruned.prunes if before > gone[-1]), "")
     names = name_some([name_window(group, seq) for seq in gone], ", ")
-    one = len(gone) == 1
-    what, were, its, it = ("Window", "was", "its", "it") if one else ("Windows", "were", "their", "them")
+    windows = f"Window {names} was" if len(gone) == 1 else f"Windows {names} were"
     return PrunedWindowError(
-        f"{what} {names} {were} pruned from the ledger{when}: Kafka no longer held {its} offsets, so no run can read {it} again. "
-        f"What {'it' if one else 'they'} wrote stays as it is. {_first_kept(group, pruned)}"
+        f"{windows} pruned from the ledger{when}: Kafka no longer held these offsets. "
+        f"The ledger has the windows from {name_window(group, pruned.before)} on"
     )
-
-
-def _first_kept(group: str, pruned: Pruned) -> str:
-    return f"Windows of group {group} from {name_window(group, pruned.before)} on are still there"
 
 
 def check_span(group: str, start: datetime, pruned: Pruned) -> None:
     """Refuse a time span that may have windows that are gone: a replay of the rest would pass for a replay of all.
 
     Raises:
-        PrunedWindowError: with the time from which on all windows are there.
+        PrunedWindowError: with the time from which on the ledger has all windows.
     """
     if pruned.planned_until is not None and start < pruned.planned_until:
         raise PrunedWindowError(
-            f"Windows before {name_window(group, pruned.before)} planned until {pruned.planned_until.isoformat()} were pruned from "
-            f"the ledger, because Kafka no longer held their offsets. Ask for a time span that starts at {pruned.planned_until.isoformat()} or "
-            f"later, or name the windows. {_first_kept(group, pruned)}"
+            f"The windows before {name_window(group, pruned.before)} were pruned. Ask for a time span that starts at "
+            f"{pruned.planned_until.isoformat()} or later"
         )
 
 
 def check_not_pruned(
-    group: str, gaps: Mapping[TopicPartition, Sequence[OffsetRange]], pruned: Pruned, topic_ids: Mapping[str, str]
+    gaps: Mapping[TopicPartition, Sequence[OffsetRange]], pruned: Pruned, topic_ids: Mapping[str, str]
 ) -> None:
     """Refuse offsets that seem to be without an owner, because windows that may have owned them are gone.
 
@@ -197,26 +190,23 @@ def check_not_pruned(
     }
     if gone:
         raise DataLossError(
-            f"The windows of these offsets were pruned from the ledger, because Kafka no longer held them: {name_some(gone.values())}. "
-            f"{_first_kept(group, pruned)}",
-            gone,
+            f"The windows of these offsets were pruned from the ledger: {name_some(gone.values())}", gone
         )
 
 
 def check_reset(group: str, target: Offsets, pruned: Pruned, topic_ids: Mapping[str, str]) -> None:
-    """Refuse a watermark below what is still known: windows that are gone may own what would be read again.
+    """Refuse a watermark below a floor: pruned windows may own what would be read again.
 
     Raises:
         IllegalStepError: with the partitions and numbers.
     """
     below = [
-        f"{tp}: offset {offset} (from {floor} on it can be moved)"
+        f"{tp}: offset {offset} (possible from {floor} on)"
         for tp, offset in sorted(target.items())
         if offset < (floor := pruned.floor(tp, topic_ids))
     ]
     if below:
         raise IllegalStepError(
-            f"Windows of group {group} before {name_window(group, pruned.before)} were pruned from the ledger, and it no longer knows "
-            f"whose output to remove if these offsets are read again: {name_some(below)}. If Kafka really holds them again, use a group "
-            "of another name for the topic"
+            f"The windows before {name_window(group, pruned.before)} were pruned, and it is unknown whose output to remove "
+            f"if these offsets are read again: {name_some(below)}. {ANOTHER_GROUP}"
         )

@@ -10,6 +10,7 @@ from airflow_kafka_offsets.core.errors import (
     LogTruncatedError,
     MissingPartitionError,
     TopicRecreatedError,
+    abandon_command,
     counted,
     name_some,
 )
@@ -17,8 +18,6 @@ from airflow_kafka_offsets.core.leader_epochs import EpochEnds, replaced_in
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import Window
-
-_NEXT_ERROR = "let the next run's error say what can be done"
 
 
 def check_same_topics(window: Window, topic_ids: Mapping[str, str]) -> None:
@@ -31,15 +30,14 @@ def check_same_topics(window: Window, topic_ids: Mapping[str, str]) -> None:
     wanted = list(window.ranges.without_empty())
     gone = {tp: f"{tp}: topic {tp.topic} is gone from Kafka" for tp in wanted if tp.topic not in topic_ids}
     if gone:
-        leave_out = "remove the topic from the group's topics, or leave it out of its topics_pattern"
-        raise MissingPartitionError.naming(gone, _unreadable(window, leave_out))
+        raise MissingPartitionError.naming(gone, _unreadable(window))
     changed = {
         tp: f"{tp}: topic {tp.topic} was recreated (id {window.topic_ids[tp.topic]}, now {topic_ids[tp.topic]})"
         for tp in wanted
         if topic_ids[tp.topic] != window.topic_ids[tp.topic]
     }
     if changed:
-        raise TopicRecreatedError.naming(changed, _unreadable(window, "reset the group"))
+        raise TopicRecreatedError.naming(changed, _unreadable(window))
 
 
 def ends_behind(window: Window, log: LogSnapshot) -> list[TopicPartition]:
@@ -63,22 +61,22 @@ def check_readable(window: Window, log: LogSnapshot, epoch_ends: EpochEnds | Non
     wanted = window.ranges.without_empty()
     missing = {tp: f"{tp}: gone from Kafka" for tp in wanted if tp not in log.bounds}
     if missing:
-        raise MissingPartitionError.naming(missing, _unreadable(window, "reset the group"))
+        raise MissingPartitionError.naming(missing, _unreadable(window))
     gone = {
-        tp: f"{tp}: offsets {r} are no longer all there (beginning offset {b.beginning}, end offset {b.end})"
+        tp: f"{tp}: offsets {r} are not all in the log [{b.beginning}, {b.end})"
         for tp, r in wanted.items()
         if (b := log.bounds[tp]).beginning > r.start or b.end < r.end
     }
     if gone:
         is_truncated = bool(ends_behind(window, log))
         error = LogTruncatedError if is_truncated else DataLossError
-        raise error.naming(gone, _unreadable(window, _NEXT_ERROR))
-    if others := replaced_in(window, epoch_ends or {}):
-        raise LogTruncatedError.naming(others, _unreadable(window, _NEXT_ERROR))
+        raise error.naming(gone, _unreadable(window))
+    if replaced := replaced_in(window, epoch_ends or {}):
+        raise LogTruncatedError.naming(replaced, _unreadable(window))
 
 
 def unreadable(windows: Sequence[Window], log: LogSnapshot, epoch_ends: EpochEnds | None = None) -> dict[str, LogError]:
-    """Return, by its id, why a window can't be run again; one that can is not in the answer."""
+    """Return the errors of the windows that can't be run again, by their ids."""
     errors: dict[str, LogError] = {}
     for window in windows:
         try:
@@ -104,27 +102,28 @@ def check_all_readable(windows: Sequence[Window], log: LogSnapshot, epoch_ends: 
     partitions = {tp: why for exc in errors.values() for tp, why in exc.partitions.items()}
     gone = name_some([f"{id_}: {name_some(exc.partitions.values())}" for id_, exc in errors.items()], ". ")
     raise type(error)(
-        f"{len(errors)} of {counted(len(windows), 'window')} can no longer be read. {gone}. "
-        + (f"Can be run again: {name_some(left, ', ')}" if left else "None of them can be run again")
+        f"{len(errors)} of {counted(len(windows), 'window')} can no longer be read. {gone}"
+        + (f". Can be run again: {name_some(left, ', ')}" if left else "")
         + _give_up(window for window in windows if window.id in errors),
         partitions,
     )
+
+
+NEXT_LINE = "\n    "
 
 
 def _give_up(unreadable: Iterable[Window]) -> str:
     # The newest first: it leaves no gap if no window follows it.
     if not (is_open := sorted((w for w in unreadable if w.state.is_open), key=lambda w: -w.seq)):
         return ""
-    return ". To abandon those that are open: " + name_some(
-        [f"kafka-offsets abandon {window.id} --why '...'" for window in is_open]
-    )
+    commands = [abandon_command(window.id).strip() for window in is_open]
+    return f". To abandon those that are open:\n    {name_some(commands, NEXT_LINE)}"
 
 
-def _unreadable(window: Window, then: str) -> str:
+def _unreadable(window: Window) -> str:
     if window.state.is_open:
         return (
-            f"Window {window.id} can't be read. If its job has read all of it, what it wrote is the only copy. To keep that: "
-            f"kafka-offsets commit {window.id} --why '...'. To abandon the window, and then {then}: "
-            f"kafka-offsets abandon {window.id} --why '...'"
+            f"If the job of window {window.id} has read all of it, its output is the only copy, so commit it; else abandon it:\n"
+            f"    kafka-offsets commit {window.id} --why '...'{abandon_command(window.id)}"
         )
-    return f"Window {window.id} is {window.state} and can't be read again; what it wrote is the only copy"
+    return f"Window {window.id} is {window.state} and can't be read again: its output is the only copy"

@@ -24,7 +24,7 @@ from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Position, watermark
 from airflow_kafka_offsets.core.plan.planning import Plan, cap, left_over
-from airflow_kafka_offsets.core.plan.request import TimeSpan
+from airflow_kafka_offsets.core.plan.request import WITH_INTERVALS, TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Lane, State, Window, WindowRecord
 
@@ -36,12 +36,12 @@ Gaps = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """What the ledger has of the offsets or windows that a run names.
+    """What the ledger has for a replay.
 
     Attributes:
         windows: the windows that run, oldest first.
         gaps: offsets that no window owns.
-        owners: windows that own records of the asked time, although they belong to another time.
+        owners: windows that own records of the requested time, although they belong to another time.
     """
 
     windows: Sequence[WindowRecord] = ()
@@ -56,10 +56,7 @@ def check_has_planned(group: str, state: GroupState) -> None:
         NotYetError: nothing lies below it.
     """
     if state.position is None:
-        raise NotYetError(
-            f"Group {group} has not planned yet, so nothing lies below its watermark. Let an ordinary run of its DAG "
-            "plan first (starting_offsets='latest' begins with new records and leaves older ones to a replay)"
-        )
+        raise NotYetError(f"Group {group} has not planned yet. Let an ordinary run plan first")
 
 
 def may_replay(window: Window) -> bool:
@@ -82,12 +79,10 @@ def check_replayable(window: Window) -> None:
         return
     if window.state.is_open:
         raise IllegalStepError(
-            f"Window {window.id} is {window.state}, and its offsets are at or above the watermark: the live lane is about "
-            "to read them. The next ordinary run of its DAG adopts it when the run that has it is over"
+            f"Window {window.id} is {window.state}, so it is not below the watermark yet. An ordinary run of its DAG reads it"
         )
     raise IllegalStepError(
-        f"Window {window.id} was {window.state}, and no longer owns anything. Name the time span or the offsets instead: that "
-        "finds the windows that own them now, and reads what no one owns"
+        f"Window {window.id} was {window.state} and no longer owns anything. Name the time span or the offsets instead"
     )
 
 
@@ -97,7 +92,7 @@ def between_times(
     """Return the offsets between two times. Consecutive time spans tile the log, whatever the order of timestamps.
 
     Args:
-        starts: the first offset of the first time or later, by the timestamp index; None: there is none.
+        starts: the first offset of the first time or later, by the timestamp index, or None if there is none.
         ends: the same for the second time.
         log: what Kafka holds.
     """
@@ -107,62 +102,64 @@ def between_times(
 
 
 def overlapping(
-    asked: OffsetRanges, owners: Iterable[WindowRecord], topic_ids: Mapping[str, str]
+    requested: OffsetRanges, owners: Iterable[WindowRecord], topic_ids: Mapping[str, str]
 ) -> list[WindowRecord]:
     """Return the windows that own any of these offsets, in today's topics.
 
     Args:
-        asked: offset ranges.
+        requested: offset ranges.
         owners: windows that own their offsets.
-        topic_ids: the ids that the asked offsets belong to.
+        topic_ids: the ids of their topics.
     """
-    wanted = asked.without_empty()
+    wanted = requested.without_empty()
     return [held for held in owners if any(_shared(held.window, wanted, topic_ids))]
 
 
-def left_to_find(asked: OffsetRanges, window: Window, topic_ids: Mapping[str, str]) -> OffsetRanges:
-    """Return what is asked of the partitions of which a window before a live one may still own something.
+def left_to_find(requested: OffsetRanges, window: Window, topic_ids: Mapping[str, str]) -> OffsetRanges:
+    """Return the requested offsets that a window before a live one may own.
 
-    Live windows of one incarnation of a topic tile its log. Once one starts at the beginning of what is asked or before it, no older one has any
-    of it. Before a window of an earlier incarnation, there is none of today's.
+    Live windows of one incarnation of a topic tile its log. Once one starts at the beginning of the request or before it, no older window owns
+    any of it. Before a window of an earlier incarnation, no window is of today's.
     """
-    planned = ever_planned(asked, window, topic_ids)
+    planned = ever_planned(requested, window, topic_ids)
     return OffsetRanges(
         (tp, wanted)
-        for tp, wanted in asked.items()
+        for tp, wanted in requested.items()
         if tp not in window.ranges or (tp in planned and window.ranges[tp].start > wanted.start)
     )
 
 
-def ever_planned(asked: OffsetRanges, window: Window, topic_ids: Mapping[str, str]) -> OffsetRanges:
-    """Return what is asked of the partitions that a live window names, in the topics of today.
+def ever_planned(requested: OffsetRanges, window: Window, topic_ids: Mapping[str, str]) -> OffsetRanges:
+    """Return the requested offsets in the partitions that a live window names, in the topics of today.
 
-    A live window names every partition of each earlier one, if only as an empty range. So what it does not name no earlier one owns.
+    A live window names every partition of each earlier one, if only as an empty range. So no earlier one owns a partition that it does not name.
     """
     named = window.ranges
     return OffsetRanges(
         (tp, wanted)
-        for tp, wanted in asked.items()
+        for tp, wanted in requested.items()
         if tp in named and window.topic_ids.get(tp.topic) == topic_ids.get(tp.topic)
     )
 
 
-def lies_above(window: Window, asked: OffsetRanges, topic_ids: Mapping[str, str]) -> bool:
-    """Whether a live window, and so each later one, starts at the end of all that is asked or above it.
+def lies_above(window: Window, requested: OffsetRanges, topic_ids: Mapping[str, str]) -> bool:
+    """Whether a live window, and so each later one, starts at the end of all requested offsets or above it.
 
     Args:
         window: the window.
-        asked: offset ranges of partitions that the newest live window names, see `ever_planned`.
-        topic_ids: the ids that the asked offsets belong to.
+        requested: offset ranges of partitions that the newest live window names, see `ever_planned`.
+        topic_ids: the ids of their topics.
     """
-    here = ever_planned(asked, window, topic_ids)
-    return len(here) == len(asked) and all(window.ranges[tp].start >= wanted.end for tp, wanted in here.items())
+    planned = ever_planned(requested, window, topic_ids)
+    return len(planned) == len(requested) and all(
+        window.ranges[tp].start >= wanted.end for tp, wanted in planned.items()
+    )
 
 
 def _shared(
-    window: Window, asked: OffsetRanges, topic_ids: Mapping[str, str]
+    window: Window, requested: OffsetRanges, topic_ids: Mapping[str, str]
 ) -> Iterator[tuple[TopicPartition, OffsetRange]]:
-    for tp, wanted in asked.items():
+    for tp, wanted in requested.items():
         owned = window.ranges.get(tp)
         if owned is None or window.topic_ids.get(tp.topic) != topic_ids.get(tp.topic):
             continue
@@ -170,11 +167,11 @@ def _shared(
             yield tp, shared
 
 
-def without_owner(asked: OffsetRanges, owners: Iterable[Window], topic_ids: Mapping[str, str]) -> Gaps:
-    """Return the asked ranges without what these windows own."""
-    free = {tp: [wanted] for tp, wanted in asked.without_empty().items()}
+def without_owner(requested: OffsetRanges, owners: Iterable[Window], topic_ids: Mapping[str, str]) -> Gaps:
+    """Return the requested ranges without those that these windows own."""
+    free = {tp: [wanted] for tp, wanted in requested.without_empty().items()}
     for window in owners:
-        for tp, owned in _shared(window, asked, topic_ids):
+        for tp, owned in _shared(window, requested, topic_ids):
             free[tp] = [rest for piece in free[tp] for rest in _minus(piece, owned)]
     return {tp: sorted(pieces, key=lambda r: r.start) for tp, pieces in free.items() if pieces}
 
@@ -187,11 +184,11 @@ def _minus(piece: OffsetRange, taken: OffsetRange) -> list[OffsetRange]:
     return before + after
 
 
-def below_watermark(asked: OffsetRanges, state: GroupState) -> OffsetRanges:
+def below_watermark(requested: OffsetRanges, state: GroupState) -> OffsetRanges:
     """Leave out what the live lane will still read."""
     marks = (watermark(state) or NOWHERE).offsets
     return OffsetRanges(
-        (tp, OffsetRange(r.start, max(r.start, min(r.end, marks[tp])))) for tp, r in asked.items() if tp in marks
+        (tp, OffsetRange(r.start, max(r.start, min(r.end, marks[tp])))) for tp, r in requested.items() if tp in marks
     )
 
 
@@ -225,12 +222,9 @@ def check_below_watermark(gaps: Gaps, state: GroupState, log: LogSnapshot) -> No
         if pieces[-1].end > mark:
             above.append(f"{tp}: offsets [{max(pieces[-1].start, mark)}, {pieces[-1].end}) (watermark {mark})")
     if above:
-        wait = "Let an ordinary run of the DAG read them"
-        if state.open:
-            open_id = state.open[0].id
-            wait = f"Window {open_id} is open and holds the watermark: let it be committed, then ask again"
+        reader = f"open window {state.open[0].id}" if state.open else "an ordinary run"
         raise NotYetError(
-            f"A replay can only read below the watermark, and these offsets are above it: {name_some(above)}. {wait}, or ask for an earlier end"
+            f"A replay can only read below the watermark: {name_some(above)}. Let {reader} read them, or ask for an earlier end"
         )
 
 
@@ -245,17 +239,14 @@ def check_in_log(gaps: Gaps, log: LogSnapshot, position: Position) -> None:
     if unknown := sorted(gaps.keys() - log.bounds.keys()):
         raise BadInputError(f"Kafka has no partition {name_some(unknown, ', ')}")
     if changed := {tp: f"{tp}: topic {tp.topic} was recreated" for tp in gaps if _is_another(tp.topic, log, position)}:
-        raise TopicRecreatedError(
-            f"{name_some(changed.values())}. Its earlier records are gone: ask for offsets of other topics", changed
-        )
+        raise TopicRecreatedError.naming(changed, "Ask for offsets of other topics")
     gone = {
         tp: f"{tp}: offsets [{pieces[0].start}, {min(pieces[-1].end, b.beginning)}) (beginning offset {b.beginning})"
         for tp, pieces in gaps.items()
         if pieces[0].start < (b := log.bounds[tp]).beginning
     }
     if gone:
-        why = "No one owns these offsets, and retention has removed them"
-        raise DataLossError(f"{why}: {name_some(gone.values())}. Ask for offsets from the beginning offset on", gone)
+        raise DataLossError.naming(gone, "These offsets expired without an owner: ask for later ones")
 
 
 def check_not_truncated(gaps: Gaps, log: LogSnapshot) -> None:
@@ -270,8 +261,7 @@ def check_not_truncated(gaps: Gaps, log: LogSnapshot) -> None:
         if pieces[-1].end > (b := log.bounds[tp]).end
     }
     if gone:
-        why = "No one owns these offsets, and the log ends before them although it once was longer"
-        raise LogTruncatedError(f"{why}: {name_some(gone.values())}. Ask for offsets below the end offset", gone)
+        raise LogTruncatedError.naming(gone, "Kafka lost these offsets, which have no owner: ask for earlier ones")
 
 
 def _is_another(topic: str, log: LogSnapshot, position: Position) -> bool:
@@ -290,8 +280,7 @@ def cut_backfill(gaps: Gaps, max_offsets: int | None) -> list[OffsetRanges]:
         while left.span:
             if len(cuts) >= MAX_BACKFILL_WINDOWS:
                 raise BadInputError(
-                    f"With max_offsets={max_offsets} this replay makes more than {MAX_BACKFILL_WINDOWS} windows: ask for "
-                    "less at a time"
+                    f"With max_offsets={max_offsets} this replay makes more than {MAX_BACKFILL_WINDOWS} windows: ask for less at a time"
                 )
             piece = cap(left, max_offsets)
             cuts.append(piece.without_empty())
@@ -311,24 +300,18 @@ def check_divides(span: TimeSpan) -> None:
         BadInputError: it has no width.
     """
     if span.start == span.end:
-        raise BadInputError(
-            f"This run's data interval starts and ends at {span.start.isoformat()}, so no window belongs to it. With "
-            "schedule='@hourly' or another cron text, Airflow 3 gives each run an interval that starts and ends at the same moment. For backfills use "
-            "CronDataIntervalTimetable('@hourly', timezone='UTC') or CronTriggerTimetable(..., interval=timedelta(hours=1))"
-        )
+        raise BadInputError(f"This run's data interval starts and ends at {span.start.isoformat()}. {WITH_INTERVALS}")
 
 
 def nothing_to_replay(what: str, owners: Sequence[Window] = ()) -> BadInputError:
     """Return the error for an answer without any offset.
 
     Args:
-        what: what was asked.
-        owners: windows that own the records of the asked time, but were cut at another time.
+        what: the request.
+        owners: windows that own the records of the requested time, but have another planned-until time.
     """
-    hint = "kafka-offsets windows lists what there is, with each planned-until time"
+    hint = "kafka-offsets windows lists the windows and their times"
     if owners:
         named = name_some([window.id for window in owners], ", ")
-        hint = (
-            f"The records of that time belong to windows with another planned-until time. Name these windows: {named}"
-        )
+        hint = f"Other windows own the records of that time. Name these windows: {named}"
     return BadInputError(f"There is nothing to replay: {what}. {hint}")

@@ -1,4 +1,4 @@
-"""What a run asks for: what is new, or a replay of windows, of a time span or of offset ranges (docs/design.md, rules 6 to 8)."""
+"""What a run asks for: new records, or a replay of windows, of a time span or of offset ranges (docs/design.md, rules 6 to 8)."""
 
 from __future__ import annotations
 
@@ -36,14 +36,19 @@ OUR_KEYS = (*REPLAY_KEYS, GROUP, SCOPED)
 MAX_NAMED_WINDOWS = 1000
 """Windows that one text may name."""
 
+WITH_INTERVALS = "Use a timetable with intervals, such as CronDataIntervalTimetable"
+
+_WAYS = ((WINDOWS,), (FROM, TO), (STARTING_OFFSETS, ENDING_OFFSETS))
+_ONE_WAY = f"Name one replay: by {', or by '.join(' and '.join(way) for way in _WAYS)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Ask for what is new.
+    """Ask for new records.
 
     Attributes:
-        until: the planned-until time of new windows; None: the moment of planning.
-        ends_at: where new windows end, by Kafka's timestamp index; None: at the end offset at the moment of planning.
+        until: the planned-until time of new windows, or None for the moment of planning.
+        ends_at: where new windows end, by Kafka's timestamp index, or None if at the end offset.
         at_most: how many windows the run can work on.
     """
 
@@ -132,7 +137,7 @@ def _interval(run: Run, group: KafkaGroup) -> TimeSpan | None:
     if not is_of_group(group.name, run.groups, _params(run), must_name=False):
         return None
     if run.interval is None:
-        raise BadInputError("This backfill run has no data interval. Use a timetable with intervals")
+        raise BadInputError(f"This run has no data interval. {WITH_INTERVALS}")
     return TimeSpan(*run.interval, is_interval=True)
 
 
@@ -141,7 +146,7 @@ def _replay_or_live(run: Run, group: KafkaGroup, at_most: int) -> Replay | Live 
     params = _params(run)
     if not names_replay(params):
         if scoped(run.conf) is not None:
-            raise BadInputError(f'The conf has "{SCOPED}" without a replay: add "windows", "from" and "to", or offsets')
+            raise BadInputError(f'The conf has "{SCOPED}" without a replay. {_ONE_WAY}')
         return Live(at_most=at_most)
     # The group first: a replay of another group may make no sense in this one.
     if not is_of_group(group.name, run.groups, params, must_name=True):
@@ -166,7 +171,7 @@ def _params(run: Run) -> Mapping[str, Any]:
         # A setting of Airflow can keep the conf out of the params ([core] dag_run_conf_overrides_params).
         return {key: value for key, value in {**run.params, **run.conf}.items() if key not in own}
     if names_replay({key: value for key, value in run.conf.items() if key not in own}):
-        raise BadInputError(f'The conf names a replay twice: under "{SCOPED}", and beside it. Name it once')
+        raise BadInputError(f'The conf names a replay twice: under "{SCOPED}" and beside it')
     return inner
 
 
@@ -187,14 +192,11 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
         BadInputError: more than one way at once, only half of one, or a value that can't be read.
     """
     given = _given(params)
-    ways = [way for way in ((WINDOWS,), (FROM, TO), (STARTING_OFFSETS, ENDING_OFFSETS)) if given.keys() & set(way)]
+    ways = [way for way in _WAYS if given.keys() & set(way)]
     if not ways:
         return None
     if len(ways) > 1:
-        raise BadInputError(
-            "Name a replay in one way only: by 'windows', by 'from' and 'to', or by 'starting_offsets' and 'ending_offsets'. "
-            f"Given: {name_some([repr(key) for key in given], ', ')}"
-        )
+        raise BadInputError(f"The replay has {' and '.join(given)}. {_ONE_WAY}")
     [way] = ways
     if missing := [key for key in way if key not in given]:
         raise BadInputError(f"A replay by {' and '.join(map(repr, way))} needs both: {missing[0]!r} is missing")
@@ -227,8 +229,7 @@ def check_keys(conf: Mapping[str, Any], own: Collection[str], ours: Collection[s
         close = [letters] if letters in names else get_close_matches(letters, long_names, n=1, cutoff=LIKE)
         if close:
             raise BadInputError(
-                f"The run's conf has {short(key)}, which looks like {names[close[0]]!r} and chooses nothing. Correct it; if the DAG means "
-                "something else, declare it in the DAG's params"
+                f"The run's conf has {short(key)}, which looks like {names[close[0]]!r}. Correct it, or declare it in the DAG's params"
             )
 
 
@@ -255,8 +256,7 @@ def is_of_group(group: str, groups: Collection[str], params: Mapping[str, Any], 
         return bool(named == group)
     if must_name and len(names) > 1:
         raise BadInputError(
-            f"The replay does not name one of the groups of this DAG, {name_some(names, ', ')}. Add one to the conf, e.g. "
-            f'"{GROUP}": "{names[0]}"'
+            f'The replay names none of the groups {name_some(names, ", ")}. Add e.g. "{GROUP}": "{names[0]}"'
         )
     return True
 
@@ -276,8 +276,7 @@ def scoped(conf: Mapping[str, Any]) -> Mapping[str, Any] | None:
     keys = (*REPLAY_KEYS, GROUP)
     if not isinstance(given, Mapping) or not given.keys() <= set(keys):
         raise BadInputError(
-            f'The conf has "{SCOPED}": {short(given)}. It has to be an object with some of the keys {", ".join(keys)}, such as '
-            '{"group": "lake.orders", "windows": "12-15"}'
+            f'"{SCOPED}" in the conf must be an object with keys of {", ".join(keys)}, got {short(given)}'
         )
     return given
 
@@ -303,9 +302,7 @@ def span(start: datetime, end: datetime) -> TimeSpan:
     """
     made = TimeSpan(start, end)
     if made.end <= made.start:
-        raise BadInputError(
-            f"A replay goes from an earlier to a later time, got {start.isoformat()} to {end.isoformat()}"
-        )
+        raise BadInputError(f"A replay can't go from {start.isoformat()} to {end.isoformat()}")
     return made
 
 
@@ -320,13 +317,15 @@ def parse_windows(group: str, text: str) -> list[int]:
     """
     parts = [part.strip() for part in text.split(",")]
     if not all(parts):
-        raise BadInputError(
-            f"{short(text)} has nothing between two commas, or before the first comma, or after the last: write e.g. 3,12-14"
-        )
+        raise BadInputError(f"{short(text)} has an empty part: write e.g. 3,12-14")
     seqs = {seq for part in parts for seq in _parse_part(group, part)}
-    if len(seqs) > MAX_NAMED_WINDOWS:
-        raise BadInputError(f"{short(text)} are more than {MAX_NAMED_WINDOWS} windows; name fewer at a time")
+    _check_number(text, len(seqs))
     return sorted(seqs)
+
+
+def _check_number(text: str, number: int) -> None:
+    if number > MAX_NAMED_WINDOWS:
+        raise BadInputError(f"{short(text)} are more than {MAX_NAMED_WINDOWS} windows; name fewer at a time")
 
 
 def name_windows(seqs: Iterable[int]) -> str:
@@ -350,9 +349,8 @@ def _parse_part(group: str, part: str) -> range:
     if not is_id and _is_number(first) and (not dash or _is_number(last)):
         low, high = int(first), int(last or first)
         if not 1 <= low <= high:
-            raise BadInputError(f"{short(part)} names no window: windows count from 1, the lower number comes first")
-        if high - low >= MAX_NAMED_WINDOWS:
-            raise BadInputError(f"{short(part)} are more than {MAX_NAMED_WINDOWS} windows; name fewer at a time")
+            raise BadInputError(f"{short(part)} names no window: write e.g. 12, or 3-12")
+        _check_number(part, high - low + 1)
         return range(low, high + 1)
     seq = parse_seq(group, part)
     return range(seq, seq + 1)
@@ -382,7 +380,7 @@ def _time(key: str, value: Any) -> datetime:
     except ValueError as exc:
         raise BadInputError(f"{key}: {short(value)} is not a time such as '2026-01-31T00:00:00+01:00'") from exc
     if time.tzinfo is None:
-        raise BadInputError(f"{key}: {value} has no zone; write e.g. Z or +01:00 after it")
+        raise BadInputError(f"{key}: {value} has no zone, such as Z or +01:00")
     try:
         return time.astimezone(UTC)
     except OverflowError as exc:

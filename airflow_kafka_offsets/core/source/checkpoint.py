@@ -19,6 +19,7 @@ from airflow_kafka_offsets.core.spark_json import load_offsets
 
 NEWEST_VERSION = 2
 """The newest version of both logs that this package reads."""
+_COPY = ": take a complete copy"
 _VOID = "-"
 _BATCH = re.compile(r"0|[1-9][0-9]{0,17}")
 
@@ -50,16 +51,11 @@ def find_batches(where: str, offsets: Iterable[str], commits: Iterable[str]) -> 
     """
     planned, committed = _numbers(offsets), _numbers(commits)
     if not committed:
-        raise BadInputError(
-            f"{where} has no committed batch"
-            + (f" (batch {planned[-1]} was planned only)" if planned else ". Name the checkpoint directory of a query")
-        )
+        only = f" (batch {planned[-1]} was planned only)" if planned else ""
+        raise BadInputError(f"{where} has no committed batch{only}")
     newest = committed[-1]
     if newest not in planned:
-        raise BadInputError(
-            f"{where} has committed batch {newest}, but no offsets/{newest} (newest: {planned[-1] if planned else 'none'}). Take a "
-            "complete copy"
-        )
+        raise BadInputError(f"{where} has committed batch {newest}, but no offsets/{newest}{_COPY}")
     return Batches(newest, tuple(n for n in planned if n > newest))
 
 
@@ -96,15 +92,13 @@ def planned_note(batches: Batches) -> tuple[str, ...]:
         return ()
     numbers = ", ".join(map(str, batches.planned[:3])) + (", ..." if len(batches.planned) > 3 else "")
     batch = f"batch {numbers} was" if len(batches.planned) == 1 else f"batches {numbers} were"
-    return (
-        f"{batch} planned but not committed, and the first window reads it again: remove what the query wrote of it",
-    )
+    return (f"{batch} planned but not committed, and the first window reads it again: remove its output",)
 
 
 def _sources(where: str, text: str) -> dict[str, str]:
     version, lines = log_lines(where, text)
     if len(lines) < 2:
-        raise BadInputError(f"{where} is cut off: take a complete copy")
+        raise BadInputError(f"{where} is cut off{_COPY}")
     del lines[0]  # Spark's metadata of the batch
     if version == 1:
         return {str(number): line for number, line in enumerate(lines)}
@@ -122,12 +116,10 @@ def log_lines(where: str, text: str) -> tuple[int, list[str]]:
     """
     lines = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
     if not text.strip():
-        raise BadInputError(f"{where} is empty: take a complete copy")
+        raise BadInputError(f"{where} is empty{_COPY}")
     match = re.fullmatch(r"v([1-9][0-9]{0,8})", lines[0].strip())
     if not match:
-        raise BadInputError(
-            f"{where} is not a log of Structured Streaming: it begins with {short(lines[0])}, not with v1"
-        )
+        raise BadInputError(f"{where} is not a log of Structured Streaming: it begins with {short(lines[0])}")
     version = int(match[1])
     if version > NEWEST_VERSION:
         raise BadInputError(f"{where} has version {version}, above {NEWEST_VERSION}. Import its offsets as csv:FILE")
@@ -140,7 +132,7 @@ def _kafka_offsets(where: str, line: str) -> dict[TopicPartition, int]:
     try:
         json.loads(line)
     except (ValueError, RecursionError) as exc:
-        raise BadInputError(f"{where} is not JSON, perhaps cut off: {short(line)}") from exc
+        raise BadInputError(f"{where} is not JSON: {short(line)}") from exc
     try:
         return load_offsets(line)
     except OffsetsJsonError:
@@ -154,7 +146,7 @@ def _merged(where: str, read: dict[str, dict[TopicPartition, int]]) -> dict[Topi
             first = readers.setdefault(tp, name)
             if read[first][tp] != offset:
                 raise BadInputError(
-                    f"{where}: sources {first} and {name} differ for {tp} ({read[first][tp]} and {offset}). Choose one: add "
+                    f"{where}: sources {first} and {name} differ for {tp} ({read[first][tp]}, {offset}). Choose one, as "
                     f"?source={name}"
                 )
     return {tp: read[name][tp] for tp, name in readers.items()}

@@ -12,8 +12,6 @@ from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartiti
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address, split_url
 from airflow_kafka_offsets.core.window import WindowRecord
 
-FORMS = "ledger, an offset store (redis://redis_default, kafka://), checkpoint:DIRECTORY or csv:FILE (csv:- for stdin)"
-
 
 class Meaning(StrEnum):
     """What a source's numbers are: the next offset to read, or the last offset read."""
@@ -41,7 +39,7 @@ class CheckpointAddress:
 
     Attributes:
         directory: a local path, or a URL that fsspec can read.
-        source: the only source of the query to read, as the offsets log numbers or names it; None means all that read Kafka.
+        source: the only source of the query to read, by its number or name in the offsets log; None means all that read Kafka.
     """
 
     directory: str
@@ -76,15 +74,15 @@ def parse_source_address(text: str) -> SourceAddress:
     if text == "ledger":
         return LedgerAddress()
     kind, _, rest = text.partition(":")
-    if kind in ("checkpoint", "csv") and not rest:
-        raise BadInputError(f"'{kind}:' names no source. Write one of: {FORMS}")
-    if kind == "checkpoint":
+    if kind == "checkpoint" and rest:
         return _checkpoint(rest)
-    if kind == "csv":
+    if kind == "csv" and rest:
         return CsvAddress(rest)
     if "://" in text:
         return parse_store_address(text)
-    raise BadInputError(f"This is not a source. Write one of: {FORMS}")
+    raise BadInputError(
+        "This is not a source. Write one of: ledger, an offset store such as kafka://, checkpoint:DIRECTORY, csv:FILE"
+    )
 
 
 def _checkpoint(text: str) -> CheckpointAddress:
@@ -96,11 +94,12 @@ def _checkpoint(text: str) -> CheckpointAddress:
 
 
 def _check_url(text: str) -> None:
-    example = "name a connection, such as checkpoint:s3://aws_default@bucket/path"
     if ":" in split_url(text).netloc.rpartition("@")[0]:
-        raise BadInputError(f"A checkpoint's URL must not hold a password: {example}")
+        raise BadInputError(
+            "A checkpoint's URL must not hold a password: name a connection, as in s3://aws_default@bucket/path"
+        )
     if "?" in text:
-        raise BadInputError(f"A checkpoint's URL may have no query but ?source=NAME: {example}")
+        raise BadInputError("A checkpoint's URL may have no query but ?source=NAME")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ class SourceOffsets:
     Attributes:
         offsets: the numbers as the source has them.
         notes: warnings about them, for a person.
-        topic_ids: the id of each of their topics, where the source knows it.
+        topic_ids: the id of each of their topics, where the source has it.
         leader_epochs: the leader epochs that the group has noted, if the source is the ledger; see `core.leader_epochs`.
         later: the group's live windows after these offsets, oldest first, if the source is the ledger. The first one is open.
     """

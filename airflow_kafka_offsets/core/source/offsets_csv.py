@@ -45,9 +45,9 @@ def load_csv(where: str, text: str, group: str, *, is_chosen: bool = False) -> d
     rows = [(line, cells, _owner(line, cells)) for line, cells in csv_rows(where, text)]
     groups = {owner for _, _, owner in rows}
     if None in groups and len(groups) > 1:
-        raise BadInputError(f"{where} has lines with and without a group: write all in one form")
+        raise BadInputError(f"{where} has lines with and without a group")
     if groups == {None} and is_chosen:
-        raise BadInputError(f"{where} names no group in its lines ({EXAMPLE}): leave --as out")
+        raise BadInputError(f"{where} names no group in its lines: leave --as out")
     if groups and groups.isdisjoint({None, group}):
         names = name_some(sorted(filter(None, groups)), ", ")
         raise BadInputError(f"{where} has no line of group {group}; it has {names}: choose with --as")
@@ -78,7 +78,7 @@ def csv_rows(where: str, text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _owner(line: str, cells: Sequence[str]) -> str | None:
-    """Return the group; None if the line names none."""
+    """Return the group, or None if the line names none."""
     if len(cells) not in (3, 4):
         raise _other_form(line, cells)
     return cells[0] if len(cells) == 4 else None

@@ -37,18 +37,16 @@ class KeyPattern:
     def __post_init__(self) -> None:
         if sorted(match[1] for match in _PARTS.finditer(self.text)) != ["group", "topic"]:
             raise BadInputError(
-                f"The key of an offset store names topic and group once each, as in {DEFAULT!r} or {TAGGED!r}; "
-                f"got {short(self.text)}"
+                f"A store's key names topic and group once each, as in {DEFAULT!r} or {TAGGED!r}; got {short(self.text)}"
             )
         before, _, _, between, _, _, after = _PARTS.split(self.text)
         if any(brace in before + between + after for brace in "{}"):
             raise BadInputError(
-                f"The key of an offset store has an unknown brace: {short(self.text)} (a hash tag is {{group_tag}} or {{topic_tag}})"
+                f"The key {short(self.text)} has an unknown brace; a hash tag is {{group_tag}} or {{topic_tag}}"
             )
         if not self.is_tagged and _OF_NAMES.fullmatch(between):
             raise BadInputError(
-                f"The key {short(self.text)} can be the same for different topics and groups: put a colon between them, as in "
-                f"{DEFAULT!r}"
+                f"The key {short(self.text)} may mix up topics and groups: put a colon between them, as in {DEFAULT!r}"
             )
 
     @property

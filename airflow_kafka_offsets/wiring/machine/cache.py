@@ -29,9 +29,7 @@ def cache_folder() -> Path:
         # An existing folder keeps its mode: several users may read what root has put there.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
-        raise BadInputError(
-            f"The cache folder {folder} can't be made ({exc.strerror}). Correct that, or {NAME_ANOTHER}"
-        ) from exc
+        raise BadInputError(f"The cache folder {folder} can't be made ({exc.strerror}); {NAME_ANOTHER}") from exc
     return folder
 
 
@@ -39,7 +37,7 @@ def chosen_folder(configured: str | None) -> Path:
     """Return the path of the cache folder.
 
     Args:
-        configured: the configured path, in which ``~`` and environment variables are expanded; None or empty: not configured.
+        configured: the configured path, in which ``~`` and environment variables are expanded, or None or empty if there is none.
 
     Raises:
         BadInputError: it is relative, or the user has no home.
@@ -47,9 +45,7 @@ def chosen_folder(configured: str | None) -> Path:
     text = configured or f"{_users_caches()}/airflow_kafka_offsets"
     folder = Path(os.path.expanduser(os.path.expandvars(text)))
     if not folder.is_absolute():
-        raise BadInputError(
-            f"The cache folder must be an absolute path, not {str(folder)!r}: [{SECTION}] {OPTION} in Airflow's configuration"
-        )
+        raise BadInputError(f"[{SECTION}] {OPTION} must be an absolute path, not {str(folder)!r}")
     return folder
 
 

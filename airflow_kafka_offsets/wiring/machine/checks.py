@@ -32,7 +32,6 @@ from airflow_kafka_offsets.spark.connector import spark_build
 
 logger = logging.getLogger(__name__)
 
-_INSTALL = "pip install 'airflow-kafka-offsets[spark]'"
 _SUBMIT = "spark-submit"
 
 
@@ -73,8 +72,8 @@ def check_session(environment: Mapping[str, str]) -> None:
     home = home_of_pyspark(environment)
     if home is None or find_spec("py4j") is None:  # pyspark alone requires it
         raise BadInputError(
-            "This worker has no Spark, only a client of Spark Connect; nothing was planned. Give the task the conn_id of a spark_connect "
-            f"connection, or install Spark on each worker:\n  {_INSTALL}"
+            "This worker has only a client of Spark Connect. "
+            + _install(", or give the task a conn_id of type spark_connect")
         )
     _check_java(home, environment)
     build, ours = spark_build(jar_names(home)), pyspark_version()
@@ -99,24 +98,26 @@ def _installed(distribution: str) -> str | None:
 
 
 def _no_submit(binary: str, environment: Mapping[str, str]) -> str:
-    problem = f"No {binary} is {'there' if '/' in binary else 'on the PATH of the worker'}; nothing was planned."
+    problem = f"No {binary} is {'there' if '/' in binary else 'on the PATH'}."
     name = Path(binary).name
     bins = [Path(environment["SPARK_HOME"], "bin")] if environment.get("SPARK_HOME") else []
     for folder in [*bins, Path(sys.executable).parent]:
         if (folder / name).exists():
             is_of_pip = (folder / "find_spark_home.py").exists()  # it finds Spark with the Python of the PATH
             other = "" if is_of_pip else f", or set spark_binary='{folder / name}'"
-            return f"{problem} Start the worker with it on the PATH{other}:\n  export PATH={folder}:$PATH"
+            return f"{problem} Start the worker with it on the PATH{other}:\n    export PATH={folder}:$PATH"
     other = "" if name == _SUBMIT else f", and set the connection's spark-binary to {_SUBMIT}"
-    return f"{problem} Install Spark on each worker{other}:\n  {_INSTALL}"
+    return f"{problem} {_install(other)}"
+
+
+def _install(also: str = "") -> str:
+    return f"Install Spark on each worker{also}:\n    pip install 'airflow-kafka-offsets[spark]'"
 
 
 def _check_spark_home(environment: Mapping[str, str]) -> None:
     home = environment.get("SPARK_HOME")
     if home and not Path(home, "bin", "spark-class").exists():
-        raise BadInputError(
-            f"SPARK_HOME is {home}, which has no bin/spark-class; nothing was planned. Correct it, or unset it"
-        )
+        raise BadInputError(f"SPARK_HOME is {home}, which has no bin/spark-class. Correct or unset it")
 
 
 def _refuse_python_without_spark(program: str, environment: Mapping[str, str]) -> None:
@@ -124,9 +125,9 @@ def _refuse_python_without_spark(program: str, environment: Mapping[str, str]) -
     if python is None:
         return
     folder = Path(program).absolute().parent
-    path = f", or start the worker with its Python first:\n  export PATH={folder}:$PATH"
+    path = f", or start the worker with its Python first:\n    export PATH={folder}:$PATH"
     raise BadInputError(
-        f"{program} looks for Spark with {python}, which has none; nothing was planned. Set SPARK_HOME to the folder of Spark"
+        f"{program} looks for Spark with {python}, which has none. Set SPARK_HOME"
         f"{path if (folder / 'python3').exists() else ''}"
     )
 
@@ -139,7 +140,7 @@ def _check_java(home: Path | None, environment: Mapping[str, str]) -> None:
     if java is None:
         java_home = environment.get("JAVA_HOME")
         where = f"in JAVA_HOME ({java_home})" if java_home else "on the PATH, and no JAVA_HOME"
-        raise BadInputError(f"The worker has no Java {where}; nothing was planned. Install Java 17, or set JAVA_HOME")
+        raise BadInputError(f"The worker has no Java {where}. Install Java 17, or set JAVA_HOME")
     build = spark_build(jar_names(home))
     if build is not None and java.version:
         check_java(build.version, java.version, java.program)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store_address import StoreAddress
-from airflow_kafka_offsets.wiring.connections import connection_of_type, is_true
+from airflow_kafka_offsets.wiring.connections import bad_connection, connection_of_type, is_true
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -62,10 +61,7 @@ def _s3_client(address: StoreAddress) -> Callable[[], Any]:
 
         return lambda: S3Hook(aws_conn_id=address.conn_id, config=config).get_conn()
     if roles := [name for name in _ROLES if extra.get(name)]:
-        raise BadInputError(
-            f"Connection {address.conn_id!r} has {roles[0]} in its extra, which requires the Amazon provider:\n"
-            "    pip install apache-airflow-providers-amazon"
-        )
+        raise bad_connection(connection, f"{roles[0]} requires:\n    pip install apache-airflow-providers-amazon")
     keys, endpoint = aws_keys(connection), s3_endpoint(extra)
     return lambda: boto3.session.Session(**keys).client("s3", config=config, **endpoint)
 

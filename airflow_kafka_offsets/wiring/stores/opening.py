@@ -58,8 +58,7 @@ def open_store(address: StoreAddress, group: KafkaGroup, config: Mapping[str, An
         if extra is None:
             raise
         raise BadInputError(
-            f"The offset store {address} needs the Python module {exc.name}:\n"
-            f"    pip install 'airflow-kafka-offsets[{extra}]'"
+            f"{address} needs the Python module {exc.name}:\n    pip install 'airflow-kafka-offsets[{extra}]'"
         ) from exc
 
 
@@ -105,7 +104,7 @@ def open_sql(address: StoreAddress) -> OffsetStore:
     columns = {name.removesuffix("_column"): options[name] for name in options if name.endswith("_column")}
     if table := address.path.strip("/"):
         columns["table"] = table
-    url = sqlalchemy_url(find_connection(address.conn_id, "postgres"), what="offset store")
+    url = sqlalchemy_url(find_connection(address.conn_id, "postgres"))
     layout = Layout(schema=options.get("schema", ""), **columns)
     return SqlStore(str(address), url, address.timeout, layout, create=address.is_on("create"))
 

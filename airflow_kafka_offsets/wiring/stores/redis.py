@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.store.redis_key import DEFAULT, KeyPattern
 from airflow_kafka_offsets.core.store_address import StoreAddress
-from airflow_kafka_offsets.wiring.connections import connection_of_type, is_true
+from airflow_kafka_offsets.wiring.connections import bad_connection, connection_of_type, is_true
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -32,7 +32,7 @@ def open_redis(address: StoreAddress) -> OffsetStore:
     is_cluster = address.is_on("cluster") if "cluster" in address.options else is_true(extra.get("cluster"))
     settings = redis_settings(connection)
     if is_cluster and settings["db"]:
-        raise BadInputError(f"Connection {address.conn_id!r} chooses db {settings['db']}; Redis Cluster has only 0")
+        raise bad_connection(connection, f"db {settings['db']}; Redis Cluster has only 0")
     return RedisStore(
         str(address),
         address.timeout,

@@ -152,7 +152,7 @@ class _MemoryTransaction:
         self._tp = tp
 
     def commit(self) -> None:
-        """Commit; of what a lookup sees, an abort is the same."""
+        """Commit; to a lookup, an abort looks the same."""
         self._memory.commit_transaction(self._tp, datetime.now(UTC))
 
     abort = commit
@@ -164,23 +164,23 @@ def seconds(number: float) -> datetime:
 
 
 class LogContract:
-    """Each subclass says where the topics are, with a fixture `topics`."""
+    """Each subclass has a fixture `topics`."""
 
     def test_a_snapshot_has_ids_and_the_bounds_of_every_partition(self, topics: Topics, topic: str) -> None:
         other = f"{topic}-other"
         topics.create(topic, 3)
         topics.create(other)
         topics.produce(TopicPartition(topic, 1), 7, BASE)
-        found = topics.log.snapshot([topic, other, f"{topic}-absent"], COMMITTED)
-        assert found.bounds == {
+        snapshot = topics.log.snapshot([topic, other, f"{topic}-absent"], COMMITTED)
+        assert snapshot.bounds == {
             TopicPartition(topic, 0): Bounds(0, 0),
             TopicPartition(topic, 1): Bounds(0, 7),
             TopicPartition(topic, 2): Bounds(0, 0),
             TopicPartition(other, 0): Bounds(0, 0),
         }
-        assert found.topic_ids.keys() == {topic, other}
-        assert len(set(found.topic_ids.values())) == 2
-        assert topics.log.topic_ids([topic, f"{topic}-absent"]) == {topic: found.topic_ids[topic]}
+        assert snapshot.topic_ids.keys() == {topic, other}
+        assert len(set(snapshot.topic_ids.values())) == 2
+        assert topics.log.topic_ids([topic, f"{topic}-absent"]) == {topic: snapshot.topic_ids[topic]}
         assert topics.log.bounds([TopicPartition(topic, 1)], COMMITTED) == {TopicPartition(topic, 1): Bounds(0, 7)}
 
     def test_the_list_of_topics_has_each_that_is_there_now(self, topics: Topics, topic: str) -> None:
@@ -219,8 +219,8 @@ class LogContract:
         bounds = topics.log.bounds([p0, p1], COMMITTED)
         epochs = {tp: bounds[tp].leader_epoch for tp in (p0, p1)}
         assert epochs == {p0: 0, p1: 0}
-        asked = [PartitionEpoch(tp, epoch) for tp, epoch in epochs.items() if epoch is not None]
-        assert topics.log.epoch_ends(asked) == {PartitionEpoch(p0, 0): 7, PartitionEpoch(p1, 0): 0}
+        wanted = [PartitionEpoch(tp, epoch) for tp, epoch in epochs.items() if epoch is not None]
+        assert topics.log.epoch_ends(wanted) == {PartitionEpoch(p0, 0): 7, PartitionEpoch(p1, 0): 0}
 
     def test_of_a_leader_epoch_that_never_was_nothing_is_known(self, topics: Topics, topic: str) -> None:
         tp = TopicPartition(topic, 0)
@@ -294,13 +294,13 @@ class LogContract:
         topics.create(topic, 2)
         for second in (0, 5, 1, 9, 3):
             topics.produce(tp, 1, seconds(second))
-        asked = {-1: 0, 0: 0, 0.0005: 1, 1: 1, 5: 1, 5.001: 3, 9: 3, 9.0005: None, 9.001: None}
-        found = {t: topics.log.offsets_at([tp, empty], seconds(t), COMMITTED) for t in asked}
-        assert found == {t: {tp: offset, empty: None} for t, offset in asked.items()}
+        expected = {-1: 0, 0: 0, 0.0005: 1, 1: 1, 5: 1, 5.001: 3, 9: 3, 9.0005: None, 9.001: None}
+        offsets = {t: topics.log.offsets_at([tp, empty], seconds(t), COMMITTED) for t in expected}
+        assert offsets == {t: {tp: offset, empty: None} for t, offset in expected.items()}
         # What expired is no answer any more.
         topics.expire(tp, 2)
-        asked = {0: 2, 1: 2, 3: 3, 9: 3, 10: None}
-        assert {t: topics.log.offsets_at([tp], seconds(t), COMMITTED)[tp] for t in asked} == asked
+        expected = {0: 2, 1: 2, 3: 3, 9: 3, 10: None}
+        assert {t: topics.log.offsets_at([tp], seconds(t), COMMITTED)[tp] for t in expected} == expected
 
     def test_with_log_append_time_the_brokers_clock_counts(self, topics: Topics, topic: str) -> None:
         tp = TopicPartition(topic, 0)
@@ -341,15 +341,16 @@ class LogContract:
         topics.create(topic, 2)
         for second in (0, 5, 1, 9, 3):
             topics.produce(tp, 1, seconds(second))
-        asked = {0: (0, 0), 1: (1, 5), 5: (1, 5), 6: (3, 9), 10: None}
+        expected_hits = {0: (0, 0), 1: (1, 5), 5: (1, 5), 6: (3, 9), 10: None}
         # Several questions about one partition at once.
-        probes = {second: Probe(tp, epoch_milliseconds(seconds(second))) for second in asked}
-        found = topics.log.first_records([*probes.values(), Probe(tp, 0), Probe(empty, 0)])
+        probes = {second: Probe(tp, epoch_milliseconds(seconds(second))) for second in expected_hits}
+        hits = topics.log.first_records([*probes.values(), Probe(tp, 0), Probe(empty, 0)])
         expected = {
-            second: Hit(hit[0], epoch_milliseconds(seconds(hit[1]))) if hit else None for second, hit in asked.items()
+            second: Hit(hit[0], epoch_milliseconds(seconds(hit[1]))) if hit else None
+            for second, hit in expected_hits.items()
         }
-        assert {second: found[probe] for second, probe in probes.items()} == expected
-        assert (found[Probe(tp, 0)], found[Probe(empty, 0)]) == (expected[0], None)
+        assert {second: hits[probe] for second, probe in probes.items()} == expected
+        assert (hits[Probe(tp, 0)], hits[Probe(empty, 0)]) == (expected[0], None)
         topics.expire(tp, 2)
         assert topics.log.first_records([Probe(tp, 0)]) == {Probe(tp, 0): Hit(2, epoch_milliseconds(seconds(1)))}
         assert topics.log.first_records([]) == {}

@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(mirror: Mirror, folder: Path, tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[str]]]:
-    """Return what starts a worker that wants the jars."""
+    """Return a function that starts a worker that wants the jars."""
     arguments = [str(folder), str(pyspark_home()), connector_package(), str(mirror.settings(tmp_path))]
     started: list[subprocess.Popen[str]] = []
 
@@ -77,15 +77,15 @@ def fetch(mirror: Mirror, folder: Path, work: Path, **values: float) -> list[Pat
 
 
 def left_in(folder: Path) -> list[str]:
-    """Return what is there beside the folder and its lock."""
+    """Return the other files beside the folder and its lock."""
     return sorted({path.name for path in folder.parent.iterdir()} - {folder.name, f".{folder.name}.lock"})
 
 
 def test_two_workers_at_one_moment_fetch_once_and_have_the_same_jars(
     start: Callable[[], subprocess.Popen[str]], mirror: Mirror, folder: Path
 ) -> None:
-    said = [worker.communicate(timeout=LONGEST)[0].split() for worker in [start(), start()]]
-    assert said == [[str(folder / JAR)]] * 2
+    outputs = [worker.communicate(timeout=LONGEST)[0].split() for worker in [start(), start()]]
+    assert outputs == [[str(folder / JAR)]] * 2
     assert len(mirror.asked) == 1
     assert (folder / JAR).read_bytes() == mirror.content
     assert left_in(folder) == []
@@ -131,12 +131,12 @@ def test_a_repository_without_the_connector_is_named_with_the_way_out(
     mirror.artifact = "another"
     with pytest.raises(ConnectorUnavailableError) as caught:
         fetch(mirror, folder, tmp_path)
-    said = str(caught.value)
-    assert "spark-submit ended with exit code 1" in said
-    assert f"kafka-offsets jars --spark-home {pyspark_home()} --submit-args '--conf spark.jars.ivySettings=" in said
-    assert "copy the folder from another machine" in said
-    assert f"unresolved dependency: {connector_package().replace(':', '#', 1).replace(':', ';')}: not found" in said
-    assert "\tat " not in said
+    message = str(caught.value)
+    assert "spark-submit ended with exit code 1" in message
+    assert f"kafka-offsets jars --spark-home {pyspark_home()} --submit-args '--conf spark.jars.ivySettings=" in message
+    assert "copy the folder from another machine" in message
+    assert f"unresolved dependency: {connector_package().replace(':', '#', 1).replace(':', ';')}: not found" in message
+    assert "\tat " not in message
 
 
 def test_a_repository_that_does_not_answer_is_given_up_after_the_time_limit(
@@ -155,9 +155,8 @@ def test_a_spark_that_can_not_be_started_and_a_folder_that_can_not_be_written_ar
     with pytest.raises(ConnectorUnavailableError, match=f"{tmp_path}/spark/bin/spark-submit: No such file"):
         fetch_jars(tmp_path / "jars" / NAME, absent, connector_package())
     (tmp_path / "file").touch()
-    with pytest.raises(ConnectorUnavailableError, match=f"{tmp_path}/file/jars: Not a directory") as caught:
+    with pytest.raises(ConnectorUnavailableError, match=f"{tmp_path}/file/jars: Not a directory"):
         fetch_jars(tmp_path / "file" / "jars" / NAME, absent, connector_package())
-    assert "[kafka_offsets] cache_folder of Airflow's configuration" in str(caught.value)
 
 
 def a_kept_jar(folder: Path) -> Path:
@@ -197,10 +196,10 @@ def test_a_folder_of_ones_own_that_everybody_can_write_is_mended(folder: Path, w
 def test_a_file_that_everybody_can_write_is_not_used(folder: Path) -> None:
     jar = a_kept_jar(folder)
     jar.chmod(0o646)
-    with pytest.raises(ConnectorUnavailableError, match="belongs to another user, or others can write to it") as caught:
+    with pytest.raises(ConnectorUnavailableError, match="is not this user's or root's alone") as caught:
         kept_jars(folder)
     assert str(jar) in str(caught.value)
-    assert "[kafka_offsets] cache_folder of Airflow's configuration" in str(caught.value)
+    assert "[kafka_offsets] cache_folder" in str(caught.value)
 
 
 def test_the_group_of_root_may_write_as_images_have_it(folder: Path) -> None:
@@ -217,7 +216,7 @@ def test_the_group_of_root_may_write_as_images_have_it(folder: Path) -> None:
 def test_jars_of_another_user_are_not_used(folder: Path, which: str) -> None:
     a_kept_jar(folder)
     os.chown(folder / which, 65534, 65534)
-    with pytest.raises(ConnectorUnavailableError, match="belongs to another user") as caught:
+    with pytest.raises(ConnectorUnavailableError, match="is not this user's") as caught:
         kept_jars(folder)
     assert "cache_folder" in str(caught.value)
 
@@ -226,7 +225,7 @@ def test_a_link_to_jars_elsewhere_is_not_used(folder: Path, tmp_path: Path) -> N
     jar = a_kept_jar(folder)
     jar.rename(tmp_path / "elsewhere.jar")
     jar.symlink_to(tmp_path / "elsewhere.jar")
-    with pytest.raises(ConnectorUnavailableError, match="belongs to another user"):
+    with pytest.raises(ConnectorUnavailableError, match="is not this user's"):
         kept_jars(folder)
 
 
@@ -234,7 +233,7 @@ def test_nothing_is_fetched_into_a_folder_of_somebody_else(folder: Path, tmp_pat
     (tmp_path / "shared").mkdir()
     folder.parent.parent.mkdir()
     folder.parent.symlink_to(tmp_path / "shared")
-    with pytest.raises(ConnectorUnavailableError, match=f"{folder.parent} belongs to another user"):
+    with pytest.raises(ConnectorUnavailableError, match=f"{folder.parent} is not this user's"):
         fetch_jars(folder, SPARK, connector_package())
     assert list((tmp_path / "shared").iterdir()) == []
 

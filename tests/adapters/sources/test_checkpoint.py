@@ -31,9 +31,9 @@ def read(directory: Any) -> CheckpointDirectory:
 
 def test_a_local_directory(tmp_path: Path) -> None:
     fill(tmp_path)
-    found = storage.open_checkpoint(CheckpointAddress(str(tmp_path))).read()
-    assert found.offsets == {tp(0): 10}
-    assert found.notes[0].startswith("batch 2 was planned but not committed")
+    source = storage.open_checkpoint(CheckpointAddress(str(tmp_path))).read()
+    assert source.offsets == {tp(0): 10}
+    assert source.notes[0].startswith("batch 2 was planned but not committed")
 
 
 def test_a_url() -> None:

@@ -130,7 +130,7 @@ def test_a_reference_beside_a_secret_does_not_hide_it(name: str, value: str) -> 
 
 def test_the_option_of_a_login_that_is_refused_is_named() -> None:
     login = JAAS + ' username="lake" pw="hunter2" password="${env:P}";'
-    with pytest.raises(BadInputError, match=r"options that must be references: pw\)"):
+    with pytest.raises(BadInputError, match=r"kafka.sasl.jaas.config in clear text \(pw\)\. Write a reference"):
         KafkaGroup("g", topics=["t"], spark_options={"kafka.sasl.jaas.config": login})
 
 

@@ -194,8 +194,8 @@ def test_expired_offsets_are_refused_with_the_numbers() -> None:
     with pytest.raises(DataLossError) as raised:
         check_in_log(gaps_of((3, 5), (15, 30)) | gaps_of((1, 9), partition=1), now, here)
     assert str(raised.value) == (
-        "No one owns these offsets, and retention has removed them: orders-0: offsets [3, 20) (beginning offset 20); "
-        "orders-1: offsets [1, 9) (beginning offset 20). Ask for offsets from the beginning offset on"
+        "orders-0: offsets [3, 20) (beginning offset 20); orders-1: offsets [1, 9) (beginning offset 20). "
+        "These offsets expired without an owner: ask for later ones"
     )
     assert set(raised.value.partitions) == {tp(0), tp(1)}
 
@@ -252,7 +252,7 @@ def test_which_windows_a_replay_may_run(lane: Lane, state: State, may: bool) -> 
     if may:
         check_replayable(one)
         return
-    why = "the live lane is about" if state.is_open else "no longer owns anything"
+    why = "An ordinary run" if state.is_open else "no longer owns anything"
     with pytest.raises(IllegalStepError, match=f"lake-000004 (is|was) {state}.*{why}"):
         check_replayable(one)
 
@@ -305,11 +305,10 @@ def test_an_interval_without_width_is_refused_and_the_timetable_named() -> None:
 
 
 def test_nothing_to_replay_names_the_windows_that_own_the_records() -> None:
-    assert "kafka-offsets windows lists what there is" in str(nothing_to_replay("no window was cut then"))
+    assert "kafka-offsets windows lists the windows" in str(nothing_to_replay("no window was cut then"))
     text = str(nothing_to_replay("no window was cut then", [window({tp(): (0, 1)}, 7)]))
     assert text == (
-        "There is nothing to replay: no window was cut then. The records of that time belong to windows with another planned-until time. "
-        "Name these windows: lake-000007"
+        "There is nothing to replay: no window was cut then. Other windows own the records of that time. Name these windows: lake-000007"
     )
 
 

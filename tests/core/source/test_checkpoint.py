@@ -35,11 +35,11 @@ def test_what_writers_leave_behind_is_no_batch() -> None:
         (
             [],
             [],
-            "has no committed batch. Name the checkpoint directory of a query",
+            "has no committed batch$",
         ),
         (["0"], [], r"has no committed batch \(batch 0 was planned only\)"),
-        (["0", "2"], ["0", "1"], r"committed batch 1, but no offsets/1 \(newest: 2\)"),
-        ([], ["1"], "newest: none"),
+        (["0", "2"], ["0", "1"], r"committed batch 1, but no offsets/1: take a complete copy"),
+        ([], ["1"], "no offsets/1"),
     ],
 )
 def test_logs_that_do_not_belong_together(offsets: list[str], commits: list[str], message: str) -> None:
@@ -99,7 +99,7 @@ def test_sources_that_share_a_topic_are_merged_by_partition(second: str) -> None
 @pytest.mark.parametrize("second", ['{"orders":{"0":6}}', '{"orders":{"0":6,"1":3}}'])
 def test_sources_that_stand_differently_in_one_partition_are_refused_and_one_can_be_chosen(second: str) -> None:
     text = log('{"orders":{"0":5}}', '{"clicks":{"0":9}}', second)
-    with pytest.raises(BadInputError, match=r"sources 0 and 2 differ for orders-0 \(5 and 6\).* add \?source=2"):
+    with pytest.raises(BadInputError, match=r"sources 0 and 2 differ for orders-0 \(5, 6\).* as \?source=2"):
         read_offsets("x", text)
     assert read_offsets("x", text, "0").offsets == {tp(0): 5}
     assert read_offsets("x", text, "1").offsets == {tp(0, "clicks"): 9}
@@ -125,11 +125,11 @@ def test_windows_line_ends_and_a_last_empty_line_mean_nothing() -> None:
         ("", "x is empty"),
         ("\n", "x is empty"),
         ("v3\n{}\n{}", "x has version 3, above 2"),
-        ("v0\n{}\n{}", "begins with 'v0', not with v1"),
-        ("{}\n{}", "begins with '{}', not with v1"),
+        ("v0\n{}\n{}", "begins with 'v0'"),
+        ("{}\n{}", "begins with '{}'"),
         ("v1", "x is cut off"),
         ("v1\n{}", "x is cut off"),
-        ('v1\n{}\n{"orders":{"0":', "x, source 0 is not JSON, perhaps cut off"),
+        ('v1\n{}\n{"orders":{"0":', "x, source 0 is not JSON: "),
         ('v1\n{}\n{"clicks":{"0":1}}\n{"orders":{"0":', "x, source 1 is not JSON"),
         ("v1\n{}\n" + "[" * 100_000, "source 0 is not JSON"),
     ],

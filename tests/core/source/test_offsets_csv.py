@@ -68,5 +68,5 @@ def test_a_line_that_is_something_else_is_named(text: str, message: str) -> None
 
 
 def test_a_name_can_not_be_chosen_where_none_is_written() -> None:
-    with pytest.raises(BadInputError, match=r"names no group in its lines .* leave --as out"):
+    with pytest.raises(BadInputError, match=r"names no group in its lines: leave --as out"):
         load_csv("x", "orders,0,5\n", "lake", is_chosen=True)

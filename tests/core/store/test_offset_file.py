@@ -97,7 +97,7 @@ def test_fields_that_are_unknown_or_odd_are_ignored() -> None:
         (document(next_offsets={"orders": {"2": -1}}), "-1"),
         (document(next_offsets={"orders": {"2": "5"}}), "whole number"),
         (document(next_offsets={"orders": {"x": 5}}), "not a partition"),
-        (document(next_offsets={"orders": {"2": 2**63}}), "between 0"),
+        (document(next_offsets={"orders": {"2": 2**63}}), "must be 0 to"),
     ],
 )
 def test_what_is_no_offset_is_an_error_that_names_the_file(content: bytes, why: str) -> None:

@@ -56,6 +56,6 @@ def test_options_are_the_writers(make_window: MakeWindow, tmp_path: Path) -> Non
 
 def test_a_column_that_the_directories_hide_is_refused(make_window: MakeWindow, tmp_path: Path) -> None:
     window = make_window({"orders": {0: (0, 0)}})
-    with pytest.raises(WriteOptionError, match="has a column window_id: drop it"):
+    with pytest.raises(WriteOptionError, match="Drop the frame's column window_id"):
         window.write_parquet(window.read().selectExpr("topic as WINDOW_ID"), str(tmp_path))
     assert [*tmp_path.iterdir()] == []
