@@ -34,7 +34,7 @@ def as_json(document: Document, indent: int | None = 2) -> str:
 def _plain(value: Any) -> object:
     if isinstance(value, datetime):
         return value.isoformat()
-    # Of a claim, the scope says what it has, and not who it is.
+    # The scope of a claim is no part of who it is.
     return {key: part for key, part in asdict(value).items() if key != "scope"}
 
 
@@ -54,7 +54,7 @@ def range_document(tp: TopicPartition, offsets: OffsetRange) -> Document:
 
 
 def group_document(group: KafkaGroup, overview: Overview, lag: GroupLag | None) -> Document:
-    """Return where a group stands; lag None: no one asked Kafka."""
+    """Return the state of a group; lag is None if no one asked Kafka."""
     state = overview.state
     position = watermark(state)
     partitions = lag.partitions if lag else {}
@@ -115,7 +115,7 @@ def replay_document(group: str, windows: Sequence[Window], drafts: Sequence[Plan
 
 
 def window_detail(row: WindowRecord, attempts: Sequence[Attempt]) -> Document:
-    """Return a window with everything that the ledger knows about it."""
+    """Return a window with everything that the ledger has about it."""
     window = row.window
     return window_document(row) | {
         "topic_ids": dict(window.topic_ids),
@@ -130,8 +130,8 @@ def window_with_schemas(row: WindowRecord, attempts: Sequence[Attempt], frozen: 
 
     Args:
         row: the window.
-        attempts: at it, oldest first.
-        frozen: its schemas; a subject without any was not there; None: it has no frozen schemas.
+        attempts: the attempts at it, oldest first.
+        frozen: its schemas, or None if it has none. A subject without any was not there.
     """
     return {**window_detail(row, attempts), "schemas": None if frozen is None else _schemas_document(frozen)}
 

@@ -28,14 +28,12 @@ def get_provider_info() -> dict[str, Any]:
                 "description": "Windows of Kafka topics.",
                 "options": {
                     "ledger_conn_id": _option(
-                        "Airflow connection (postgres or mysql) to the database that holds the ledger of windows. "
-                        "Empty: SQLite in AIRFLOW_HOME/kafka_offsets.db, made on first use.",
+                        "Airflow connection (postgres or mysql) to the ledger's database. Empty: SQLite in AIRFLOW_HOME/kafka_offsets.db.",
                         example="kafka_offsets_ledger",
                     ),
                     "cache_folder": _option(
-                        "Folder for what can be made again at any time: the jars of Spark's Kafka connector, and start archives. "
-                        "Empty: airflow_kafka_offsets in the user's folder for caches (XDG_CACHE_HOME, else ~/.cache). "
-                        "It is made on first use, for its user alone.",
+                        "Folder for the jars of Spark's Kafka connector and start archives; it may be deleted. "
+                        "Empty: airflow_kafka_offsets in XDG_CACHE_HOME, else in ~/.cache.",
                         example="/var/cache/airflow_kafka_offsets",
                     ),
                 },

@@ -13,18 +13,12 @@ _SECTION = "Replay (leave empty to run what is new)"
 _WINDOWS = """\
 By number: `12-15,18`, or by id: `lake.orders-000012`.
 
-There are three ways to say what to run again: windows, a time span, offset ranges. It is always **whole windows** that run again:
-the same offsets, under the same ids. With nothing filled in, the run reads what is new.
+Name windows, a time span or offset ranges. **Whole windows** run again: the same offsets, under the same ids.
 """
-_FROM = "Runs every window again that was cut after this time ..."
-_TO = "... and at this time or before."
-_GROUP = """\
-Which group is replayed. Needed in a DAG with several groups only; tasks of the others are skipped then. For a run that reads what is new it
-means nothing.
-"""
-_STARTING = """\
-The first offset of each partition: `{"orders": {"0": 120}}`. Runs every window again that holds one of the offsets from here on ...
-"""
+_FROM = "The windows that were planned until a later time than this ..."
+_TO = "... and until this time or earlier."
+_GROUP = "Only in a DAG with several groups: the group to replay. Tasks of the others are skipped."
+_STARTING = 'The windows with offsets from these on: `{"orders": {"0": 120}}` ...'
 _ENDING = '... and before these: `{"orders": {"0": 180}}`.'
 
 # Types only, so that most mistakes reach the planner: Airflow would answer them with the bare words of jsonschema.

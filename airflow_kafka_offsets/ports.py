@@ -48,11 +48,11 @@ class LogOffsets(Protocol):
     def offsets_at(
         self, partitions: Sequence[TopicPartition], time: datetime, isolation_level: IsolationLevel
     ) -> Mapping[TopicPartition, int | None]:
-        """Return each partition's first offset whose record has this timestamp or a later one; None if there is none."""
+        """Return each partition's first offset whose record has this timestamp or a later one, or None if there is none."""
         ...
 
     def first_records(self, wanted: Collection[Probe]) -> Hits:
-        """Return offset and timestamp of the first record that a probe finds, up to the high watermark; None if there is none.
+        """Return offset and timestamp of the first record that a probe finds, up to the high watermark, or None if there is none.
 
         The topics were looked at a moment ago (`snapshot`): they are not described again unless a partition does not answer.
         """
@@ -70,7 +70,7 @@ class LogOffsets(Protocol):
         ...
 
     def committed(self, group_id: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
-        """Return what a Kafka consumer group has committed; None if nothing for that partition."""
+        """Return what a Kafka consumer group has committed, or None if nothing for that partition."""
         ...
 
 
@@ -112,7 +112,7 @@ class OffsetStore(Protocol):
             group: the group.
             before: where its partitions are, without those that are new to the group.
             after: where they go; names every partition of `before`.
-            window_id: the window whose commit this is, for stores that have a place for it; empty: none.
+            window_id: the window whose commit this is, for stores that have a place for it, or empty.
 
         Raises:
             StoreDriftError: a partition has another offset; nothing was written.
@@ -131,7 +131,7 @@ class SchemaRegistry(Protocol):
     """
 
     def subject(self, name: str) -> Subject | None:
-        """Return all schemas of a subject; None if there is no such subject."""
+        """Return all schemas of a subject, or None if there is no such subject."""
         ...
 
 
@@ -149,7 +149,7 @@ class OffsetSource(Protocol):
     name: str
 
     def read(self, topics: Sequence[str] = ()) -> SourceOffsets:
-        """Return what is there. `topics` matters only to a source that has to be asked by topic."""
+        """Return its offsets. Only a source that is read topic by topic needs `topics`."""
         ...
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 NOTHING_CHANGED = "Nothing was changed."
 
+_REMOVE = "Remove the output, or records count twice"
+
 
 def signed(args: Namespace, who: str, *, is_needed: bool = True) -> Document:
     """Return whether an act is done, by whom and why."""
@@ -44,9 +46,9 @@ def act_answer(
     """Answer with what was done, or would be.
 
     Args:
-        document: for programs; ``done`` says which.
+        document: for programs; ``done`` is whether it was done.
         paragraphs: for people.
-        already: why there is nothing to do; None if there is.
+        already: why there is nothing to do, or None if there is.
         flags: what the act needs beside ``--yes``; an act that supersedes windows has its own.
     """
     if already is not None:
@@ -100,11 +102,10 @@ def _abandon_text(document: Document) -> Iterator[str]:
     else:
         who = "Only a replay" if document["window"]["lane"] == Lane.BACKFILL else "The next run"
         yield f"{who} {'plans' if is_done else 'would plan'} these offsets again, under another id."
-    output = f"Remove what was written under {id_}, or records count twice."
     if is_done:
-        yield output
+        yield f"{_REMOVE}."
     else:
-        yield f"{output} If it is the only copy, keep it:\nkafka-offsets commit {id_} --why '...'"
+        yield f"{_REMOVE}. If it is the only copy, keep it:\nkafka-offsets commit {id_} --why '...'"
 
 
 def _commit_text(document: Document) -> Iterator[str]:
@@ -125,14 +126,8 @@ def _window_text(verb: str, document: Document) -> Iterator[str]:
 
 
 def _holder_text(document: Document) -> str:
-    holder = document["window"]["held_by"]
-    match document["holder_is_over"]:
-        case True:
-            return f"{holder} is over, says Airflow. Make sure that its driver is, too."
-        case False:
-            return f"{holder} still runs, says Airflow. Mark its task as failed, and make sure that its job is over."
-        case _:
-            return f"Airflow can't be asked about {holder}. Make sure that this run and its job are over."
+    states = {True: "is over", False: "still runs: mark its task as failed", None: "may still run"}
+    return f"{document['window']['held_by']} {states[document['holder_is_over']]}. Make sure that its job is over."
 
 
 def reset(args: Namespace) -> Answer:
@@ -175,7 +170,7 @@ def _reset_text(document: Document, move: Reset) -> Iterator[str]:
 
 
 def already_there(sentence: str, unchecked: Collection[PartitionEpoch]) -> str:
-    """Say that there is nothing to do, and what Kafka left open."""
+    """Return why there is nothing to do, with what Kafka left open."""
     return f"{sentence}. {leader_epochs.warning(unchecked)}" if unchecked else sentence
 
 
@@ -183,7 +178,7 @@ def consequences_document(move: Reset | None, unchecked: Collection[PartitionEpo
     """Return what a move of the watermark does to offsets and windows.
 
     Args:
-        move: the move; None if the group is new, and has no windows.
+        move: the move, or None if the group is new and has no windows.
         unchecked: the leader epochs whose ends Kafka did not report.
         ledger: has the holders of the windows.
     """
@@ -216,10 +211,10 @@ def _superseded(windows: Sequence[Window], ledger: Ledger) -> list[Document]:
 
 
 def consequences(document: Document, move: Reset | None, unchecked: Collection[PartitionEpoch]) -> Iterator[str]:
-    """Say what a move of the watermark does to offsets and windows. The arguments are as above."""
+    """Return the paragraphs on what a move of the watermark does to offsets and windows. The arguments are as above."""
     if document["replaced"]:
         yield (
-            "Other records have these offsets now, and no window reads them (recorded):\n\n"
+            "Other records have these offsets now. No window reads them (recorded):\n\n"
             + ranges_table(document["replaced"])
         )
     if document["skipped"]:
@@ -227,26 +222,20 @@ def consequences(document: Document, move: Reset | None, unchecked: Collection[P
     if unchecked:
         yield f"{leader_epochs.warning(unchecked)}."
     if document["read_by_others"]:
-        yield (
-            "New windows read again what another reader had read before the import. Remove what it wrote, or records count twice:\n\n"
-            + ranges_table(document["read_by_others"])
-        )
+        ranges = ranges_table(document["read_by_others"])
+        yield f"Another reader read these offsets before the import, and new windows read them again. {_REMOVE}:\n\n{ranges}"
     if move is not None and document["superseded"]:
         yield from _superseded_text(document, move)
 
 
 def gap(document: Document) -> str:
     """Show the offsets that lose their owner."""
-    return "These offsets become a recorded gap. A replay reads them, as long as Kafka holds them:\n\n" + ranges_table(
-        document["skipped"]
-    )
+    return f"A recorded gap, which a replay reads while Kafka holds it:\n\n{ranges_table(document['skipped'])}"
 
 
 def _superseded_text(document: Document, move: Reset) -> Iterator[str]:
     windows = document["superseded"]
-    yield (
-        f"Superseded: {counted(len(windows), 'committed window')}. New windows read these offsets again: remove the output, or records count twice:"
-    )
+    yield f"Superseded, and read again by new windows: {counted(len(windows), 'committed window')}. {_REMOVE}:"
     yield table(("id", "planned_until", "span", "held_by"), windows, held_by="run")
     if document["unread"]:
         yield from nobody_reads(move)

@@ -1,8 +1,7 @@
-"""What Airflow's database says, for commands: about the run that holds a window, and which connections there are.
+"""Reads Airflow's database for commands: whether the run that holds a window is over, and the ids of the connections.
 
-A task would ask its supervisor about the run, and lists no connections.
-
-The database is Airflow's own business: this file alone reads it, and a test runs it against the installed Airflow.
+Tasks ask their supervisor instead. The database is private to Airflow: only this file reads it, and a test runs it against the
+installed Airflow.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 def is_over(claim: Claim) -> bool | None:
-    """Return whether a claim's task or run is over; None: there is no Airflow here that could be asked."""
+    """Return whether a claim's task or run is over, or None if there is no Airflow here to ask."""
     if not _is_here():
         return None
     try:
@@ -38,13 +37,13 @@ def connection_ids() -> list[str]:
     if _is_here():
         try:
             ids += _stored_connection_ids()
-        except Exception as exc:  # that a connection is missing is the error to be told
+        except Exception as exc:  # the error to report is the missing connection
             logger.debug("Airflow's connections could not be listed: %s", type(exc).__name__)
     return ids
 
 
 def _is_here() -> bool:
-    """Whether Airflow is set up on this machine: to start it where it is not would make its folder and an empty database."""
+    """Whether Airflow is set up on this machine. Otherwise, starting it would make its folder and an empty database."""
     home = Path(os.path.expandvars(os.environ.get("AIRFLOW_HOME", "~/airflow"))).expanduser()
     is_set = any(name.startswith("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN") for name in os.environ)
     return "airflow" in sys.modules or is_set or (home / "airflow.cfg").exists()

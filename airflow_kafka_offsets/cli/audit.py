@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from airflow_kafka_offsets.cli.running import Answer, ExitCode
 from airflow_kafka_offsets.cli.sources import open_ledger
-from airflow_kafka_offsets.cli.tables import partitions_table, ranges_table
+from airflow_kafka_offsets.cli.tables import RANGE, partitions_table, ranges_table
 from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.request import name_windows, parse_windows
@@ -27,7 +27,7 @@ def audit(args: Namespace) -> Answer:
     ledger = open_ledger(args)
     group = ledger.group(args.group)
     if not table:
-        raise BadInputError(f"{', '.join(args.table)} has no line, so the table has nothing of group {group.name}")
+        raise BadInputError(f"{', '.join(args.table)} has no line")
     result, state = audit_table(ledger, group, table, seqs), ledger.load(group.name)
     before = ledger.pruned(group.name).before
     document = {
@@ -66,13 +66,13 @@ def _range(piece: Piece) -> Document:
 
 
 def _text(document: Document, ways: Sequence[str]) -> str:
-    windows = counted(document["windows"], "committed window")
-    if document["right"]:
-        verdict = f"The table has each record of {windows} of group {document['group']} once: {document['found']}."
-        if document["untold"]:
-            verdict = f"Nothing of {windows} of group {document['group']} is doubled, or known to be missing."
+    windows = f"{counted(document['windows'], 'committed window')} of group {document['group']}"
+    if not document["right"]:
+        verdict = f"The table differs from {windows}."
+    elif document["untold"]:
+        verdict = f"Nothing of {windows} is doubled, or known to be missing."
     else:
-        verdict = f"The table differs from {windows} of group {document['group']}."
+        verdict = f"The table has each record of {windows} once: {document['found']}."
     parts = [verdict, *_wrong(document), *_notes(document), "\n".join(ways)]
     return "\n\n".join(filter(None, parts))
 
@@ -88,14 +88,13 @@ def _wrong(document: Document) -> Iterable[str]:
     if doubled := document["doubled"]:
         yield f"More than once: offsets of {_names(doubled)}:\n\n" + _table(doubled, "more_than_once")
     if doubled := [piece for piece in document["outside"] if piece["copies"] > 1]:
-        keys = ("topic", "partition", "start", "end", "span", "copies")
-        yield "More than once, of no committed window:\n\n" + partitions_table(keys, doubled)
+        yield "More than once, of no committed window:\n\n" + partitions_table((*RANGE, "copies"), doubled)
 
 
 def _table(findings: Sequence[Document], which: str) -> str:
     ranges = [{"window": finding["window"], **piece} for finding in findings for piece in finding[which]]
     copies = ("copies",) if which == "more_than_once" else ()
-    return partitions_table(("window", "topic", "partition", "start", "end", "span", *copies), ranges)
+    return partitions_table(("window", *RANGE, *copies), ranges)
 
 
 def _names(findings: Sequence[Document]) -> str:
@@ -118,10 +117,7 @@ def _notes(document: Document) -> Iterable[str]:
     if before := document["pruned_before"]:
         yield f"Not compared: windows before {name_window(document['group'], before)}, which were pruned."
     if left_out := document["left_out"]:
-        yield (
-            f"Left out: what {name_some(left_out, ', ')} read of an earlier topic of the same name. Let the table's query leave that "
-            "out, too."
-        )
+        yield (f"Left out: what {name_some(left_out, ', ')} read of an earlier topic of the same name.")
 
 
 def _ways_out(result: Audit, group: str, owner: Owner | None) -> list[str]:
@@ -138,14 +134,11 @@ def _replay_of_windows(result: Audit, group: str, dag: str) -> list[str]:
     again = (
         f"""To replace their output: airflow dags trigger {dag} --conf '{{"group": "{group}", "windows": "{seqs}"}}'"""
     )
-    no_replay = (
-        f"No replay of {name_some(gone, ', ')}, as a topic was recreated: read what is missing with a group of another name, and "
-        "remove by hand what is there twice."
-    )
+    no_replay = f"No replay of {name_some(gone, ', ')}, as a topic was recreated: read what is missing with a group of another name."
     return [
         *([again] if seqs else []),
         *([no_replay] if gone else []),
-        f"If rows are still there twice, look for those of: kafka-offsets windows {group} --state abandoned --state superseded",
+        f"To find what is still there twice: kafka-offsets windows {group} --state abandoned --state superseded",
     ]
 
 
@@ -157,5 +150,4 @@ def _replay_of_join(result: Audit, group: str, dag: str) -> list[str]:
     return [
         f"To read what is missing before the first window: airflow dags trigger {dag} --conf "
         f"""'{{"group": "{group}", "starting_offsets": {starts}, "ending_offsets": {ends}}}'""",
-        f"If nothing should be there, name the windows to compare: kafka-offsets audit {group} --table ... --windows FIRST-LAST",
     ]

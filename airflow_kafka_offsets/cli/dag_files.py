@@ -1,6 +1,6 @@
 """Groups as DAG files define them, for commands: a file is imported as Airflow imports it, and nothing is written.
 
-How Airflow imports DAGs is its own business: this file alone asks it, and a test runs it against the installed Airflow.
+The import of DAGs is private to Airflow: only this file uses it, and a test runs it against the installed Airflow.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_REASON = 600
 """Characters of what a file raised."""
 
-# Airflow keeps the last frames only, and the line of the DAG file may stand above those of libraries.
+# Airflow keeps only the last frames, and the DAG file may be above those of libraries.
 _ALL_FRAMES = {"AIRFLOW__CORE__DAGBAG_IMPORT_ERROR_TRACEBACK_DEPTH": "1000"}
 
 
@@ -57,18 +57,16 @@ def find_definition(path: str, group: str | None) -> Definition:
     return _chosen(path, [(group, task) for dag in _dags_of(path) for task, group in tasks_of_groups(dag)], group)
 
 
-def _chosen(source: str, found: Sequence[tuple[KafkaGroup, Any]], name: str | None) -> Definition:
+def _chosen(source: str, tasks: Sequence[tuple[KafkaGroup, Any]], name: str | None) -> Definition:
     by_name: dict[str, list[tuple[KafkaGroup, Owner]]] = {}
-    for group, task in found:
+    for group, task in tasks:
         if not is_given_window(task):
             by_name.setdefault(group.name, []).append((group, Owner(task.dag_id, task.task_id)))
     names = name_some(sorted(by_name), ", ")
     if not by_name:
-        raise BadInputError(f"{source} plans no group: none of its tasks does, and sensors only look")
+        raise BadInputError(f"No task in {source} plans a group")
     if name is None and len(by_name) > 1:
-        raise BadInputError(
-            f"{source} plans the groups {names}; name one of them: kafka-offsets plan --dag {source} {min(by_name)}"
-        )
+        raise BadInputError(f"{source} plans {names}; name one: kafka-offsets plan --dag {source} {min(by_name)}")
     if name is not None and name not in by_name:
         raise BadInputError(f"{source} plans no group {name}; it plans {names}")
     same_name = by_name[name or min(by_name)]
@@ -76,8 +74,8 @@ def _chosen(source: str, found: Sequence[tuple[KafkaGroup, Any]], name: str | No
     first = same_name[0][0]
     if any(other != first for other, _ in same_name):
         raise BadInputError(
-            f"{source} defines group {first.name} in more than one way: in {name_some(sorted(map(str, planners)), ', ')}. Use "
-            "one definition, or give the other group a name of its own"
+            f"{source} defines group {first.name} in more than one way, in {name_some(sorted(map(str, planners)), ', ')}. Use one "
+            "definition, or two names"
         )
     return Definition(first, planners)
 
@@ -87,7 +85,7 @@ def _dags_of(path: str) -> list[Any]:
 
     file = Path(os.path.expanduser(path)).absolute()
     if file.suffix != ".py":
-        raise BadInputError(f"--dag takes a DAG file (.py), and not {path}")
+        raise BadInputError(f"--dag takes a DAG file (.py), not {path}")
     if not os.path.isfile(file):  # Path.is_file() raises for a name that is too long
         raise BadInputError(f"There is no file {path}")
     with _quietly(), environment_with(_ALL_FRAMES):
@@ -101,12 +99,12 @@ def _dags_of(path: str) -> list[Any]:
 
 
 def _bag(file: Path) -> DagBag:
-    """Let Airflow import a file, which finds its neighbors, and what lies in Airflow's folder of DAGs."""
+    """Let Airflow import a file, which can import its neighbors and what is in Airflow's folder of DAGs."""
     from airflow_kafka_offsets.airflow_versions import BundleDagBag, conf
 
     dags_folder = Path(conf.get("core", "dags_folder"))
     folder = dags_folder if file.is_relative_to(dags_folder) else file.parent
-    # Airflow 3.1 does not tell a bag of DAGs the name of its bundle.
+    # In Airflow 3.1 a bag of DAGs takes no name of a bundle.
     made_by = [vars(kind)["__init__"] for kind in BundleDagBag.__mro__[:-1] if "__init__" in vars(kind)]
     takes_name = any("bundle_name" in signature(init).parameters for init in made_by)
     return BundleDagBag(file, bundle_path=folder, **({"bundle_name": None} if takes_name else {}))
@@ -114,7 +112,7 @@ def _bag(file: Path) -> DagBag:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Leave out what is logged: the command tells what matters of an import, in one sentence."""
+    """Log nothing: the command reports an import in one sentence."""
     from structlog.testing import capture_logs
 
     before = logging.root.manager.disable
@@ -133,7 +131,7 @@ def _reason(file: str, traceback: str) -> str:
     below = max((i for i, line in enumerate(lines) if line.startswith('  File "')), default=-1) + 1
     while below < len(lines) - 1 and lines[below].startswith(" "):
         below += 1
-    # Before it is cut: half a secret would not be known for one.
+    # Before it is cut: half a secret would not be recognized.
     message = str(without_secrets(" ".join(" ".join(lines[below:]).split())))
     message = message if len(message) <= MAX_REASON else message[: MAX_REASON - 3] + "..."
     frames = re.findall(rf'^ *File ".*{re.escape(file)}", line (\d+)', traceback, re.MULTILINE)

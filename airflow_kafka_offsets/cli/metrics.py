@@ -1,4 +1,4 @@
-"""``kafka-offsets metrics``: where groups stand, for Prometheus."""
+"""``kafka-offsets metrics``: the state of groups, for Prometheus."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_kafka_offsets.wiring import metrics as prometheus
 def metrics(args: Namespace) -> Answer:
     """Print the metrics, write them into a file, or serve them until someone stops the command."""
     if args.listen and args.to_file:
-        raise BadInputError("--listen serves the metrics and --output writes them once: use one of them")
+        raise BadInputError("Use either --listen or --output")
     collector = Collector(
         partial(open_ledger, args),
         partial(open_log, args),
@@ -39,7 +39,7 @@ def _once(args: Namespace, collector: Collector) -> Answer:
     if args.to_file is None:
         return Answer(None, lambda: prometheus.exposition(families).rstrip("\n"), code, error)
     if errors:
-        # Or an alert would end because Kafka went away.
+        # Otherwise an alert would end because Kafka went away.
         families = with_earlier(families, prometheus.read(args.to_file))
     prometheus.write(families, args.to_file)
     return Answer(None, lambda: f"Written: {args.to_file}", code, error)
@@ -58,13 +58,13 @@ def _serve(host: str, port: int, collector: Collector, interval: int) -> NoRetur
     gc.enable()  # `main` turned it off, for commands that end soon
     with until_asked_to_stop() as is_asked, prometheus.serving(host, port, collector.families) as chosen:
         print(f"Serving metrics on http://{host}:{chosen}/metrics, collected every {interval} s", file=sys.stderr)
-        said: list[str] = []
+        printed: list[str] = []
         while not is_asked():
             errors = _collected(collector)
             for error in errors:
-                if error not in said:
+                if error not in printed:
                     print(error, file=sys.stderr, flush=True)
-            said = errors
+            printed = errors
             sleep(interval)
     raise KeyboardInterrupt  # what ends a command, as for any other
 
@@ -73,7 +73,7 @@ def _collected(collector: Collector) -> list[str]:
     try:
         return collector.collect()
     except KafkaOffsetsError as exc:
-        # Or all series would vanish at the first damaged row, or while the ledger is upgraded.
+        # Otherwise all series would vanish at the first damaged row, or while the ledger is upgraded.
         is_kept = isinstance(exc, LedgerError) and collector.has_collected
         if not is_kept and not may_pass(exc):
             raise

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
-_NUMBERS = {Meaning.NEXT: "next offsets to read", Meaning.LAST_READ: "last offsets read, one less than the next"}
+_NUMBERS = {Meaning.NEXT: "next offsets", Meaning.LAST_READ: "last offsets read"}
 
 
 def import_offsets(args: Namespace) -> Answer:
@@ -64,15 +64,15 @@ def import_offsets(args: Namespace) -> Answer:
 
 
 def _new_group(args: Namespace) -> KafkaGroup:
-    # Only its name and its Kafka count here: a source that is asked for topics by name insists on --topic.
+    # Only its name and its Kafka count here. A source that needs topics insists on --topic.
     conn_id = args.kafka_conn_id or "kafka_default"
-    return KafkaGroup(args.group, topics=args.topic or ["not-said"], kafka_conn_id=conn_id)
+    return KafkaGroup(args.group, topics=args.topic or ["unnamed"], kafka_conn_id=conn_id)
 
 
 def _import_document(planned: Import, ledger: Ledger) -> Document:
     imported, meaning = planned.imported, planned.imported.meaning.value
     before: Mapping[TopicPartition, int | None] = planned.state.position.offsets if planned.state.position else {}
-    if planned.reset is not None:  # the watermark of an earlier topic of the name is none of this one
+    if planned.reset is not None:  # an earlier topic of the name had another watermark
         before = {**before, **{tp: old for tp, (old, _) in planned.reset.moves.items()}}
     beginnings = imported.unnamed if planned.reset is None else ()
     return {
@@ -110,7 +110,7 @@ def _import_text(document: Document, planned: Import) -> Iterator[str]:
     yield from _notes(document)
     if not_named := document["not_named"]:
         names = name_some([f"{p['topic']}-{p['partition']}" for p in not_named], ", ")
-        where = "begin at their beginning offset" if document["founded"] else "stay where they are"
+        where = "begin at their beginning offset" if document["founded"] else "stay"
         yield f"Not in the source: {names}, which {where}."
     if document["lost"]:
         yield "Lost to retention (recorded):\n\n" + ranges_table(document["lost"])

@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.errors import cut
 
 
 class _Parser(ArgumentParser):
-    """Says what a slip may have meant, as argparse itself does from Python 3.14 on when it is asked to."""
+    """Suggests what a slip may have meant, as argparse can from Python 3.14 on."""
 
     def error(self, message: str) -> NoReturn:
         if slip := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
@@ -30,7 +30,7 @@ class _Parser(ArgumentParser):
 
 
 def spelled_out(argv: Sequence[str]) -> list[str]:
-    """Return a command line with the options that ``help`` and ``version`` stand for."""
+    """Return a command line with the options for ``help`` and ``version``."""
     match list(argv):
         case ["help", *command]:
             return [*command, "--help"]
@@ -47,7 +47,7 @@ def make_parser() -> ArgumentParser:
     parser = _Parser(NAME, description=DESCRIPTION, epilog=explain(), formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("-V", "--version", action="version", version=f"{NAME} {__version__}")
     below = _add(parser, COMMANDS)
-    # To be listed and completed; `spelled_out` says what they do.
+    # To be listed and completed; `spelled_out` replaces them.
     below.add_parser("help", help="show this help, or the help of the command that follows")
     below.add_parser("version", help="show the version")
     return parser
@@ -59,7 +59,7 @@ def _add(parser: ArgumentParser, commands: Sequence[Command | CommandGroup]) -> 
         if isinstance(command, CommandGroup):
             _add(below.add_parser(command.name, help=command.help, description=command.help), command.commands)
             continue
-        one = below.add_parser(
+        subparser = below.add_parser(
             command.name,
             help=command.help,
             description=fill(command.description, 100),
@@ -67,6 +67,6 @@ def _add(parser: ArgumentParser, commands: Sequence[Command | CommandGroup]) -> 
             formatter_class=RawDescriptionHelpFormatter,
         )
         for argument in command.arguments:
-            one.add_argument(*argument.flags, **argument.options)
-        one.set_defaults(function=command.function)
+            subparser.add_argument(*argument.flags, **argument.options)
+        subparser.set_defaults(function=command.function)
     return below

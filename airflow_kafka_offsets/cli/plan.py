@@ -1,4 +1,4 @@
-"""``kafka-offsets plan``: what a run that asks now would get, or what a replay would run, and why. Writes nothing."""
+"""``kafka-offsets plan``: the next window of a group, or the windows of a replay, and why. Writes nothing."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 def plan(args: Namespace) -> Answer:
     """Show the open window, if there is one, and the window that would be cut next; or the answer to a replay."""
     if not args.group and not args.dag:
-        raise BadInputError("Name the group, or with --dag the file of the DAG that plans it")
+        raise BadInputError("Name the group, or its DAG file with --dag")
     definition = find_definition(args.dag, args.group) if args.dag else None
     request = parse_replay(definition.group.name if definition else args.group, _replay(args))
     if definition:
         ledger = open_ledger_or_absent(ledger_url(args, definition.group.ledger_conn_id))
     else:
         ledger = open_ledger(args)
-    group = definition.group if definition else _known(ledger, args.group)
+    group = definition.group if definition else _stored(ledger, args.group)
     if request is not None:
         return _replayed(open_service(args, ledger, group), group, request)
     return _next_window(args, ledger, group, definition)
@@ -69,22 +69,20 @@ def _next_window(args: Namespace, ledger: Ledger, group: KafkaGroup, definition:
         return Answer(document, lambda: _text(document), ExitCode.REFUSED, str(exc))
     document |= _plan_document(planned)
     if definition and state.position is None:
-        told = [ownership.other_name(group, planner, ledger.groups_of(planner)) for planner in definition.planners]
-        document["warnings"] += [warning for warning in told if warning]
+        renames = [ownership.other_name(group, planner, ledger.groups_of(planner)) for planner in definition.planners]
+        document["warnings"] += [warning for warning in renames if warning]
     return Answer(document, lambda: _text(document))
 
 
-def _known(ledger: Ledger, group: str) -> KafkaGroup:
+def _stored(ledger: Ledger, group: str) -> KafkaGroup:
     try:
         return ledger.group(group)
     except UnknownGroupError as exc:
-        raise UnknownGroupError(
-            f"{exc}. Before a group's first run, its DAG has the definition: kafka-offsets plan --dag FILE"
-        ) from exc
+        raise UnknownGroupError(f"{exc}. Before its first run: kafka-offsets plan --dag FILE") from exc
 
 
 def _check_owner(definition: Definition, owner: Owner | None) -> None:
-    """Refuse what the DAG's next run would be refused."""
+    """Refuse what would be refused to the DAG's next run."""
     if owner in definition.planners:
         return
     first = definition.planners[0]
@@ -109,7 +107,7 @@ def _replay_text(document: Document) -> str:
         parts.append(f"A replay would run {counted(len(again), 'window')} again:\n\n{windows}")
     for number, window in enumerate(document["new"], start=1):
         parts.append(
-            f"New backfill window {number} of {len(document['new'])}, for what no one owned, span {window['span']}:\n\n"
+            f"New backfill window {number} of {len(document['new'])}, span {window['span']}:\n\n"
             + ranges_table(window["ranges"])
         )
     return "\n\n".join(parts)
@@ -128,7 +126,7 @@ def _plan_document(planned: Plan) -> Document:
 def _text(document: Document) -> str:
     parts = []
     if window := document["open_window"]:
-        parts.append(f"Window {open_text(window)} comes first. The next run gets it as it is, after that run is over.")
+        parts.append(f"Window {open_text(window)} comes first: the next run gets it, after that run is over.")
     if document["refused"]:
         parts.append("The next window can't be planned.")
         if document["problems"]:
@@ -138,15 +136,15 @@ def _text(document: Document) -> str:
     if document["open_window"]:
         next_one = "After it, the next window"
     elif document["is_first"]:
-        next_one = f"Group {document['group']} has no watermark yet. Its first window, by its starting_offsets,"
+        next_one = f"Group {document['group']} has no watermark yet. Its first window"
     parts.append(f"{next_one} would have {_size(document)}.")
     keys = ("topic", "partition", "verdict", "start", "end", "span")
     parts.append(partitions_table(keys, document["partitions"]))
     if document["lost"]:
-        parts.append("Recorded as lost, because of on_data_loss='skip':\n\n" + ranges_table(document["lost"]))
+        parts.append("Recorded as lost (on_data_loss='skip'):\n\n" + ranges_table(document["lost"]))
     parts += [f"Warning: {warning}" for warning in document["warnings"]]
     if document["no_ledger_in"]:
-        parts.append(f"There is no ledger in {document['no_ledger_in']} yet, so this answer treats the group as new.")
+        parts.append(f"{document['no_ledger_in']} has no ledger yet: the group counts as new.")
     return "\n\n".join(parts)
 
 

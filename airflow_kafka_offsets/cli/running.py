@@ -78,7 +78,7 @@ class Answer:
         text: for people; made only when it is wanted.
         code: the exit code.
         error: a sentence for stderr, when only a part of the answer is there.
-        left_out: says what a person misses who sees only so many lines of the text; it returns None if that is nothing in particular.
+        left_out: returns what is missing below that many lines of the text, or None.
     """
 
     document: Any
@@ -90,7 +90,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Answers that are printed as they come, until there is none, or someone ends the command with Ctrl-C: that is no failure.
+    """Answers that are printed as they come, until there is none, or until Ctrl-C, which is no failure.
 
     Attributes:
         each: the answers.
@@ -106,7 +106,7 @@ class Answers:
 
 def run(function: str, args: Namespace) -> int:
     """Run a command, and return its exit code."""
-    # Without it Airflow doesn't look for connections in its database: to it, a process is a task until told otherwise.
+    # Without it Airflow takes the process for a task, and does not look for connections in its database.
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
     try:
         # Whatever logs or warns to stdout meanwhile would break the JSON.
@@ -129,7 +129,7 @@ def run(function: str, args: Namespace) -> int:
 
 
 def explained(exc: KafkaOffsetsError) -> KafkaOffsetsError:
-    """Return an error with what a command can add to it: the connection that may be meant by the id of one that is missing."""
+    """Return an error; that of a missing connection with the similar ids that Airflow has."""
     if not isinstance(exc, NoConnectionError):
         return exc
     from airflow_kafka_offsets.cli.airflow_runs import connection_ids
@@ -161,7 +161,7 @@ def _print_each(answers: Answers, output: str) -> int:
 
 @contextmanager
 def until_asked_to_stop() -> Iterator[Callable[[], bool]]:
-    """Do what goes on until Ctrl-C, which ends it without an error; give a function that tells whether it was pressed.
+    """Let Ctrl-C end what is done in here without an error; give a function that returns whether it was pressed.
 
     Python raises Ctrl-C wherever the program is. In the clean-up of a library it may be swallowed, or become another error.
     """
@@ -169,17 +169,17 @@ def until_asked_to_stop() -> Iterator[Callable[[], bool]]:
     if before is signal.SIG_IGN:  # the shell started it in the background: Ctrl-C is meant for others
         yield lambda: False
         return
-    asked: list[int] = []
+    signals: list[int] = []
 
     def stop(number: int, _: FrameType | None) -> NoReturn:
-        asked.append(number)
+        signals.append(number)
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, stop)
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(signals)
     except BaseException:
-        if not asked:
+        if not signals:
             raise
     finally:
         signal.signal(signal.SIGINT, before)
@@ -198,7 +198,7 @@ def _as_line(answer: Answer) -> str:
 
 def _print_any_name() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
-        # A name that this console can't print is no reason to fail once all is done.
+        # All is done: a name that this console can't print is no reason to fail.
         sys.stdout.reconfigure(errors="backslashreplace")
 
 

@@ -56,12 +56,12 @@ def jars(args: Namespace) -> Answer:
     if spark.build.has(artifact):
         return Answer(
             {**document, "in_spark": True, "fetched": False, "folder": None, "jars": []},
-            lambda: f"Spark {spark.build.version} in {spark.home} has its {what}: nothing has to be fetched.",
+            lambda: f"Spark {spark.build.version} in {spark.home} has its {what}.",
         )
     try:
         arguments = shlex.split(args.submit_args or "")
     except ValueError as exc:
-        raise BadInputError(f"--submit-args {short(args.submit_args)} can't be split into arguments: {exc}") from exc
+        raise BadInputError(f"--submit-args {short(args.submit_args)}: {exc}") from exc
     files, is_fetched = jars_in(args.to or cache_folder(), spark, package, arguments)
     folder, names = files[0].parent, [jar.name for jar in files]
     done = "Fetched" if is_fetched else "Already there"
@@ -76,27 +76,25 @@ def archive(args: Namespace) -> Answer:
     from airflow_kafka_offsets.wiring.machine.start import find_archive, make_archive
 
     spark, folder = _spark(args.spark_home), args.to or cache_folder()
-    there = None if args.again else find_archive(spark, folder)
-    file = there or make_archive(spark, folder)
+    existing = None if args.again else find_archive(spark, folder)
+    file = existing or make_archive(spark, folder)
     size = file.stat().st_size
-    done = "Already there" if there else "Made"
+    done = "Already there" if existing else "Made"
     return Answer(
-        {"spark_home": str(spark.home), "archive": str(file), "made": there is None, "bytes": size},
+        {"spark_home": str(spark.home), "archive": str(file), "made": existing is None, "bytes": size},
         lambda: f"{done}: {file} ({size / 1e6:.0f} MB), for the Spark in {spark.home}",
     )
 
 
 def _spark(home: Path | None) -> LocalSpark:
-    """Return the Spark that is named, else the one that tasks would start.
+    """Return the named Spark, or else the one that tasks would start.
 
     Raises:
         BadInputError: there is none.
     """
     spark = spark_at(home, os.environ) if home else local_spark("spark-submit", os.environ)
     if spark is None and home is not None:
-        raise BadInputError(f"{home} has no jars/spark-core_<scala>-<version>.jar, so it is not a home of Spark")
+        raise BadInputError(f"{home} is no home of Spark: it has no jars/spark-core_*.jar")
     if spark is None:
-        raise BadInputError(
-            "No Spark is found by SPARK_HOME, nor by the spark-submit on PATH. Name it: --spark-home FOLDER"
-        )
+        raise BadInputError("Neither SPARK_HOME nor PATH has a Spark. Name it with --spark-home")
     return spark

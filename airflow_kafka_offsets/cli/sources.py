@@ -78,8 +78,7 @@ def _url(value: str, source: str, *, may_hold_password: bool) -> str:
         raise BadInputError(f"{source} holds a password after the '?': put it before the @")
     if url.password is not None and not may_hold_password:
         raise BadInputError(
-            f"{source} holds a password, which others can read: put the URL into the environment variable {LEDGER_VARIABLE}, or name an "
-            "Airflow connection"
+            f"{source} holds a password, which others can read: put the URL into {LEDGER_VARIABLE}, or name an Airflow connection"
         )
     return value
 
@@ -92,7 +91,7 @@ def _url_of_connection(conn_id: str, source: str, *, may_be_shown: bool) -> str:
             raise
         # Not shown, as Airflow's own words would do: it may be a mistyped URL, with its password.
         raise BadInputError(
-            f"{source} is neither a URL, as it has no '://', nor an Airflow connection. Write one, such as "
+            f"{source} is neither a URL (no '://') nor an Airflow connection. Write one, such as "
             f"postgresql://user{'' if may_be_shown else ':password'}@host/db or sqlite:////var/lib/kafka_offsets.db"
         ) from None
 
@@ -168,7 +167,7 @@ def kafka_config(args: Namespace) -> dict[str, Any] | None:
     Raises:
         BadInputError: the file can't be read or names no servers.
     """
-    # A command that asks nothing of Kafka, such as take-over, has neither argument.
+    # A command that needs no Kafka, such as take-over, has neither argument.
     file, servers = getattr(args, "kafka_config", None), getattr(args, "bootstrap_servers", None)
     if not file and not servers:
         return None
@@ -197,7 +196,7 @@ def read_properties(path: str) -> dict[str, str]:
             continue
         name, equals, value = line.partition("=")
         if not equals or not name.strip():
-            raise BadInputError(f"{path}, line {number}: expected name=value, such as bootstrap.servers=kafka:9092")
+            raise BadInputError(f"{path}, line {number}: expected name=value")
         if name.strip() in CALLBACKS:
             raise BadInputError(f"{path}, line {number}: {name.strip()} is a function, which a file can't hold")
         values[name.strip()] = value.strip()

@@ -1,4 +1,4 @@
-"""Where each group stands: ``kafka-offsets status`` once, and ``kafka-offsets watch`` again and again."""
+"""The state of each group: ``kafka-offsets status`` once, and ``kafka-offsets watch`` again and again."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ def look(args: Namespace, ledger: Ledger) -> Answer:
     # The ledger first: a commit in between must not look like a log that ends before the watermark.
     overviews = ledger.overviews([group.name for group in groups])
     lags = {} if args.offline else _lags(args, groups, ledger, overviews)
-    found = [group_document(group, overviews[group.name], lags.get(group.name)) for group in groups]
+    documents = [group_document(group, overviews[group.name], lags.get(group.name)) for group in groups]
     errors = list(dict.fromkeys(lag.error for lag in lags.values() if lag.error))
     return Answer(
-        {"offline": args.offline, "groups": found},
-        lambda: _one_text(found[0]) if args.group is not None else _all_text(found),
+        {"offline": args.offline, "groups": documents},
+        lambda: _one_text(documents[0]) if args.group is not None else _all_text(documents),
         ExitCode.UNAVAILABLE if errors else ExitCode.OK,
         "\n".join(errors) or None,
-        partial(_left_out, len(found)) if args.group is None else None,
+        partial(_left_out, len(documents)) if args.group is None else None,
     )
 
 
 def _left_out(groups: int, lines: int) -> str | None:
-    """Return which groups are not among the first lines of the text; None: all are."""
+    """Return how many groups are not among the first lines of the text, or None if all are."""
     hidden = groups - max(0, lines - _LINES_ABOVE)
     return f"... and {counted(hidden, 'more group')}" if hidden > 0 else None
 
@@ -81,7 +81,7 @@ def _left_out(groups: int, lines: int) -> str | None:
 def _lags(
     args: Namespace, groups: Sequence[KafkaGroup], ledger: Ledger, overviews: Mapping[str, Overview]
 ) -> dict[str, GroupLag]:
-    states = {name: found.state for name, found in overviews.items()}
+    states = {name: overview.state for name, overview in overviews.items()}
     is_one_kafka = kafka_config(args) is not None
     return freshness.look(
         groups,
@@ -104,38 +104,38 @@ def _weight(partition: Mapping[str, Any]) -> tuple[bool, float, int]:
 
 def _all_text(groups: Sequence[Document]) -> str:
     if not groups:
-        return "The ledger has no groups yet: a group is there after it has planned for the first time."
+        return "The ledger has no groups yet: the first plan of each adds it."
     keys = ("group", "verdict", "lag", "waits", "headroom", "open_window", "held_by", "last_committed", "at")
     worst_first = sorted(groups, key=lambda group: place(group["verdict"]))
     return table(keys, map(_row, worst_first)) + "".join(
-        f"\n\n{said}" for group in worst_first if (said := _say(group)) is not None
+        f"\n\n{problem}" for group in worst_first if (problem := _problem(group)) is not None
     )
 
 
 def _row(group: Document) -> Document:
-    is_open = group["open_windows"][0] if group["open_windows"] else {}
-    done = group["last_committed"] or {}
+    oldest_open = group["open_windows"][0] if group["open_windows"] else {}
+    committed = group["last_committed"] or {}
     return {
         **group,
         **_lengths(group),
-        "open_window": is_open.get("id"),
-        "held_by": is_open.get("held_by"),
-        "last_committed": done.get("id"),
-        "at": done.get("committed_at"),
+        "open_window": oldest_open.get("id"),
+        "held_by": oldest_open.get("held_by"),
+        "last_committed": committed.get("id"),
+        "at": committed.get("committed_at"),
     }
 
 
-def _lengths(found: Document) -> Document:
-    """Return lag in time and headroom in words; None: not known, or nothing is unread."""
-    waits = found["lag_seconds"]
-    return {"waits": length(waits) if waits else None, "headroom": _headroom(found)}
+def _lengths(document: Document) -> Document:
+    """Return lag in time and headroom in words, or None where they are unknown or nothing is unread."""
+    waits = document["lag_seconds"]
+    return {"waits": length(waits) if waits else None, "headroom": _headroom(document)}
 
 
-def _headroom(found: Document) -> str | None:
-    seconds = found["headroom_seconds"]
+def _headroom(document: Document) -> str | None:
+    seconds = document["headroom_seconds"]
     if seconds is None:
-        return "never" if found.get("headroom_is_unlimited") else None
-    about = "~" if found.get("headroom_is_estimate") or found.get("estimate") else ""
+        return "never" if document.get("headroom_is_unlimited") else None
+    about = "~" if document.get("headroom_is_estimate") or document.get("estimate") else ""
     return about + length(seconds)
 
 
@@ -147,8 +147,8 @@ def _one_text(group: Document) -> str:
     if group["reason"]:
         lines.append(f"verdict:        {group['verdict'] or 'unknown'}: {group['reason']}")
     lines += [f"open window:    {open_text(window)}" for window in group["open_windows"]] or ["open window:    none"]
-    if done := group["last_committed"]:
-        lines.append(f"last committed: {done['id']} at {time(done['committed_at'])}, span {done['span']}")
+    if window := group["last_committed"]:
+        lines.append(f"last committed: {window['id']} at {time(window['committed_at'])}, span {window['span']}")
     else:
         lines.append("last committed: none")
     if group["pruned_before"]:
@@ -163,33 +163,33 @@ def _one_text(group: Document) -> str:
         parts.insert(1, table(("at", "kind", "windows", "who", "why"), acts, kind="what people did"))
     parts += [f"Note: {note}." for note in group["notes"]]
     if group["verdict"] == GroupVerdict.LOST:
-        parts.append(f"{advice(group['group'], GroupVerdict.LOST)}")
+        parts.append(str(advice(group["group"], GroupVerdict.LOST)))
     return "\n\n".join(parts)
 
 
 def _lag_text(group: Document) -> str:
-    gone = _why_gone(group)
-    if not group["lag"] and gone is not None:
-        return f"unknown: {gone}"
+    reason = _why_unknown(group)
+    if not group["lag"] and reason is not None:
+        return f"unknown: {reason}"
     if group["lag"] is None:
         return "unknown"
-    least = "at least " if gone is not None else ""
+    least = "at least " if reason is not None else ""
     waits = f", the oldest unread record waits for {length(group['lag_seconds'])}" if group["lag_seconds"] else ""
     return f"{least}{counted(group['lag'], 'offset')}{waits}"
 
 
 def _headroom_text(group: Document) -> str:
     if group["headroom_seconds"] is None:
-        if (gone := _why_gone(group)) is not None:
-            return f"unknown: {gone}"
+        if (reason := _why_unknown(group)) is not None:
+            return f"unknown: {reason}"
         if group["lag"] == 0:
             return "nothing is unread"
-        return "retention never removes these records" if group["headroom_is_unlimited"] else "unknown"
+        return "never" if group["headroom_is_unlimited"] else "unknown"
     guess = " (an estimate)" if group["headroom_is_estimate"] else ""
     return f"{length(group['headroom_seconds'])} until retention{guess}; at risk below {length(group['needed_seconds'] or 0)}"
 
 
-def _why_gone(group: Document) -> str | None:
+def _why_unknown(group: Document) -> str | None:
     return why_unread_unknown(partition["verdict"] for partition in group["partitions"])
 
 
@@ -203,8 +203,8 @@ def _windows_of(act: Document) -> str | None:
     return ids[0] if ids else None
 
 
-def _say(group: Document) -> str | None:
-    """Return what a person should know of a group; None: all is well, or nothing is known."""
+def _problem(group: Document) -> str | None:
+    """Return what is wrong with a group and what to do, or None if nothing is wrong or known."""
     next_step = advice(group["group"], group["verdict"])
     return (
         None if next_step is None else f"Group {group['group']} is {group['verdict']}: {group['reason']}. {next_step}"
@@ -245,7 +245,7 @@ def _frame(answer: Answer) -> str:
     lines = [f"kafka-offsets watch, {_now()}; Ctrl-C ends", "", *_answer_text(answer).splitlines()]
     if len(lines) >= size.lines:
         left_out = answer.left_out(size.lines - 2 - _FRAME_LINES_ABOVE) if answer.left_out else None
-        lines = [*lines[: size.lines - 2], left_out or "... the terminal is too low for the rest"]
+        lines = [*lines[: size.lines - 2], left_out or "... and more"]
     return _TOP + "".join(f"{line[: size.columns]}{_REST_OF_LINE}\n" for line in lines) + _REST_OF_SCREEN
 
 

@@ -10,6 +10,9 @@ from typing import Any
 
 from airflow_kafka_offsets.core.errors import counted
 
+RANGE = ("topic", "partition", "start", "end", "span")
+"""The columns of an offset range: ``[start, end)``."""
+
 MAX_ROWS = 100
 """How many partitions a table for people has."""
 
@@ -49,8 +52,8 @@ def open_text(window: Mapping[str, Any]) -> str:
 
 
 def ranges_table(ranges: Sequence[Mapping[str, Any]]) -> str:
-    """Return a table of offset ranges: ``start <= offset < end``."""
-    return partitions_table(("topic", "partition", "start", "end", "span"), ranges)
+    """Return a table of offset ranges."""
+    return partitions_table(RANGE, ranges)
 
 
 def partitions_table(

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
+_COLUMNS = ("id", "state", "lane", "planned_until", "span", "records", "attempts", "held_by")
+
+
 def windows(args: Namespace) -> Answer:
     """List the windows of a group, newest first, or show some in detail."""
     group = args.group
@@ -34,28 +37,24 @@ def windows(args: Namespace) -> Answer:
 
 def _list(ledger: Ledger, group: str, args: Namespace) -> Answer:
     states = [State(state) for state in args.state or ()]
-    found = [window_document(window) for window in ledger.summaries(group, states=states, limit=args.limit)]
+    shown = [window_document(window) for window in ledger.summaries(group, states=states, limit=args.limit)]
     before = ledger.pruned(group).before
-    document = {"group": group, "pruned_before": before if before > 1 else None, "windows": found}
+    document = {"group": group, "pruned_before": before if before > 1 else None, "windows": shown}
     return Answer(document, lambda: _list_text(document, args.limit))
 
 
 def _list_text(document: Document, limit: int) -> str:
-    group, found = document["group"], document["windows"]
-    before = document["pruned_before"]
-    pruned = "" if before is None else f" (pruned before {name_window(group, before)})"
-    if not found:
-        return f"Group {group} has no such windows{pruned}."
-    keys = ("id", "state", "lane", "planned_until", "span", "records", "attempts", "held_by")
-    is_full = len(found) == limit
-    more = f"The newest {limit}; --limit shows more." if is_full else ""
-    if pruned:
-        more = f"{more} Pruned before {name_window(group, before)}.".strip()
-    return table(keys, found, held_by="last run") + (f"\n\n{more}" if more else "")
+    group, shown, before = document["group"], document["windows"], document["pruned_before"]
+    parts = [table(_COLUMNS, shown, held_by="last run") if shown else f"Group {group} has no such windows."]
+    if len(shown) == limit:
+        parts.append(f"The newest {limit}; --limit shows more.")
+    if before is not None:
+        parts.append(f"Pruned before {name_window(group, before)}.")
+    return "\n\n".join(parts)
 
 
 def _is_window(ledger: Ledger, name: str) -> bool:
-    # A group may well be called like a window: it comes first.
+    # The name of a group may look like a window's: the group comes first.
     if name in {group.name for group in ledger.groups()}:
         return False
     try:
@@ -66,10 +65,10 @@ def _is_window(ledger: Ledger, name: str) -> bool:
 
 
 def _details(ledger: Ledger, group: str, seqs: Sequence[int]) -> Answer:
-    found = {row.seq: row for row in ledger.windows(group, seqs=seqs, limit=len(seqs))}
-    if missing := sorted(set(seqs) - found.keys()):
+    rows = {row.seq: row for row in ledger.windows(group, seqs=seqs, limit=len(seqs))}
+    if missing := sorted(set(seqs) - rows.keys()):
         raise absent(group, missing, ledger.pruned(group))
-    details = [_detail(ledger, found[seq]) for seq in sorted(found)]
+    details = [_detail(ledger, rows[seq]) for seq in sorted(rows)]
     return Answer({"group": group, "windows": details}, lambda: "\n\n\n".join(map(_detail_text, details)))
 
 
@@ -95,7 +94,7 @@ def _detail_text(window: Document) -> str:
     if window["schemas"]:
         parts.append("Frozen schemas:\n\n" + _schemas(window["schemas"]))
     if window["lost"]:
-        parts.append("Lost to retention before this window started:\n\n" + ranges_table(window["lost"]))
+        parts.append("Lost to retention before this window:\n\n" + ranges_table(window["lost"]))
     parts.append(_history(window["history"]) if window["history"] else "No attempts.")
     return "\n\n".join(parts)
 
@@ -110,7 +109,7 @@ def _schemas(frozen: Document) -> str:
 
 
 def _span_text(window: Document) -> str:
-    capped = "; capped, more was there" if window["is_capped"] else ""
+    capped = "; capped" if window["is_capped"] else ""
     return f"{window['span']} in {counted(window['partitions'], 'partition')}{capped}"
 
 

@@ -25,7 +25,7 @@ class UnreadAtLeast:
         group: the group whose watermark counts. Without a watermark, all that Kafka holds counts as unread, whatever the
             starting offsets are: the first run then comes too early rather than never.
         min_span: unread offsets, summed over all partitions; None means their number does not matter.
-        max_age: how old the oldest unread record may become, by Kafka's timestamps; None if its age does not matter.
+        max_age: how old the oldest unread record may become, by Kafka's timestamps, or None if its age does not matter.
     """
 
     group: KafkaGroup
@@ -43,7 +43,7 @@ class Event:
     """What a group looked like when the trigger asked for a run.
 
     Attributes:
-        position: where its next window would start; None if it had no position yet.
+        position: where its next window would start, or None if it had no position yet.
         ends: the end offsets.
         at: the moment.
     """

@@ -32,7 +32,7 @@ def name_some(items: Collection[object], separator: str = "; ") -> str:
 
 
 def cut(message: str) -> str:
-    """Cut the middle out of a message that is too long to be read. Its end says what to do."""
+    """Cut the middle out of a message that is too long to be read. Its end names what to do."""
     if len(message) <= MAX_MESSAGE:
         return message
     return f"{message[: MAX_MESSAGE // 2]} [...] {message[-MAX_MESSAGE // 3 :]}"
@@ -70,7 +70,7 @@ def rebuilt(kind: str, message: str) -> KafkaOffsetsError:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether waiting may help. For an error of another package this is not known, so the answer is no."""
+    """Whether waiting may help. For an error of another package the answer is no."""
     return isinstance(error, KafkaOffsetsError) and error.may_pass
 
 
@@ -79,7 +79,7 @@ class BadInputError(KafkaOffsetsError, ValueError):
 
 
 class NotYetError(BadInputError):
-    """What was asked for is not there, but may be later; nothing was changed."""
+    """The thing asked for is not there, but may be later; nothing was changed."""
 
 
 class NoConnectionError(NotYetError):
@@ -87,7 +87,7 @@ class NoConnectionError(NotYetError):
 
     Attributes:
         conn_id: the id.
-        example: of such a connection, as JSON.
+        example: such a connection, as JSON.
     """
 
     def __init__(self, conn_id: str, example: str, known: Sequence[str] = ()) -> None:
@@ -124,7 +124,7 @@ class PrunedWindowError(UnknownWindowError):
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """Return the known name that may be meant, as words in brackets after a space; empty: none is near.
+    """Return the known name that may be meant, as words in brackets after a space, or empty if none is near.
 
     >>> did_you_mean("lake.ordres", ["lake.clicks", "lake.orders"]), did_you_mean("x", ["lake.orders"])
     (' (did you mean lake.orders?)', '')
@@ -166,7 +166,7 @@ class LogError(KafkaOffsetsError):
     """Kafka does not hold what the plan needs.
 
     Attributes:
-        partitions: the partitions concerned, each with the sentence that says what is wrong with it.
+        partitions: the partitions concerned, each with the sentence about its problem.
     """
 
     def __init__(self, message: str, partitions: Mapping[TopicPartition, str] | None = None) -> None:
@@ -175,7 +175,7 @@ class LogError(KafkaOffsetsError):
 
     @classmethod
     def naming(cls, partitions: Mapping[TopicPartition, str], hint: str) -> Self:
-        """Return the error that says what is wrong with these partitions, and then what to do."""
+        """Return the error about these partitions, with what to do at its end."""
         return cls(f"{name_some(partitions.values())}. {hint}", partitions)
 
 
@@ -203,7 +203,7 @@ class KafkaAnswerError(KafkaOffsetsError):
     """Kafka gave no useful answer. Raise one of its subclasses.
 
     Attributes:
-        topics: those without an answer, if only some have none; empty if that is not known.
+        topics: the topics without an answer, if only some have none.
     """
 
     topics: Collection[str] = ()
@@ -220,7 +220,7 @@ class KafkaUnavailableError(KafkaAnswerError):
 
 
 class KafkaRefusedError(KafkaAnswerError):
-    """Kafka said no: login, TLS or authorization. Trying again does not help until that is corrected."""
+    """Kafka refused: login, TLS or authorization. Trying again does not help until that is corrected."""
 
 
 class LedgerError(KafkaOffsetsError):
@@ -274,7 +274,7 @@ class StoreOutcomeUnknownError(StoreAnswerError):
 
 
 class StoreRefusedError(StoreAnswerError):
-    """The offset store said no: login, rights, read-only, full. Trying again does not help until that is corrected."""
+    """The offset store refused: login, rights, read-only, full. Trying again does not help until that is corrected."""
 
 
 class StoreDriftError(StoreError):
@@ -294,8 +294,8 @@ class StoreDriftError(StoreError):
             for tp, (before, after, found) in sorted(partitions.items())
         ]
         super().__init__(
-            f"{store} holds other offsets of group {group} than the last commit left there: {name_some(named)}. "
-            f"Nothing was written. Compare, and if the ledger is right, copy its offsets:\n"
+            f"{store} holds other offsets of group {group} than the last commit left: {name_some(named)}. "
+            f"Compare, and if the ledger is right, copy its offsets:\n"
             f"    kafka-offsets verify {group} --store '{store}'{publish_again(group, store)}\n"
             "See docs/reference/errors.md#storedrifterror"
         )
@@ -340,7 +340,7 @@ class RegistryUnavailableError(RegistryError):
 
 
 class RegistryRefusedError(RegistryError):
-    """The schema registry said no, or what answers is no registry."""
+    """The schema registry refused, or what answers is no registry."""
 
 
 class ExchangeError(KafkaOffsetsError):
@@ -359,17 +359,16 @@ class WindowBusyError(WindowError):
     """Another run works on the window.
 
     Attributes:
-        window_id: the window that is being worked on.
+        window_id: the window.
         holder: the claim that works on it; as text ``dag_id/run_id/task_id``.
         is_rerun: whether the window is committed, and only its rerun has to wait.
         others: other windows that the run could take instead.
     """
 
     def __init__(self, window_id: str, holder: object, *, is_rerun: bool = False, others: Sequence[str] = ()) -> None:
-        then = "run the window again" if is_rerun else "adopt the window"
-        way_out = f" To abandon it, first stop that run's job:{abandon_command(window_id)}"
+        way_out = f" To abandon the window, first stop that run's job:{abandon_command(window_id)}"
         super().__init__(
-            f"Window {window_id} is being worked on by {holder}. When that run is over, another run can {then}."
+            f"Window {window_id} is being worked on by {holder}. Wait until that run is over."
             + ("" if is_rerun else way_out)
         )
         self.window_id = window_id

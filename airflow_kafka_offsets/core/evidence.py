@@ -25,7 +25,7 @@ class Report:
     Attributes:
         records: how many records it read, or None if it read nothing, has not counted, or sent no report.
         counts: records by topic and partition, as far as it counted them one by one.
-        written: False if the output can be written only once and an earlier run had written it; None if not reported.
+        written: False if the output can be written only once and an earlier run had written it, or None if not reported.
         took_window: whether it asked for its window, or None if it ran where it sends no report.
         bad: how many records it could not decode and left out, or None if not reported.
     """

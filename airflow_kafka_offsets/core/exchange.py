@@ -11,7 +11,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, short
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://[^\s?#*\[\]{}]+")
 
-# In these, a container stands before the @.
+# Their addresses have a container before the @.
 _WITH_CONTAINER = ("abfs", "abfss", "wasb", "wasbs")
 
 

@@ -23,8 +23,8 @@ class Attempt:
         claim: who tried.
         try_number: Airflow's number of the try.
         outcome: how it ended.
-        records: how many records the job read; None: not reported.
-        started_at, ended_at: in UTC; ended_at None: no end is reported.
+        records: how many records the job read, or None if not reported.
+        started_at, ended_at: in UTC; ended_at is None if no end is reported.
         series: the series of tries, see `core.run.Try.series`.
     """
 
@@ -69,7 +69,7 @@ class Act:
 
     @property
     def group_names(self) -> frozenset[str]:
-        """The groups of which it tells: those of its windows, and the name under which a place was asked for offsets.
+        """The groups that it names: those of its windows, and the name under which offsets were looked up in a source.
 
         That name may be one of another tool, which the ledger does not have.
         """
@@ -95,7 +95,7 @@ class Frontier:
     left something of that time unread.
 
     Attributes:
-        window_id: of the windows that prove this, the one with the latest planned-until time; None: there is none.
+        window_id: the window with the latest planned-until time that proves this, or None if there is none.
         planned_until: that of this window.
         open: the ids of the live windows that wait for their commit, oldest first.
     """

@@ -57,7 +57,7 @@ class ReadTopic:
         ranges: how many ranges, without empty ones.
         span: how many offsets they have.
         records: how many records; None means not reported.
-        parts: its ranges, without empty ones; None if the task has more than `MAX_RANGES`.
+        parts: its ranges, without empty ones, or None if the task has more than `MAX_RANGES`.
     """
 
     topic: str
@@ -128,7 +128,7 @@ def _parts(windows: Sequence[ReadWindow]) -> dict[str, list[WindowRange]]:
 
 
 def _records(windows: Sequence[ReadWindow]) -> dict[str, int | None]:
-    """Return the records of each topic with something to read; None if a job did not count them."""
+    """Return the records of each topic with something to read, or None if a job did not count them."""
     total: dict[str, int | None] = {}
     for window in windows:
         for topic, records in _records_of(window).items():

@@ -22,7 +22,7 @@ class Bounds:
 
     Attributes:
         beginning, end: the bounds.
-        leader_epoch: the epoch of the leader that reported the end, see `core.leader_epochs`; None if Kafka reported none.
+        leader_epoch: the epoch of the leader that reported the end, see `core.leader_epochs`, or None if Kafka reported none.
             It does not count for equality.
     """
 
@@ -44,7 +44,7 @@ class LogSnapshot:
     bounds: Mapping[TopicPartition, Bounds]
 
     def only(self, topics: Collection[str]) -> LogSnapshot:
-        """Return what it shows of some topics."""
+        """Return the part of it for some topics."""
         if self.topic_ids.keys() <= set(topics):
             return self
         wanted = set(topics)
@@ -52,7 +52,7 @@ class LogSnapshot:
         return LogSnapshot(topic_ids, {tp: bounds for tp, bounds in self.bounds.items() if tp.topic in wanted})
 
     def grown_to(self, offsets: Offsets, topic_ids: Mapping[str, str]) -> LogSnapshot | None:
-        """Return this snapshot with the ends that others have seen since; None if there may be other topics or partitions today.
+        """Return this snapshot with the ends that others have seen since, or None if there may be other topics or partitions today.
 
         Args:
             offsets: next offsets, which Kafka has reached.

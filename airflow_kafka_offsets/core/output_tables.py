@@ -28,9 +28,9 @@ def checked_tables(tables: str | Sequence[str]) -> tuple[str, ...]:
     Raises:
         BadInputError: a name is not that of a table, is the ledger's own, or is there twice.
     """
-    if not isinstance(tables, Sequence):
-        raise BadInputError(f"output_tables must be names of tables; got {short(tables)}")
-    names = (tables,) if isinstance(tables, str) else tuple(tables)
+    names: tuple[str, ...] = (
+        tuple(tables) if isinstance(tables, Sequence) and not isinstance(tables, str) else (tables,)
+    )
     for name in names:
         if not is_text(name) or not _TABLE.fullmatch(name):
             raise BadInputError(f"output_tables must be names such as orders or sales.orders; got {short(name)}")

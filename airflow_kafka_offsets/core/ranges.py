@@ -40,7 +40,7 @@ class OffsetRange(_Edges):
         return self.end - self.start
 
     def shared_with(self, other: OffsetRange) -> OffsetRange | None:
-        """Return the offsets that both have; None if they have none in common."""
+        """Return the offsets that both have, or None if they have none in common."""
         start, end = max(self.start, other.start), min(self.end, other.end)
         return OffsetRange(start, end) if start < end else None
 
@@ -52,7 +52,7 @@ def _check(start: object, end: object) -> None:
     if not is_whole(start) or not is_whole(end):
         raise BadInputError(f"An offset must be a whole number, got {short(start)} to {short(end)}")
     if start < 0:
-        raise BadInputError(f"An offset range can't start at {start}: offsets start at 0")
+        raise BadInputError(f"An offset range can't start at {start}")
     if end < start:
         raise BadInputError(f"An offset range can't end at {end}, before its start {start}")
 

@@ -24,13 +24,13 @@ from airflow_kafka_offsets.core.window import Claim, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """What Airflow says of one try of a task.
+    """One try of a task, as Airflow reports it.
 
     Attributes:
         number: counts the tries of the task in its run, from 1. It grows with retries and with clears.
         max_tries: changed by a clear of this very task; not by its retry, and not by the clear of another task.
         retries: those of the task as it is now. An edit of the DAG may change them between two tries.
-        run_started: when the run began, or began again after it had ended; None: Airflow does not say.
+        run_started: when the run began, or began again after it had ended, or None if Airflow does not report it.
     """
 
     number: int = 1
@@ -50,19 +50,19 @@ class Try:
         return max(0, self.max_tries - self.retries)
 
     def continues(self, earlier: Attempt) -> bool:
-        """Whether this try is a retry of an earlier one of the same task: no clear lies between them, as far as Airflow says."""
+        """Whether this try is a retry of an earlier one of the same task: Airflow reports no clear between them."""
         return earlier.series == self.series and earlier.try_number > self.last_clear
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What Airflow says about one try of a task, in one run of its DAG.
+    """One try of a task, in one run of its DAG, as Airflow reports it.
 
     Attributes:
         claim: who asks for windows.
         this_try: which try of the task it is.
         kind: Airflow's name for the kind of run: scheduled, manual, backfill, asset_triggered, ...
-        interval: start and end of the data interval, in UTC; None if the run has no interval.
+        interval: start and end of the data interval, in UTC, or None if the run has no interval.
         conf: what the run was triggered with.
         params: the values of the DAG's params in this run.
         declared: the names of the DAG's params.
@@ -84,7 +84,7 @@ class Run:
 
     @property
     def next_try(self) -> int | None:
-        """The number of the try that Airflow starts after a failure of this one; None if no retry is left."""
+        """The number of the try that Airflow starts after a failure of this one, or None if no retry is left."""
         return None if self.this_try.number > self.this_try.max_tries else self.this_try.number + 1
 
 
@@ -101,7 +101,7 @@ def first_of_series(this_try: Try, begun: Sequence[Attempt]) -> Attempt:
 
 
 def unseen_before(begun: Sequence[Attempt]) -> Attempt | None:
-    """Return the attempt before the newest one if no end of it was reported, so that its job may still run; None: there is none.
+    """Return the attempt before the newest one if no end of it was reported, so that its job may still run, or None.
 
     Args:
         begun: the attempts at one window, oldest first. The newest one has made what was running ``lost``.
@@ -111,6 +111,6 @@ def unseen_before(begun: Sequence[Attempt]) -> Attempt | None:
 
 
 def records_read(attempts: Sequence[Attempt]) -> int | None:
-    """Return how many records the newest successful attempt with a count has read; None: there is no such attempt."""
+    """Return how many records the newest successful attempt with a count has read, or None if there is no such attempt."""
     counts = [a.records for a in attempts if a.outcome is Outcome.SUCCEEDED and a.records is not None]
     return counts[-1] if counts else None

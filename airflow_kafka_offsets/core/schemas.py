@@ -45,7 +45,7 @@ class Subject:
 
 
 Frozen = Mapping[str, Subject | None]
-"""What is frozen with a window, by the name of the subject; None if the registry did not have it."""
+"""What is frozen with a window, by the name of the subject, or None if the registry did not have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class Registry:
 
     Args:
         conn_id: Airflow connection of type ``http``.
-        subjects: topic -> the subjects of its values; none: no schema describes them. A topic that is not named has one,
-            ``<topic>-value``.
+        subjects: topic -> the subjects of its values, or an empty list if no schema describes them. A topic that is not named
+            has one, ``<topic>-value``.
         key_subjects: topic -> the subjects of its keys. A topic that is not named has ``<topic>-key``, if the registry has that.
 
     Raises:
@@ -138,12 +138,12 @@ def wanted(registry: Registry, topics: Collection[str], filled: Collection[str])
     """Return the subjects to freeze with a window. Those of quiet topics are among them, so that all windows of a group decode alike.
 
     Args:
-        registry: of the group.
-        topics: those of the window, as far as the group reads them; for a new window: all that the group reads.
-        filled: those of which the window has something to read.
+        registry: the group's registry.
+        topics: the topics of the window that the group reads; for a new window, all that the group reads.
+        filled: the topics of which the window has something to read.
 
     Returns:
-        The name of each subject, and what it must be there for: a topic of `filled`; empty: it may be missing.
+        The name of each subject, and what needs it, or empty if it may be missing.
     """
     subjects: dict[str, str] = {}
     for topic in sorted({*topics, *filled}):
@@ -155,7 +155,7 @@ def wanted(registry: Registry, topics: Collection[str], filled: Collection[str])
 
 
 def lacking(frozen: Frozen, names: Mapping[str, str]) -> list[str]:
-    """Return the subjects for which the registry has to be asked.
+    """Return the subjects to look up in the registry.
 
     Args:
         frozen: what is frozen with the window.
@@ -199,8 +199,8 @@ def described(registry: Registry, topics: Collection[str], frozen: Frozen) -> li
     """Return the frozen subjects that a job can decode with, each with the topics that it describes.
 
     Args:
-        registry: of the group.
-        topics: those that the group reads, and those of the window.
+        registry: the group's registry.
+        topics: the topics that the group reads, and those of the window.
         frozen: what is frozen with the window.
     """
     topics_of: dict[tuple[Part, str], list[str]] = {}

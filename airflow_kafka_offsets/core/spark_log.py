@@ -45,7 +45,7 @@ class _Place(Enum):
     LOGGED = auto()
     """In a trace that was logged."""
     OVER = auto()
-    """Below the line in which Spark says that the application is over."""
+    """Below the line with which Spark ends the application."""
     TRACEBACK = auto()
     """In what Python prints of an exception that no one caught, before its last line."""
     UNCAUGHT = auto()
@@ -53,11 +53,11 @@ class _Place(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class SparkSaid:
-    """What is known until now.
+class SparkOutput:
+    """Spark's output so far.
 
     Attributes:
-        error: the line that says what ended the job; None: none did.
+        error: the line that names what ended the job, or None if there is none.
         place: where the next line is.
     """
 
@@ -65,23 +65,19 @@ class SparkSaid:
     place: _Place = _Place.ANYWHERE
 
 
-def heard(before: SparkSaid, line: str) -> SparkSaid:
-    """Return what is known after one more line.
+def after_line(before: SparkOutput, line: str) -> SparkOutput:
+    """Return the output after one more line.
 
     >>> lines = ["Traceback (most recent call last):", "ValueError: no such day", "26/11/23 07:18:44 ERROR Inbox: Ignoring error"]
-    >>> said = SparkSaid()
+    >>> output = SparkOutput()
     >>> for line in lines:
-    ...     said = heard(said, line)
-    >>> said.error
+    ...     output = after_line(output, line)
+    >>> output.error
     'ValueError: no such day'
-
-    Args:
-        before: what was known.
-        line: the next one.
     """
     line = line.rstrip()
     if _GOES_ON.match(line):
-        return SparkSaid()
+        return SparkOutput()
     if _LOGGED.match(line) or _LOGGED_BY_PYTHON.match(line):
         return _below_log(before, line)
     if line.startswith("Exception in thread "):
@@ -92,34 +88,34 @@ def heard(before: SparkSaid, line: str) -> SparkSaid:
     if line.startswith(_CHAINED) and before.place is _Place.LOGGED:
         return replace(before, place=_Place.LOGGED_BY_PYTHON)
     if line.startswith("Error: "):  # of spark-submit or java, before there is a job
-        return SparkSaid(line, _Place.UNCAUGHT)
+        return SparkOutput(line, _Place.UNCAUGHT)
     return _in_trace(before, line)
 
 
-def _below_log(before: SparkSaid, line: str) -> SparkSaid:
+def _below_log(before: SparkOutput, line: str) -> SparkOutput:
     if _OVER.match(line) and not _EXIT_CODE.search(line):
-        return SparkSaid(line, _Place.OVER)
+        return SparkOutput(line, _Place.OVER)
     # Below any other log line, Python's own ``Traceback`` line belongs to an exception that no one caught.
     return replace(before, place=_Place.LOGGED_BY_PYTHON if _LOGGED_BY_PYTHON.match(line) else _Place.ANYWHERE)
 
 
-def _below_thread(before: SparkSaid, line: str) -> SparkSaid:
+def _below_thread(before: SparkOutput, line: str) -> SparkOutput:
     # The application continues when any other thread dies.
     if line.startswith('Exception in thread "main" ') and not _EXIT_CODE.search(line):
-        return SparkSaid(line, _Place.UNCAUGHT)
+        return SparkOutput(line, _Place.UNCAUGHT)
     return replace(before, place=_Place.LOGGED)
 
 
-def _in_trace(before: SparkSaid, line: str) -> SparkSaid:
+def _in_trace(before: SparkOutput, line: str) -> SparkOutput:
     is_head = line[:1].strip() != ""
     match before.place:
         case _Place.TRACEBACK if is_head:
-            return SparkSaid(line, _Place.UNCAUGHT)
+            return SparkOutput(line, _Place.UNCAUGHT)
         case _Place.OVER if _EXCEPTION.match(line):
-            return SparkSaid(line, _Place.UNCAUGHT)
+            return SparkOutput(line, _Place.UNCAUGHT)
         case _Place.UNCAUGHT if _CAUSE.match(line):
             of_python = line.endswith(_TRACEBACK)
-            return SparkSaid(line.removeprefix(": "), _Place.TRACEBACK if of_python else _Place.UNCAUGHT)
+            return SparkOutput(line.removeprefix(": "), _Place.TRACEBACK if of_python else _Place.UNCAUGHT)
         case _Place.ANYWHERE | _Place.LOGGED_BY_PYTHON if is_head:
             return replace(before, place=_Place.LOGGED if _EXCEPTION.match(line) else _Place.ANYWHERE)
         case _:

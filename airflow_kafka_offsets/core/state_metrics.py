@@ -1,4 +1,4 @@
-"""Where groups stand, as metrics of ``kafka-offsets metrics``. docs/reference/metrics.md lists them.
+"""The state of groups, as metrics of ``kafka-offsets metrics``. docs/reference/metrics.md lists them.
 
 A value is NaN without an answer and +Inf without a limit, so that no series ever disappears.
 """
@@ -44,7 +44,7 @@ class OpenWindows:
 
     Attributes:
         count: how many.
-        oldest: when the oldest of them was planned; None if there is none.
+        oldest: when the oldest of them was planned, or None if there is none.
     """
 
     count: int = 0
@@ -53,13 +53,13 @@ class OpenWindows:
 
 @dataclass(frozen=True, slots=True)
 class GroupNow:
-    """Where a group stands now.
+    """The state of a group now.
 
     Attributes:
         group: the group.
         lag: its lag, from Kafka's last full answer.
         is_up: whether Kafka answered just now, and in full.
-        answered_at: when Kafka answered in full last; None if it never did.
+        answered_at: when Kafka answered in full last, or None if it never did.
         open: its open windows by lane; a lane that is missing has none.
     """
 
@@ -71,13 +71,13 @@ class GroupNow:
 
 
 def group_now(group: KafkaGroup, lag: GroupLag, open_: Mapping[Lane, OpenWindows], before: GroupNow | None) -> GroupNow:
-    """Return where a group stands. If Kafka does not answer in full, its last answer stays. The ledger's part is always new.
+    """Return the state of a group. If Kafka does not answer in full, its last answer stays. The ledger's part is always new.
 
     Args:
         group: the group.
         lag: its lag just now.
         open_: its open windows by lane.
-        before: where it stood in the last collection; None if there was none.
+        before: its state in the last collection, or None if there was none.
     """
     # Kafka has answered in full: it has no topic of such a name.
     if lag.error is None or lag.error_kind == MissingPartitionError.__name__:
@@ -115,7 +115,7 @@ def families(
         ),
         Family(
             "kafka_offsets_headroom_seconds",
-            "Time until retention reaches the watermark; +Inf: never.",
+            "Time until retention reaches the watermark.",
             where,
             _of(groups, keys, _headroom_seconds),
         ),
@@ -127,7 +127,7 @@ def families(
         ),
         Family(
             "kafka_offsets_headroom_offsets",
-            "Watermark minus beginning offset; +Inf without lag.",
+            "Watermark minus beginning offset.",
             where,
             _of(groups, keys, _headroom_offsets),
         ),
@@ -136,7 +136,7 @@ def families(
         Family("kafka_offsets_ledger_up", "Whether the ledger answered.", (), {(): is_ledger_up}),
         Family(
             "kafka_offsets_scrape_timestamp_seconds",
-            "End of the last collection in which the ledger answered.",
+            "The ledger's last answer; 0: never.",
             (),
             {(): _seconds(collected_at)},
         ),
@@ -147,17 +147,11 @@ Samples = Mapping[str, Sequence[tuple[Mapping[str, str], float]]]
 """The labels and the value of each series of a metric, by its name."""
 
 _UP, _ANSWERED = "kafka_offsets_up", "kafka_offsets_answer_timestamp_seconds"
-_OF_KAFKA = {
-    "kafka_offsets_lag",
-    "kafka_offsets_lag_seconds",
-    "kafka_offsets_headroom_seconds",
-    "kafka_offsets_headroom_offsets",
-    "kafka_offsets_lost_offsets",
-    "kafka_offsets_needed_headroom_seconds",
-    "kafka_offsets_verdict",
-    _ANSWERED,
-}
-"""The metrics that need Kafka's answer. All others come from the ledger."""
+
+
+def _needs_kafka(family: Family) -> bool:
+    """Whether a metric needs Kafka's answer. All others come from the ledger."""
+    return family.name == _ANSWERED or not {"topic", "verdict"}.isdisjoint(family.labels)
 
 
 def with_earlier(collected: Sequence[Family], earlier: Samples) -> list[Family]:
@@ -171,7 +165,7 @@ def with_earlier(collected: Sequence[Family], earlier: Samples) -> list[Family]:
     groups = {labels["group"] for labels, at in earlier.get(_ANSWERED, ()) if at and labels.get("group") in silent}
     return [
         replace(family, values=_with_earlier(family, earlier.get(family.name, ()), groups))
-        if family.name in _OF_KAFKA
+        if _needs_kafka(family)
         else family
         for family in collected
     ]
@@ -211,25 +205,25 @@ def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
     )
     yield Family(
         "kafka_offsets_open_window_age_seconds",
-        "Age of the oldest open window; 0: none is open.",
+        "Age of the oldest open window.",
         ("group", "lane"),
         {(s.group.name, lane.value): _age(s.open.get(lane), now) for s in groups for lane in Lane},
     )
     yield Family(
         "kafka_offsets_verdict",
-        "1 for the verdict of the group, 0 for the others.",
+        "1 for the verdict of the group.",
         ("group", "verdict"),
         {(s.group.name, verdict.value): s.lag.verdict is verdict for s in groups for verdict in GroupVerdict},
     )
     yield Family(
         _UP,
-        "1: Kafka answered for this group; 0: the values are older.",
+        "Whether Kafka answered; 0: the values are older.",
         ("group", "kafka_conn_id"),
         {(s.group.name, s.group.kafka_conn_id): s.is_up for s in groups},
     )
     yield Family(
         _ANSWERED,
-        "Kafka's last answer for this group; 0: never.",
+        "Kafka's last answer; 0: never.",
         group,
         {(s.group.name,): _seconds(s.answered_at) for s in groups},
     )

@@ -73,7 +73,7 @@ class Draft:
         is_capped: whether ``max_offsets`` cut something off when it was planned: there was more to read up to its `planned_until`.
             Never in the backfill lane.
         leader_epochs: the epoch of the leader that reported the end of each partition's log, see `core.leader_epochs`.
-        schemas: the ledger's number of the schemas that are frozen with it, see `core.schemas`; None: there are none.
+        schemas: the ledger's number of the schemas that are frozen with it, or None if there are none; see `core.schemas`.
         unread: the group's lag when the window was cut, before it took its part: the offsets from its starts to the ends of the logs
             that planning saw; None in the backfill lane.
     """
@@ -195,7 +195,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class WindowRecord:
-    """A window as the ledger has it: with its holder, and with as much of its history as was asked for.
+    """A window as the ledger has it, with its holder and some of its history.
 
     Two records are equal if the window and its hold are.
 
@@ -204,12 +204,12 @@ class WindowRecord:
         partitions: how many partitions have something to read.
         holder: the claim that works on it, or worked on it last.
         holds: how often the window was given to a claim. It distinguishes two holds by the same claim.
-        committed_at: when it was committed, in UTC; None if it is not.
+        committed_at: when it was committed, in UTC, or None if it is not.
         planned_at: when it was planned, in UTC.
-        attempts: how many there were, if this was asked for.
-        records: how many records the last successful attempt read; None if it reported none, or if this was not asked for.
-        last_attempt: when the last attempt began, in UTC; None without one, or if this was not asked for.
-        decode: returns the window, and does its work once; None if the record was read without its ranges.
+        attempts: how many there were, if this was read.
+        records: how many records the last successful attempt read, or None if it reported none, or this was not read.
+        last_attempt: when the last attempt began, in UTC, or None if there was none, or this was not read.
+        decode: returns the window, and does its work once, or None if the record was read without its ranges.
     """
 
     group: str
@@ -279,7 +279,7 @@ class WindowRecord:
 
     @property
     def last_used(self) -> datetime:
-        """The last moment at which something is known to have happened to it. Its `planned_until` counts, too."""
+        """The last moment at which something happened to it. Its `planned_until` counts, too."""
         times = (self.planned_until, self.planned_at, self.committed_at, self.last_attempt)
         return max(time for time in times if time is not None)
 
@@ -320,7 +320,7 @@ def check_commit(window: WindowRecord, claim: Claim, outcome: Outcome | None) ->
     Args:
         window: its record, which needs no ranges.
         claim: who commits.
-        outcome: how the attempt ended that is the evidence; None: another launcher ran the job, and the green task is the
+        outcome: how the attempt ended that is the evidence, or None if another launcher ran the job, and the green task is the
             only evidence, or there was nothing to run.
 
     Returns:

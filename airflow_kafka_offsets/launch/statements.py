@@ -99,20 +99,13 @@ def run_statements(
         parameters: named markers, in addition to those of the window.
         read: arguments of `KafkaWindow.persisted`.
     """
+    of_window = {name: getattr(window, "id" if name == "window_id" else name) for name in OURS}
     with window.persisted(**read) as rows:
         rows.createOrReplaceTempView(view)
-        _run(spark, window, statements, {**parameters, **_window_values(window)})
-
-
-def _run(spark: SparkSession, window: KafkaWindow, statements: Sequence[str], values: Mapping[str, Any]) -> None:
-    for name in ("window_id", "seq"):
-        spark.conf.set(name, str(values[name]))  # ${window_id}, for where Spark's grammar takes no marker
-    for number, statement in enumerate(statements, 1):
-        logger.info("Window %s: statement %d of %d", window.id, number, len(statements))
-        frame = spark.sql(statement, args=dict(values))
-        if frame.columns:
-            frame.write.format("noop").mode("overwrite").save()
-
-
-def _window_values(window: KafkaWindow) -> dict[str, Any]:
-    return {name: getattr(window, "id" if name == "window_id" else name) for name in OURS}
+        for name in ("window_id", "seq"):
+            spark.conf.set(name, str(of_window[name]))  # ${window_id}, for where Spark's grammar takes no marker
+        for number, statement in enumerate(statements, 1):
+            logger.info("Window %s: statement %d of %d", window.id, number, len(statements))
+            frame = spark.sql(statement, args={**parameters, **of_window})
+            if frame.columns:
+                frame.write.format("noop").mode("overwrite").save()

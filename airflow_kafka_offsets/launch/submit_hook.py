@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_kafka_offsets.core.launch.jobs import JobName
-    from airflow_kafka_offsets.core.spark_log import SparkSaid
+    from airflow_kafka_offsets.core.spark_log import SparkOutput
     from airflow_kafka_offsets.launch.launch import Launch
     from airflow_kafka_offsets.ports import Cluster
     from airflow_kafka_offsets.wiring.clusters import Target
@@ -124,7 +124,7 @@ class SparkHook(SparkSubmitHook):
             durable: the operator's argument.
 
         Raises:
-            BadInputError: with what is missing.
+            BadInputError: a setting is missing; the message names it.
             NotYetError: Airflow does not find the connection.
         """
         from airflow_kafka_offsets.wiring.clusters import open_cluster
@@ -173,7 +173,7 @@ class LaunchHook(SparkHook):
         self.is_over = False
         self._check = check
         self._store = store
-        self._output: SparkSaid | None = None
+        self._output: SparkOutput | None = None
         self._env_as_given: dict[str, Any] | None = None
 
     @property
@@ -275,12 +275,12 @@ class LaunchHook(SparkHook):
 
     def _heard(self, lines: Iterator[str]) -> Iterator[str]:
         """Note the job's id as soon as spark-submit writes it. spark-submit may run for many more seconds."""
-        from airflow_kafka_offsets.core.spark_log import SparkSaid, heard
+        from airflow_kafka_offsets.core.spark_log import SparkOutput, after_line
 
-        self._output, job = SparkSaid(), None
+        self._output, job = SparkOutput(), None
         for line in lines:
             yield line
-            self._output = heard(self._output, line)
+            self._output = after_line(self._output, line)
             if job is None and (job := self._submitted(line)):
                 self.note(job)
         if job and self._is_yarn:

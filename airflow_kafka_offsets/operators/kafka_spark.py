@@ -131,7 +131,7 @@ class KafkaSparkOperator(PlanningFields, Lineage, OneStopPerTry, PySparkOperator
 
     @failing_at_once
     def resume(self, context: Context, event: Any = None) -> Any:
-        """Ask again after waiting for another run."""
+        """Plan again after waiting for another run."""
         check_event(event)
         return self.execute(context)  # of the decorated operator, too
 
@@ -157,7 +157,7 @@ class KafkaSparkOperator(PlanningFields, Lineage, OneStopPerTry, PySparkOperator
             value = super().execute(task.context)
             results = work.results()
             task.push(XCOM_WINDOW, task_result(self.group, results))
-            task.tell(windows, results, emit_empty=self.emit_empty)
+            task.emit(windows, results, emit_empty=self.emit_empty)
         return value
 
     def _check_and_prepare(self, task: Task) -> SessionLaunch:
@@ -235,7 +235,7 @@ class _AtWork:
         service: the use cases.
         planned: the windows.
         work: records attempts and commits.
-        spark: the open session; None if there is none.
+        spark: the open session, or None.
         returned: what the function returned, by window id.
     """
 
@@ -249,7 +249,7 @@ class _AtWork:
     returned: dict[str, Any] = field(default_factory=dict)
 
     def values(self) -> list[Any]:
-        """Work on all windows, on a Connect server in one session for each attempt, else in one for all; return the function's values."""
+        """Work on all windows, and return the function's values. On a Connect server each attempt has its own session."""
         needing = [p for p in self.planned if p.needs_job]
         if self.launch.remote or not needing:
             self._all(self._in_own_session)
@@ -268,14 +268,14 @@ class _AtWork:
     def _start_environment(self, needing: Sequence[Planned]) -> dict[str, str]:
         from airflow_kafka_offsets.wiring.machine.start import start_environment
 
-        given = [os.environ.get("PYSPARK_SUBMIT_ARGS", ""), *map(str, self.launch.settings.values())]
-        return start_environment(os.environ, sum(p.window.span for p in needing), program=None, given=given)
+        settings = [os.environ.get("PYSPARK_SUBMIT_ARGS", ""), *map(str, self.launch.settings.values())]
+        return start_environment(os.environ, sum(p.window.span for p in needing), program=None, given=settings)
 
     def _in_own_session(self, planned: Planned) -> Report:
         from airflow_kafka_offsets.launch.connect import end_sessions, own_and_earlier, session_url
 
         run, url = self.task.run, self.launch.remote
-        assert url is not None, "the task's own Spark has one session for all windows"
+        assert url is not None
         attempts = self.service.ledger.attempts(planned.window.id)
         attempt, earlier = own_and_earlier(attempts, run.claim, run.this_try.number)
         end_sessions(url, earlier, self.task.state)
@@ -347,8 +347,8 @@ def _returned(function: Callable[[], Any]) -> Any:
         *(AirflowRescheduleException, DagRunTriggerException, DownstreamTasksSkipped, TaskAwaitingInput, TaskDeferred),
     ) as exc:
         raise BadInputError(
-            f"The function raised {type(exc).__name__}, with which Airflow ends or suspends a task: nothing is committed. Let the "
-            "function return, and do this in a task after it; to leave the window to a later run, raise AirflowSkipException"
+            f"The function raised {type(exc).__name__}: nothing is committed. Do this in a task after it; to leave the window to a later "
+            "run, raise AirflowSkipException"
         ) from exc
 
 
@@ -391,8 +391,8 @@ def call(
     wildcard = next((name for name, p in signature.parameters.items() if p.kind is Parameter.VAR_KEYWORD), None)
     wanted = {name: value for name, value in injected.items() if wildcard or name in signature.parameters}
     arguments = dict(signature.bind(*args, **{**kwargs, **wanted}).arguments)
-    others = arguments.pop(wildcard, {}) if wildcard else {}
-    return function(**arguments, **others)
+    extra = arguments.pop(wildcard, {}) if wildcard else {}
+    return function(**arguments, **extra)
 
 
 def _check_signature(function: Callable[..., Any], signature: Signature) -> None:
@@ -400,14 +400,8 @@ def _check_signature(function: Callable[..., Any], signature: Signature) -> None
     shown = f"{name}({', '.join(signature.parameters)})"
     kinds = {p.kind for p in signature.parameters.values()}
     if kinds & {Parameter.VAR_POSITIONAL, Parameter.POSITIONAL_ONLY}:
-        raise BadInputError(
-            f"{shown} must not have positional-only arguments (/) or *args, because spark and window are passed by name"
-        )
+        raise BadInputError(f"{shown} must not have / or *args: spark and window are passed by name")
     if "window" not in signature.parameters and Parameter.VAR_KEYWORD not in kinds:
-        raise BadInputError(
-            f"{shown} has no argument `window`, so it can't read the window: write {name}(spark, window)"
-        )
+        raise BadInputError(f"{shown} has no argument `window`: write {name}(spark, window)")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-        raise BadInputError(
-            f"{shown} must be an ordinary function without async and yield, so that its work is done when it returns"
-        )
+        raise BadInputError(f"{shown} must be a function without async and yield")

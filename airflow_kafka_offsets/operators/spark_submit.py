@@ -128,7 +128,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
 
     @failing_at_once
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
-        """Ask again after waiting for another run."""
+        """Plan again after waiting for another run."""
         from airflow_kafka_offsets.task.airflow import Task
 
         check_event(event)
@@ -152,7 +152,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
         task.show(windows)
         target = launch.target
         if target.is_cluster_mode and not run.keeps_state and any(p.needs_job for p in planned):
-            logger.info("%s: a retry stops the driver of the try before it, and starts another", NO_TASK_STATE)
+            logger.info("%s: a retry stops the driver, and starts another", NO_TASK_STATE)
         work = Work(
             *(run, service, self.group, planned, self._stop),
             drives_here=not target.is_cluster_mode,
@@ -167,7 +167,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
                         job.report = self._launch(task, launch, job.planned, service)
                 work.commit(p)
             results = work.results()
-            task.tell(windows, results, emit_empty=self.emit_empty)
+            task.emit(windows, results, emit_empty=self.emit_empty)
         return task_result(self.group, results)
 
     def _check_and_prepare(self) -> Launch:
@@ -275,7 +275,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
         except ClusterUnavailableError as exc:
             if not (noted and can_reconnect and self._is_usable(noted, task.context)):
                 raise  # otherwise a job would be submitted next to others that can't be looked up
-            self.log.warning("Continuing with job %s, which an earlier try noted: %s", noted, exc)
+            self.log.warning("Continuing with job %s of an earlier try: %s", noted, exc)
             return
         if job is not None:
             hook.note(job)
@@ -294,7 +294,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
             self._stop.set()
             return
         if _is_left_to_the_retry(hook):
-            self.log.info("Only the worker is stopped: the driver continues, and the retry reconnects to it")
+            self.log.info("The driver continues, and the retry reconnects to it")
             return
         self._stop.set()
         # The provider's way starts a JVM, or fails where there is no spark-submit; this process has 5 seconds left.
@@ -306,7 +306,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
                     cluster.stop(hook.driver_id)  # one request; to look for it takes several
                 twins.stop(cluster, hook.job)
         except ClusterError as exc:
-            self.log.warning("Could not make sure that no job of the window still runs: %s", exc)
+            self.log.warning("A job of the window may still run: %s", exc)
         super().on_kill()
 
 

@@ -51,7 +51,7 @@ class _PlanOperator(PlanningFields, BaseOperator):
 
     @failing_at_once
     def resume(self, context: Context, event: Any = None) -> Any:
-        """Ask again after waiting."""
+        """Plan again after waiting."""
         from airflow_kafka_offsets.core.window import Scope
         from airflow_kafka_offsets.task.airflow import Task
 
@@ -169,7 +169,7 @@ class PlanBacklogOperator(_PlanOperator):
             planned = plan(self, task.run, service, at_most, new=min(self.group.max_open_windows, at_most))
         windows = self._to_hand_off(task, service, planned)
         results = small_together([self._result(p) for p in windows])
-        if windows:  # last, because a log line says what is left out of the results
+        if windows:  # last: `small_together` may log before
             logger.info("%s", end_of_handoff([p.window for p in windows]))
         return results
 
@@ -242,19 +242,19 @@ class CommitWindowOperator(Lineage, BaseOperator):
                 work.succeeded(evidence_of(window, report), report)
             patiently(lambda: service.check(window))
             if report is not None:
-                # When the job of the other launcher began and ended is not known.
+                # No one reported when the other launcher's job began and ended.
                 attempt = patiently(lambda: service.start_attempt(window, run.claim, run.this_try))
                 patiently(lambda: service.end_attempt(attempt, Outcome.SUCCEEDED, report.records))
             work.commit(planned)
             [result] = work.results()
-            task.tell([window], [result], emit_empty=True)
+            task.emit([window], [result], emit_empty=True)
         return {name: result[name] for name in ("window_id", "is_rerun", "records", "bad")}
 
     def _report(self, window: Window, group: KafkaGroup) -> Report | None:
         """Return what the job reported; None if a green task is enough.
 
         Raises:
-            BadInputError: the plan task before this one has an exchange, and did not say where in it.
+            BadInputError: the plan task before this one has an exchange, and its output is not the window.
         """
         if self.green_is_enough:
             return None
@@ -264,15 +264,15 @@ class CommitWindowOperator(Lineage, BaseOperator):
             return reported(window, group, self.window)
         if (planner := self._planner_with_exchange(group)) is not None:
             raise BadInputError(
-                f"Window {window.id}: task {planner} leaves the windows of group {group.name} in an exchange, and this task did not get its "
-                "output, so nothing was committed. Set window=plan.output; or, if a green task is evidence enough, green_is_enough=True"
+                f"Window {window.id}: task {planner} has an exchange, and this task did not get its output. Set window=plan.output; or, if a "
+                "green task is evidence enough, green_is_enough=True"
             )
         return None
 
     def _planner_with_exchange(self, group: KafkaGroup) -> str | None:
         """Return the id of a task before this one that leaves the windows of the group in an exchange."""
         for task in self.get_flat_relatives(upstream=True) if self.has_dag() else ():
-            options = getattr(task, "partial_kwargs", None) or vars(task)  # those of a mapped task, or of another one
+            options = getattr(task, "partial_kwargs", None) or vars(task)  # of a mapped task, or of another
             planned = options.get("group")
             if options.get("exchange") is not None and getattr(planned, "name", None) == group.name:
                 return str(task.task_id)

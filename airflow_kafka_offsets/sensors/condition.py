@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class ConditionSensor(BaseSensorOperator):
     """Wait for a condition.
 
-    If Kafka or the ledger does not answer, it is asked again until the time-out. If a login is refused, a topic is not there
-    or records are gone, the task fails at once, because waiting does not help.
+    If Kafka or the ledger does not answer, it is asked again until the time-out. If a login is refused, a topic is missing or
+    records are gone, the task fails at once, because waiting does not help.
 
     :param deferrable: wait in the triggerer, so that the wait takes no worker slot. Unlike with Airflow's own sensors, this
         is the default.
@@ -50,10 +50,10 @@ class ConditionSensor(BaseSensorOperator):
             return super().execute(context)
         # A trigger that fires at once can fail its task (a race in Airflow 3.3). So look here first, and there later.
         try:
-            found = self.poke(context)
+            result = self.poke(context)
         except KafkaOffsetsError as exc:
-            found = PokeReturnValue(self._survive(exc))
-        return found.xcom_value if found else self._defer()
+            result = PokeReturnValue(self._survive(exc))
+        return result.xcom_value if result else self._defer()
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once."""
@@ -94,7 +94,7 @@ class ConditionSensor(BaseSensorOperator):
         self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=seconds))
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> Any:
-        """Return what the triggerer saw, or fail with the error that ended its wait."""
+        """Return the facts from the triggerer, or fail with the error that ended its wait."""
         if "error" not in event:
             return event["seen"]
         error = errors.rebuilt(event["error"], event["message"])
@@ -109,5 +109,5 @@ class ConditionSensor(BaseSensorOperator):
         if self.never_fail:
             from airflow_kafka_offsets.airflow_versions import AirflowSkipException
 
-            raise AirflowSkipException(f"Skipped, because never_fail is set: {error}") from error
+            raise AirflowSkipException(f"Skipped (never_fail): {error}") from error
         raise error

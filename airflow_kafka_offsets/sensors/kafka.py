@@ -50,7 +50,7 @@ class KafkaTimeSensor(ConditionSensor):
 
     :param group: the group whose topics are looked at.
     :param until: the moment, usually ``"{{ data_interval_end }}"``. (templated)
-    :param idle_after: do not wait for a partition that had no record for this long; None: wait for every partition.
+    :param idle_after: do not wait for a partition that had no record for this long. By default, it waits for every partition.
     """
 
     template_fields: Sequence[str] = ("until",)
@@ -70,14 +70,14 @@ class KafkaTimeSensor(ConditionSensor):
 
 
 class KafkaVerdictSensor(ConditionSensor):
-    """Wait until a group is in a state that someone must know of: by default, until retention is about to take unread records.
+    """Wait until a group has one of some verdicts: by default, until retention is about to take unread records.
 
     The result (XCom) has the verdict, its reason in one sentence, lag, headroom and the worst partitions by name.
 
     :param group: the group.
     :param verdicts: wait for one of these: OK, BEHIND, STALLED, AT RISK, LOST.
-    :param horizon: the group is at risk with less headroom than this; None: with less than a tenth of the retention, or than
-        the group's own pace needs.
+    :param horizon: the group is at risk with less headroom than this. By default: less than a tenth of the retention, or than the
+        group's own pace needs.
     """
 
     def __init__(

@@ -23,14 +23,14 @@ _KINDS = {
 
 
 class WindowCommittedSensor(ConditionSensor):
-    """Wait until one window, or all that a group could read at a planned-until time, is committed. Asks the ledger only.
+    """Wait until one window, or all that a group could read at a planned-until time, is committed. Only the ledger is asked.
 
     :param group: the group, or its name.
     :param until: the planned-until time, usually ``"{{ data_interval_end }}"``. The sensor waits for a committed live window that was
         cut then or later, that ``max_offsets`` did not cap, and that has no older open window before it. If a group is
         capped for hours, the sensor waits until it has caught up. (templated)
     :param window_id: instead of `until`: one window. (templated)
-    :param ledger_conn_id: the ledger, if `group` is only a name; None: the configured one.
+    :param ledger_conn_id: the ledger, if `group` is only a name. By default, the configured one.
     """
 
     template_fields: Sequence[str] = ("until", "window_id")
@@ -46,7 +46,7 @@ class WindowCommittedSensor(ConditionSensor):
     ) -> None:
         super().__init__(**kwargs)
         if (until is None) is (window_id is None) or (until is not None and group is None):
-            raise BadInputError("WindowCommittedSensor waits for group and until, or for a window_id")
+            raise BadInputError("Give group and until, or window_id")
         check_fields({"group": group, "ledger_conn_id": ledger_conn_id}, _KINDS)
         if isinstance(group, str):
             check_group_name(group)

@@ -56,7 +56,7 @@ from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState, watermark
 from airflow_kafka_offsets.core.plan.planning import Verdict
-from airflow_kafka_offsets.core.plan.waiting import Decision, Seen
+from airflow_kafka_offsets.core.plan.waiting import Decision, GroupSnapshot
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import watch
@@ -325,8 +325,8 @@ class _Look:
                 answers[name] = beside_missing(lag, why) if why else lag
         return answers
 
-    def _lags(self, seen: Mapping[str, Seen | Exception]) -> dict[str, dict[TopicPartition, PartitionLag]]:
-        return {name: lag_of(self._by_name[name], log) for name, log in seen.items() if isinstance(log, Seen)}
+    def _lags(self, seen: Mapping[str, GroupSnapshot | Exception]) -> dict[str, dict[TopicPartition, PartitionLag]]:
+        return {name: lag_of(self._by_name[name], log) for name, log in seen.items() if isinstance(log, GroupSnapshot)}
 
     def _moved(self, names: Sequence[str]) -> dict[str, GroupState]:
         """Return the states of groups that have moved since the ledger was read: perhaps they committed what seems to have expired."""

@@ -37,8 +37,8 @@ from airflow_kafka_offsets.core.plan.planning import SECOND_LOOK_LEVEL, suspects
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.plan.waiting import (
     Decision,
+    GroupSnapshot,
     OffsetsAt,
-    Seen,
     decide,
     decide_until,
     decide_window,
@@ -111,7 +111,7 @@ def together(
 
 def look(
     groups: Sequence[KafkaGroup], states: Mapping[str, GroupState], open_log: Callable[[], LogOffsets]
-) -> dict[str, Seen | Exception]:
+) -> dict[str, GroupSnapshot | Exception]:
     """Return what one Kafka holds of each group, or why that is not known. An error of one group does not affect the others.
 
     Args:
@@ -260,7 +260,7 @@ class _Look:
         assert self.is_over, "conditions on holders need it"
         return ownership.is_free(window, is_rerun=is_rerun, holder_is_over=self.is_over(window.holder))
 
-    def seen(self, condition: LogCondition) -> Seen:
+    def seen(self, condition: LogCondition) -> GroupSnapshot:
         """Return what was seen for a condition.
 
         Raises:
@@ -269,7 +269,7 @@ class _Look:
         level, snapshot = condition.group.isolation_level, self._log_of(condition)
         at = {time: self._at_of(level, time, snapshot) for time in lookup_times(condition, self.now)}
         recovered = {tp: _value(found) for tp, found in self._second[level].items() if tp in snapshot.bounds}
-        return Seen(self.now, self._state(condition), snapshot, at, recovered)
+        return GroupSnapshot(self.now, self._state(condition), snapshot, at, recovered)
 
     def _at_of(self, level: IsolationLevel, time: datetime, snapshot: LogSnapshot) -> OffsetsAt:
         found = _value(self._at[level, time])

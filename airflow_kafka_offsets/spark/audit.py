@@ -10,7 +10,7 @@ _BUCKET = 1_000_000
 
 
 def islands(table: DataFrame, topic: str = "topic", partition: str = "partition", offset: str = "offset") -> DataFrame:
-    """Return the islands of a table: offsets that follow one another, each of which the table has equally often.
+    """Return the islands of a table: offsets that follow one another, with equally many copies in the table.
 
     The frame has a row for each island: `topic`, `partition`, `first_offset`, `last_offset` and `copies`. An island that crosses a
     multiple of a million has several rows. For ``kafka-offsets audit``, write them as CSV: ``islands(table).write.csv(folder)``.
@@ -28,13 +28,14 @@ def islands(table: DataFrame, topic: str = "topic", partition: str = "partition"
     ]
     offsets = table.select(*columns).groupBy("topic", "partition", "offset").agg(F.count(F.lit(1)).alias("copies"))
     bucket = F.floor(F.col("offset") / F.lit(_BUCKET))
-    alike = Window.partitionBy("topic", "partition", "copies", bucket).orderBy("offset")
+    keys = ["topic", "partition", "copies"]
+    alike = Window.partitionBy(*keys, bucket).orderBy("offset")
     # Within an island both grow by one.
     island = F.col("offset") - F.row_number().over(alike)
     return (
         offsets.withColumn("island", island)
         .withColumn("bucket", bucket)
-        .groupBy("topic", "partition", "copies", "bucket", "island")
+        .groupBy(*keys, "bucket", "island")
         .agg(F.min("offset").alias("first_offset"), F.max("offset").alias("last_offset"))
         .select("topic", "partition", "first_offset", "last_offset", "copies")
     )

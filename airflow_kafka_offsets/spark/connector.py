@@ -127,6 +127,6 @@ def _installed_version() -> str:
         except PackageNotFoundError:
             continue
     raise ConnectorError(
-        "No pyspark is installed here. Name the connector of the cluster's Spark (Spark 3: mostly _2.12):\n"
+        "No pyspark is installed here. Name the cluster's connector (Spark 3: mostly _2.12):\n"
         f"    {_ORGANISATION}:{KAFKA}_2.13:<version of Spark>"
     )

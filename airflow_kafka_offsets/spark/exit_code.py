@@ -48,17 +48,13 @@ _is_failing = False
 
 def arm(window: Reading) -> None:
     """Check this window when the process ends."""
-    _register()
-    if window not in _guarded:
-        _guarded.append(window)
-
-
-def _register() -> None:
     global _hook_before
     atexit.unregister(_at_exit)
     atexit.register(_at_exit)
     if _hook_before is None:
         _hook_before, sys.excepthook = sys.excepthook, _note_uncaught
+    if window not in _guarded:
+        _guarded.append(window)
 
 
 def _note_uncaught(kind: type[BaseException], exc: BaseException, traceback: TracebackType | None) -> None:
@@ -112,14 +108,14 @@ def _check() -> None:
             if window.is_unfinished:
                 window.finish()
         except BaseException as exc:
-            _end_red(f"{type(exc).__name__}: {exc}")
+            _fail(f"{type(exc).__name__}: {exc}")
     # If a window was taken twice, for example in two sessions, one read is enough.
     unread = {window.id for window in _guarded} - {window.id for window in _guarded if not window.is_unread}
     if unread:
-        _end_red(f"the job took window {', '.join(sorted(unread))} and did not read it")
+        _fail(f"the job took window {', '.join(sorted(unread))} and did not read it")
 
 
-def _end_red(why: str) -> None:
+def _fail(why: str) -> None:
     print(
         f"airflow_kafka_offsets: exit code {EXIT_CODE}, nothing is committed: {why}",
         file=sys.stderr,

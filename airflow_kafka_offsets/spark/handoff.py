@@ -58,7 +58,7 @@ class Subject:
         schemas = {_schema_id(number): text for number, text in self.schemas.items()}
         is_usable = _is_text(self.name) and self.part in ("key", "value") and _are_texts(self.topics)
         if not is_usable or self.latest not in schemas or not all(map(_is_text, schemas.values())):
-            raise _invalid(f"subject {short(self.name)}", "complete", self.schemas)
+            raise _invalid(f"subject {short(self.name)}", self.schemas)
         object.__setattr__(self, "topics", tuple(self.topics))
         object.__setattr__(self, "schemas", dict(sorted(schemas.items())))
 
@@ -103,9 +103,9 @@ class Handoff:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value, (expected, is_valid) = getattr(self, field.name), _VALID[field.name]
+            value, is_valid = getattr(self, field.name), _VALID[field.name]
             if not (value is None and field.default is None) and not is_valid(value):
-                raise _invalid(field.name, expected, value)
+                raise _invalid(field.name, value)
         topics = {topic: _ranges(topic, partitions) for topic, partitions in self.topics.items()}
         object.__setattr__(self, "topics", dict(sorted(topics.items())))
         if self.output_tables is not None:
@@ -155,8 +155,8 @@ _LONGEST = 200
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
-def _invalid(name: str, expected: str, value: object) -> HandoffError:
-    return HandoffError(f"{_INVALID}: {name} must be {expected}, got {short(value)}")
+def _invalid(name: str, value: object) -> HandoffError:
+    return HandoffError(f"{_INVALID}: {name} is {short(value)}")
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(document) < len(pairs):
         names = [name for name, _ in pairs]
         twin = next(name for name in names if names.count(name) > 1)
-        raise HandoffError(f"{_INVALID}: it has {short(twin)} twice")
+        raise HandoffError(f"{_INVALID}: {short(twin)} twice")
     return document
 
 
@@ -200,28 +200,24 @@ def _are_named_texts(value: object) -> bool:
     return isinstance(value, Mapping) and all(_is_text(k) and isinstance(v, str) for k, v in value.items())
 
 
-_TEXT = "text", _is_text
-_BOOL = "true or false", _is_bool
-_WHOLE = "a whole number", _is_whole
-_NAMED_TEXTS = "an object of texts", _are_named_texts
-_VALID: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "window_id": _TEXT,
-    "group": _TEXT,
-    "seq": _WHOLE,
-    "lane": ("live or backfill", lambda value: value in ("live", "backfill")),
-    "planned_until": ("a time with a zone", _is_time),
-    "is_rerun": _BOOL,
-    "isolation_level": _TEXT,
-    "expect_gaps": _BOOL,
-    "topics": ("an object", lambda value: isinstance(value, Mapping)),
-    "options": _NAMED_TEXTS,
-    "report": _TEXT,
-    "output_tables": ("a list of texts", _are_texts),
-    "topic_ids": _NAMED_TEXTS,
-    "at_least": _WHOLE,
-    "schemas": ("a list", _is_list),
+_VALID: Mapping[str, Callable[[Any], bool]] = {
+    "window_id": _is_text,
+    "group": _is_text,
+    "seq": _is_whole,
+    "lane": lambda value: value in ("live", "backfill"),
+    "planned_until": _is_time,
+    "is_rerun": _is_bool,
+    "isolation_level": _is_text,
+    "expect_gaps": _is_bool,
+    "topics": lambda value: isinstance(value, Mapping),
+    "options": _are_named_texts,
+    "report": _is_text,
+    "output_tables": _are_texts,
+    "topic_ids": _are_named_texts,
+    "at_least": _is_whole,
+    "schemas": _is_list,
 }
-"""What each value must be, for a message, and whether it is. A field with the default None may be None, too."""
+"""Whether a value of a field can be used. A field with the default None may be None, too."""
 
 
 def _subject(value: Subject | Mapping[str, Any]) -> Subject:
@@ -232,18 +228,18 @@ def _subject(value: Subject | Mapping[str, Any]) -> Subject:
 
 def _schema_id(value: object) -> int:
     if isinstance(value, bool) or not _NUMBER.fullmatch(str(value)) or int(str(value)) >= 2**32:
-        raise _invalid("schema", "an id", value)
+        raise _invalid("a schema's id", value)
     return int(str(value))
 
 
 def _ranges(topic: str, partitions: object) -> dict[str, tuple[int, int]]:
     if not _is_text(topic) or not isinstance(partitions, Mapping):
-        raise _invalid(f"topic {short(topic)}", "an object", partitions)
+        raise _invalid(f"topic {short(topic)}", partitions)
     ranges = {}
     for partition, ends in partitions.items():
         if not _NUMBER.fullmatch(str(partition)) or isinstance(partition, bool):
-            raise _invalid(topic, "partitions", partition)
+            raise _invalid(f"a partition of {topic}", partition)
         if not _is_list(ends) or len(ends) != 2 or not all(map(_is_whole, ends)) or ends[1] < ends[0]:
-            raise _invalid(f"{topic}-{partition}", "an offset range", ends)
+            raise _invalid(f"{topic}-{partition}", ends)
         ranges[str(partition)] = (ends[0], ends[1])
     return dict(sorted(ranges.items(), key=lambda item: int(item[0])))

@@ -68,7 +68,7 @@ _taking = threading.Lock()
 
 
 def _window(spark: SparkSession, handoff: Handoff) -> KafkaWindow:
-    """Return the one object of a session and window id: it remembers for all functions of the job what was written."""
+    """Return the one object of a session and window id: it remembers the writes of all functions of the job."""
     key = session_id(spark), handoff.window_id
     with _taking:
         window = _current.get(key)
@@ -152,8 +152,8 @@ class KafkaWindow(WindowReading):
             table: its name; with a ``/``, it is a path. The table is created if it does not exist.
             mode: ``replace`` or ``append``.
             partition_by: columns for further partitions, if the table is created.
-            check_first: True: with ``replace``, too, Spark caches what it reads, and the rows are written only after the check.
-                Over Spark Connect this is always so. False: the check comes after the commit. If it fails, the rows are written,
+            check_first: whether Spark caches the records, with ``replace``, too, and writes the rows only after the check. Over
+                Spark Connect this is always so. Otherwise the check comes after the commit. If it fails, the rows are written,
                 and the window stays open.
             **options: for Delta's writer, e.g. ``mergeSchema=True``.
 
@@ -301,7 +301,7 @@ class KafkaWindow(WindowReading):
         Args:
             df: the frame of `read`, or a frame made of it.
             function: it must run one action over the whole frame, and no second one unless `check_first` is set.
-            check_first: True: Spark caches what it reads, and the function is called only after the check. Over Spark Connect
+            check_first: whether Spark caches the records, and the function is called only after the check. Over Spark Connect
                 this is always so. Set it if the function can't undo an incomplete write, uses the frame twice, or uses
                 ``foreachPartition`` or ``rdd``, which Spark does not count.
 

@@ -25,12 +25,12 @@ _IN_EVENT = ("window_id", "seq", "lane", "planned_until", "is_rerun", "span", "r
 
 
 class Task:
-    """One try of a task: what Airflow says of it, and what it tells Airflow.
+    """One try of a task in Airflow.
 
     Attributes:
-        run: what Airflow says.
+        run: all that we read from Airflow.
         context: for the provider's methods. Of this package, only this class reads it.
-        state: what Airflow keeps for the task between its tries; None on an Airflow that keeps nothing.
+        state: what Airflow keeps for the task between its tries, or None on an Airflow that keeps nothing.
     """
 
     def __init__(self, operator: BaseOperator, context: Context, scope: Scope = Scope.TASK) -> None:
@@ -44,7 +44,7 @@ class Task:
 
         Args:
             windows: all of them.
-            records: how many records they had together; None before that is known.
+            records: how many records they had together, or None before that is known.
         """
         if not windows:
             return
@@ -55,10 +55,10 @@ class Task:
         if variables.get("map_index_template") is None:
             variables["map_index_template"] = f"{{{{ {VARIABLE} }}}}"
 
-    def tell(self, windows: Sequence[Window], results: Sequence[Mapping[str, Any]], *, emit_empty: bool) -> None:
-        """Let Airflow know that windows are committed: in its UI, and in the event of each asset outlet.
+    def emit(self, windows: Sequence[Window], results: Sequence[Mapping[str, Any]], *, emit_empty: bool) -> None:
+        """Show committed windows in Airflow's UI, and in the event of each asset outlet.
 
-        Windows without an offset make no event, unless asked. An alias has no event of its own: a task that uses one adds its assets
+        Windows without an offset make no event, unless `emit_empty`. An alias has no event of its own: a task that uses one adds its assets
         itself.
 
         Args:
@@ -72,7 +72,7 @@ class Task:
         records = [result["records"] for result in results]
         self.show(windows, None if None in records else sum(records))
         if not emit_empty and not any(window["span"] for window in results):
-            # Airflow reads the outlets after the task has succeeded; it knows no other way to succeed without an event.
+            # Airflow reads the outlets after the task has succeeded; it has no other way to succeed without an event.
             self._operator.outlets = []
         extra = event_extra(results)
         for outlet in self._operator.outlets:
@@ -84,7 +84,7 @@ class Task:
         self.context["ti"].xcom_push(key, value)
 
     def with_parent_run(self, conf: Mapping[str, Any]) -> dict[str, Any]:
-        """Return Spark's properties with those that name the run to OpenLineage's listener in Spark, if Airflow is told to add them.
+        """Return Spark's properties with those that name the run to OpenLineage's listener in Spark, if Airflow is configured to add them.
 
         The Spark provider does this for spark-submit only.
         """
@@ -113,7 +113,7 @@ def label_of(window_ids: Sequence[str], span: int, records: int | None) -> str:
 
 
 def event_extra(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what an asset event says: the group, and each window with its ranges and whether it was run again."""
+    """Return what an asset event holds: the group, and each window with its ranges and whether it was run again."""
     return {"group": results[0]["group"], "windows": [{key: result[key] for key in _IN_EVENT} for result in results]}
 
 
@@ -131,7 +131,7 @@ def _run(operator: BaseOperator, context: Context, scope: Scope) -> Run:
         params=dict(context["params"]),
         declared=frozenset(dag.params),
         groups=frozenset(group.name for _, group in tasks_of_groups(dag)),
-        # The policy is not asked: it is the user's code, and Airflow asks it once.
+        # The policy is not called: it is the user's code, and Airflow calls it once.
         has_retry_policy=getattr(operator, "retry_policy", None) is not None,
         keeps_state=context.get("task_state_store") is not None,
     )
@@ -161,12 +161,12 @@ def is_given_window(task: Any) -> bool:
     """Whether a task of a group is given its window (``window=plan.output``), so that it plans none."""
     if not getattr(task, "is_mapped", False):
         return getattr(task, "window", None) is not None
-    given = [task.partial_kwargs, task.partial_kwargs.get("op_kwargs"), *_expanded(task)]
-    return any(isinstance(kwargs, Mapping) and kwargs.get("window") is not None for kwargs in given)
+    sources = [task.partial_kwargs, task.partial_kwargs.get("op_kwargs"), *_expanded(task)]
+    return any(isinstance(kwargs, Mapping) and kwargs.get("window") is not None for kwargs in sources)
 
 
 def _expanded(task: Any) -> list[Any]:
-    """Return what a mapped task is expanded with. What another task will give to ``expand_kwargs`` is not there yet."""
+    """Return what a mapped task is expanded with. The output of another task has no value yet."""
     expanded: list[Any] = []
     for name in ("expand_input", "op_kwargs_expand_input"):  # the second one is that of a decorated function
         value = getattr(getattr(task, name, None), "value", None)

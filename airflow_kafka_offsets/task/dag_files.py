@@ -35,27 +35,27 @@ def folders_of(dag: DAG | None) -> list[Path]:
     return [Path(folder).absolute() for folder in (dag.folder, *(dag.template_searchpath or ()))]
 
 
-def launch_files(given: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, str]:
+def launch_files(fields: Mapping[str, Any], folders: Sequence[Path]) -> dict[str, str]:
     """Return the files of a launch as spark-submit takes them, by their fields. Fields without a value are left out.
 
     Args:
-        given: the values of `FIELDS`, or of some. Absolute paths and URLs are returned as they are. The items of lists with
+        fields: the values of `FIELDS`, or of some. Absolute paths and URLs are returned as they are. The items of lists with
             commas may be patterns, and may have a name (``#name``).
         folders: where a relative path is looked for, in this order.
 
     Raises:
-        BadInputError: a file is not there; with the paths that were looked at.
+        BadInputError: a file is missing; the error names the paths where it could be.
     """
-    return {name: _launch_file(os.fspath(value), folders, name) for name, value in given.items() if value}
+    return {name: _launch_file(os.fspath(value), folders, name) for name, value in fields.items() if value}
 
 
 def _launch_file(paths: str, folders: Sequence[Path], parameter: str) -> str:
     if parameter in _ONE_FILE:
-        return _found_file(paths, folders, parameter)
-    return ",".join(_found(path.strip(), folders, parameter) for path in paths.split(",") if path.strip())
+        return _existing_file(paths, folders, parameter)
+    return ",".join(_existing(path.strip(), folders, parameter) for path in paths.split(",") if path.strip())
 
 
-def _found_file(path: str, folders: Sequence[Path], parameter: str) -> str:
+def _existing_file(path: str, folders: Sequence[Path], parameter: str) -> str:
     if not is_path(path):
         return path
     places = [str(folder / path) for folder in folders] if is_relative(path) else [path]
@@ -65,13 +65,13 @@ def _found_file(path: str, folders: Sequence[Path], parameter: str) -> str:
     raise _missing(path, folders, parameter)
 
 
-def _found(path: str, folders: Sequence[Path], parameter: str) -> str:
+def _existing(path: str, folders: Sequence[Path], parameter: str) -> str:
     file, mark, name = path.partition("#")
     if not _PATTERN.search(file):
-        return _found_file(file, folders, parameter) + mark + name
+        return _existing_file(file, folders, parameter) + mark + name
     if not is_relative(file):
         return path
-    if "{" in file:  # Path.glob does not support braces; Spark itself reports if nothing is there
+    if "{" in file:  # Path.glob does not support braces; Spark itself reports if nothing matches
         return f"{folders[0] / file}{mark}{name}"
     for folder in folders:
         if any(folder.glob(file)):
@@ -80,19 +80,8 @@ def _found(path: str, folders: Sequence[Path], parameter: str) -> str:
 
 
 def _missing(path: str, folders: Sequence[Path], parameter: str) -> BadInputError:
-    places = [str(folder / path) for folder in folders]  # an absolute path stays as it is
-    said = f"{parameter} {path!r} is not there; looked for: {', '.join(dict.fromkeys(places))} on {platform.node()}. Nothing was planned."
-    if not is_relative(path):
-        return BadInputError(f"{said} If it is on the cluster's nodes, write local:{path}")
-    archive = _archive_around(folders[0])
-    if archive is None:
-        return BadInputError(f"{said} A relative path begins at the folder of the DAG file")
-    return BadInputError(
-        f"{said} The DAG file is inside {archive}, and Spark reads no file in there. Put this file next to the archive, and write its whole path: "
-        f"{parameter}='{archive.parent / path}'"
-    )
-
-
-def _archive_around(folder: Path) -> Path | None:
-    """Return the archive that a folder is in, because Airflow also takes DAG files from a zip; None: an ordinary folder."""
-    return next((place for place in (folder, *folder.parents) if place.is_file()), None)
+    places = dict.fromkeys(str(folder / path) for folder in folders)  # an absolute path stays as it is
+    hint = f"If it is on the cluster's nodes, write local:{path}"
+    if is_relative(path):
+        hint = "A relative path begins at the DAG file's folder, which can't be in a zip"
+    return BadInputError(f"{parameter} {path!r} is missing on {platform.node()}: {', '.join(places)}. {hint}")

@@ -49,8 +49,8 @@ class PlanningFields:
 def failing_at_once(execute: Callable[_P, _T]) -> Callable[_P, _T]:
     """Let a task fail without a retry when a person has to correct something: a retry would read the same again.
 
-    The task is still tried again for what may be there later, such as the end of a backfill's interval that the live lane has
-    not passed yet. It also fails at once if another try would start a job beside one that it can't see.
+    The task is still tried again if waiting may help, as before the live lane has passed the end of a backfill's interval. It also
+    fails at once if another try would start a job beside one that it can't see.
     This is for `execute` and `resume` of an operator.
     """
 
@@ -95,7 +95,7 @@ class Stop:
     def check(self) -> None:
         """Raise if the task was stopped."""
         if self.is_set:
-            raise KafkaOffsetsError("The task was stopped: from now on, nothing is launched, and nothing is committed")
+            raise KafkaOffsetsError("The task was stopped: nothing more is launched, and nothing is committed")
 
 
 class OneStopPerTry:
@@ -115,12 +115,12 @@ class OneStopPerTry:
 
 
 class Lineage:
-    """Lets OpenLineage know which windows a task read. As a base class, it comes before the classes of Airflow's operators."""
+    """Gives OpenLineage the windows that a task read. As a base class, it comes before the classes of Airflow's operators."""
 
     _traced: tuple[str, Container[str], Callable[[], Sequence[ReadWindow]]] | None = None
 
     def trace(self, servers: str, topics: Container[str], read: Callable[[], Sequence[ReadWindow]]) -> None:
-        """Remember what OpenLineage's provider gets. It asks in a fork of the process, where nothing should ask for a connection.
+        """Keep what OpenLineage's provider gets. It runs in a fork of the process, where nothing should look for a connection.
 
         Args:
             servers: Kafka's bootstrap servers.

@@ -1,4 +1,4 @@
-"""The two sides of the exchange in Airflow: a plan task hands its window off, and a commit task asks for the report of the job."""
+"""The two sides of the exchange in Airflow: a plan task hands its window off, and a commit task reads the job's report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Exchange:
     Attributes:
         group: the group.
         address: of the exchange.
-        conn_id: the Airflow connection to its storage; None if none is needed.
+        conn_id: the Airflow connection to its storage, or None if none is needed.
         options: for Spark's reader, without secrets.
     """
 
@@ -40,7 +40,7 @@ class Exchange:
     options: Mapping[str, str]
 
     def hand_off(self, planned: Planned, service: WindowService) -> dict[str, Any]:
-        """Leave a window in a new folder, and return what the launcher and the commit task need to know of it.
+        """Leave a window in a new folder, and return its address and id for the launcher and the commit task.
 
         Raises:
             ExchangeError: the folder can't be written.
@@ -56,8 +56,8 @@ def checked_exchange(group: KafkaGroup, address: str, conn_id: str | None) -> Ex
     """Return an exchange; what can't work there is refused before anything is planned.
 
     Raises:
-        BadInputError: the address is none, nothing here knows its storage, or the Kafka connection has a login that would have to leave
-            this machine.
+        BadInputError: it is no address, its storage is unknown here, or the Kafka connection has a login that would have to leave this
+            machine.
     """
     scheme_of(address)
     open_exchange(address, conn_id)
@@ -66,18 +66,18 @@ def checked_exchange(group: KafkaGroup, address: str, conn_id: str | None) -> Ex
     return Exchange(group, address, conn_id, options.options)
 
 
-def reported(window: Window, group: KafkaGroup, given: Mapping[str, Any]) -> Report:
-    """Return what the job of another launcher read, as it reported it.
+def reported(window: Window, group: KafkaGroup, output: Mapping[str, Any]) -> Report:
+    """Return the report of another launcher's job.
 
     Args:
         window: as the ledger has it.
         group: its group.
-        given: what the plan task returned.
+        output: what the plan task returned.
 
     Raises:
         NoReportError: no report proves that the window was read.
         ExchangeError: the folder can't be read.
     """
-    folder = str(given["exchange"])
-    reports = open_exchange(folder, given.get("exchange_conn_id")).reports(REPORTS)
+    folder = str(output["exchange"])
+    reports = open_exchange(folder, output.get("exchange_conn_id")).reports(REPORTS)
     return proof_of(window, reports, expect_gaps=group.expect_gaps, where=f"{folder}/{REPORTS}")

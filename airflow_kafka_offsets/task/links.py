@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from airflow.sdk.bases.operatorlink import BaseOperatorLink as Link
     from airflow.sdk.types import TaskInstanceKey
 else:
-    # Airflow asks for its attributes, and not for its class: no parse of a DAG has to import the module of that.
+    # Airflow reads only its attributes, so no parse of a DAG has to import the class.
     Link = object
 
 NAV, APP = "plugin/kafka-windows", "kafka-offsets"
@@ -29,7 +29,7 @@ class WindowLink(Link):
         return "kafka_window_link"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the link; empty: the task has no window."""
+        """Return the link, or an empty text if the task has no window."""
         from airflow_kafka_offsets.airflow_versions import conf
 
         window_ids = getattr(operator, "kafka_window_ids", ())
@@ -38,7 +38,7 @@ class WindowLink(Link):
 
 
 def page_of(window_ids: Sequence[str], dag_id: str, run_id: str, task_id: str, map_index: int | None) -> str:
-    """Return the page of a task's windows; empty: it has none.
+    """Return the page of a task's windows, or an empty text if it has none.
 
     >>> page_of(["lake.orders-000012"], "orders", "manual", "load", -1)
     'windows/lake.orders-000012'
@@ -49,14 +49,14 @@ def page_of(window_ids: Sequence[str], dag_id: str, run_id: str, task_id: str, m
         return f"windows/{window_ids[0]}"
     if not window_ids:
         return ""
-    asked = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": str(map_index)}
-    return "task?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in asked.items())
+    query = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": str(map_index)}
+    return "task?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
 
 
 def in_airflow(page: str, base_url: str = "") -> str:
-    """Return where Airflow's UI shows one of our pages: relative, as the UI knows its own address.
+    """Return the address of one of our pages in Airflow's UI, relative to the UI's own.
 
-    The UI wants the address of what it frames from the root of the host on. So a path in ``base_url`` is in it once more.
+    The UI's frame takes an address from the root of the host on, so a path in ``base_url`` comes in it once more.
 
     >>> in_airflow("groups")
     'plugin/kafka-windows/kafka-offsets/groups'

@@ -55,7 +55,7 @@ class TaskMetrics:
             self._count(OFFSETS_LOST, sum(window.lost.span for window in new), lane)
 
     def attempt_ended(self, lane: Lane, outcome: Outcome, seconds: float, records: int | None = None) -> None:
-        """Tell how long a job ran, whether it failed, and how many records it read."""
+        """Record how long a job ran, whether it failed, and how many records it read."""
         self._time(ATTEMPT_DURATION, seconds, lane, outcome=outcome.value)
         if outcome is Outcome.SUCCEEDED:
             self._count(RECORDS, records or 0, lane)

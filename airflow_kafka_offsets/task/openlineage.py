@@ -77,21 +77,21 @@ def lineage_of(
 
     Args:
         operator: the task. The provider leaves out inlets and outlets if it gets anything else, so they are added here.
-        task_instance: of Airflow; it knows the assets that were added to aliases.
+        task_instance: of Airflow; it has the assets that were added to aliases.
         servers: Kafka's bootstrap servers.
         group_topics: the topics that the group reads now.
         read: the windows that the task worked on; at least one.
     """
     namespace = namespace_of(servers)
     topics = [_dataset(namespace, topic) for topic in read_topics(read, group_topics)]
-    found: OperatorLineage[Any, Any] = OperatorLineage(
+    lineage: OperatorLineage[Any, Any] = OperatorLineage(
         run_facets={FACET: KafkaOffsetsWindowRunFacet(**facet_content(read, group_topics))}
     )
-    ExtractorManager().extract_inlets_and_outlets(found, operator, task_instance)
+    ExtractorManager().extract_inlets_and_outlets(lineage, operator, task_instance)
     named = {(topic.namespace, topic.name) for topic in topics}
     # An inlet may name the topic, too.
-    found.inputs = [*topics, *(given for given in found.inputs if (given.namespace, given.name) not in named)]
-    return found
+    lineage.inputs = [*topics, *(inlet for inlet in lineage.inputs if (inlet.namespace, inlet.name) not in named)]
+    return lineage
 
 
 def _dataset(namespace: str, topic: ReadTopic) -> InputDataset:

@@ -1,4 +1,4 @@
-"""What every operator that plans does: ask for windows, and wait, skip or fail while another run works on them.
+"""What every operator that plans does: request windows, and wait, skip or fail while another run works on them.
 
 If a task fails before it has its windows, its log ends with what failed.
 """
@@ -82,13 +82,13 @@ def patiently(step: Callable[[], _T]) -> _T:
 def plan(
     operator: PlanningFields, run: Run, service: WindowService, at_most: int | None = None, new: int = 1
 ) -> list[Planned]:
-    """Get the windows of a run; while another run works on them, do what `on_open_window` says.
+    """Get the windows of a run; while another run works on them, wait, skip or fail, by `on_open_window`.
 
     Args:
-        operator: who asks; its method `resume` asks again after waiting.
+        operator: its method `resume` plans again after waiting.
         run: the run.
         service: the use cases.
-        at_most: how many windows the task can work on; None if it can work on any number.
+        at_most: how many windows the task can work on, or None for any number.
         new: how many live windows it may cut at once.
 
     Raises:
@@ -98,7 +98,7 @@ def plan(
     """
     group = operator.group
     if run.kind == "backfill" and names_replay(run.conf):
-        logger.warning("A backfill run replays its data interval; what its conf names is ignored")
+        logger.warning("A backfill run replays its data interval: its conf is ignored")
     request = request_of(run, group, new)
     if isinstance(request, Live) and request.ends_at is not None:
         _wait_until(operator, request.ends_at + group.grace)
@@ -109,10 +109,9 @@ def plan(
         return planned
     if isinstance(request, TimeSpan):
         raise AirflowSkipException(
-            f"Nothing to replay: no window was cut after {request.start.isoformat()} and up to {request.end.isoformat()}, and no "
-            "record of that time is without an owner"
+            f"Nothing to replay after {request.start.isoformat()} and up to {request.end.isoformat()}"
         )
-    raise AirflowSkipException(f"This run replays another group of the DAG, and nothing of {group.name}")
+    raise AirflowSkipException(f"This run replays another group, and nothing of {group.name}")
 
 
 def take(operator: PlanningFields, run: Run, service: WindowService, window: Any) -> Planned:
@@ -131,15 +130,13 @@ def named_window(window: Any) -> tuple[str, str | None]:
     is_dict = isinstance(window, Mapping)
     window_id = window.get("window_id") if is_dict else window
     if not isinstance(window_id, str):
-        raise BadInputError(
-            f"window must be what a plan task returned (plan.output), or a window id; got {short(window)}"
-        )
+        raise BadInputError(f"window must be plan.output or a window id; got {short(window)}")
     return window_id, window.get("ledger_conn_id") if is_dict else None
 
 
 @contextmanager
 def _while_busy(operator: PlanningFields, claim: Claim) -> Iterator[None]:
-    """Wait, skip or fail if another run works on what is asked for in here."""
+    """Wait, skip or fail if another run works on the windows that are requested in here."""
     try:
         yield
     except WindowBusyError as busy:
@@ -174,7 +171,7 @@ def _wait_until(operator: PlanningFields, moment: datetime) -> None:
 
     left = (moment - datetime.now(UTC)).total_seconds()
     if left > shortest_deferral():
-        logger.info("Waiting until %s, for records that are under way", moment.isoformat())
+        logger.info("Waiting until %s, for records under way", moment.isoformat())
         trigger = DateTimeTrigger(moment=moment)
         raise TaskDeferred(trigger=trigger, method_name="resume", timeout=operator.execution_timeout)
     if left > 0:  # not worth a deferral, and a trigger that fires soon can fail its task
@@ -187,7 +184,7 @@ def until_planned(run: Run, group: str | None, window: Any = None) -> Iterator[N
 
     Args:
         run: the task's run.
-        group: the group that the task plans; None if it plans none.
+        group: the group that the task plans, or None if it plans none.
         window: what the task was given instead of planning.
     """
     try:
@@ -198,8 +195,8 @@ def until_planned(run: Run, group: str | None, window: Any = None) -> Iterator[N
         try:
             is_sentence = isinstance(exc, KafkaOffsetsError | KafkaWindowError | AirflowException) and str(exc)
             window_id = window.get("window_id") if isinstance(window, Mapping) else window
-            given = f"window {window_id}" if isinstance(window_id, str) else "its window"
-            headline = f"This try got no window of group {group}" if window is None else f"This try did not get {given}"
+            name = f"window {window_id}" if isinstance(window_id, str) else "its window"
+            headline = f"This try got no window of group {group}" if window is None else f"This try did not get {name}"
             error = str(exc) if is_sentence else f"{type(exc).__name__}, see below"
             next_try = follows(run, exc)
             logger.error("%s", ending.end_without_window(headline, error, next_try))
@@ -207,13 +204,13 @@ def until_planned(run: Run, group: str | None, window: Any = None) -> Iterator[N
             logger.warning(SILENT, exc_info=True)
         if not isinstance(exc, KafkaOffsetsError):
             raise
-        # Our sentences contain what the client said: its traceback would add nothing.
+        # Our message contains the client's: its traceback would add nothing.
         if exc.__cause__ is not None:
             logger.debug("The cause of what failed", exc_info=exc.__cause__)
         raise exc from None
 
 
 def follows(run: Run, exc: BaseException, *, was_stopped: bool = False) -> str | None:
-    """Say which try Airflow starts by itself after a failure; None if it starts none."""
+    """Return which try Airflow starts by itself after a failure, or None if it starts none."""
     is_final = isinstance(exc, _FINAL) and not isinstance(exc, NotYetError)
     return ending.starts(None if is_final else run.next_try, has_policy=run.has_retry_policy, was_stopped=was_stopped)

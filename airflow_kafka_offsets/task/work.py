@@ -46,7 +46,7 @@ class Job:
     """A job at work on a window.
 
     Attributes:
-        planned: the window, with all that its job needs to know.
+        planned: the window, as `ready` returns it.
         report: what the job reported; set by whoever runs it.
     """
 
@@ -56,7 +56,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class _Success:
-    """The success of a job: what proves it in words, what it reported, and the attempt in which it ran, if the ledger has one."""
+    """The success of a job: its proof in words, its report, and its attempt if the ledger has one."""
 
     words: str
     report: Report
@@ -64,17 +64,17 @@ class _Success:
 
 
 class Work:
-    """A task at work on its windows. When it is left, the log of the task ends with what became of them.
+    """A task at work on its windows. On exit, it ends the task's log with what became of them.
 
     Args:
         run: the task's run.
         service: the use cases.
         group: the group.
         planned: the windows, in the order in which the task works on them.
-        stop: whether someone stopped the task; None if another launcher runs the jobs. The log of jobs that the task runs is folded.
-        drives_here: the job's driver is on this worker, where the next try does not find it.
-        again: what a try does that finds no success of the job, for the end of the log.
-        spark_error: return the line of Spark's output that says what ended the job, if there is one.
+        stop: whether someone stopped the task, or None if another launcher runs the jobs. The log of jobs that the task runs is folded.
+        drives_here: whether the job's driver is on this worker, where the next try does not find it.
+        again: for the end of the log: what the next try does if the job has no recorded success.
+        spark_error: return the line of Spark's output with the error that ended the job, if there is one.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Work:
     @contextmanager
     def attempt(self, planned: Planned) -> Iterator[Job]:
         """Record an attempt at a window, in which the caller runs the job. Its recorded success is the evidence for the commit."""
-        assert self._stop is not None, "another launcher runs the job"
+        assert self._stop is not None
         self._stop.check()
         window = planned.window
         number = self._service.start_attempt(window, self._run.claim, self._run.this_try)
@@ -144,7 +144,7 @@ class Work:
         self.succeeded(evidence_of(window, report), report, number)
 
     def succeeded(self, words: str, report: Report = NO_REPORT, attempt: int | None = None) -> None:
-        """Note that the job of the next window to commit succeeded: the next call of `commit` needs it, and takes it away.
+        """Note that the job of the next window succeeded: the next call of `commit` needs this, and uses it up.
 
         Args:
             words: what proves it.
@@ -160,10 +160,10 @@ class Work:
             self.succeeded(NO_JOB, Report(records=0))
         elif done is not None:
             read = "" if done.records is None else f" ({counted(done.records, 'record')} read)"
-            words = f"try {done.try_number} of this task had run it{read}, so it was not run again"
+            words = f"try {done.try_number} of this task had run it{read}"
             self.succeeded(words, Report(records=done.records), done.id)
         success = self._success
-        assert success is not None, "its job is not done"
+        assert success is not None
         began = time.monotonic()
         is_first = patiently(lambda: self._service.commit(window.id, self._run.claim, success.attempt))
         self._success = None
@@ -191,7 +191,7 @@ class Work:
         if len(left) > 1:
             blocks.append(f"Not begun: {len(left) - 1}, from {left[1].window.id} on")
         if exc is not None:
-            after = "The task failed after that. A retry does not repeat a job that has succeeded"
+            after = "The task failed after that. A retry repeats no job that succeeded"
             blocks.append(ending.end_of_left(self._left(left[0], job, exc)) if left else after)
         is_failure = exc is not None and not isinstance(exc, AirflowSkipException)
         logger.log(logging.ERROR if is_failure else logging.INFO, "%s", "\n".join(blocks))
@@ -199,7 +199,7 @@ class Work:
     def _left(self, planned: Planned, job: str | None, exc: BaseException) -> Left:
         was_stopped = self._stop is not None and self._stop.is_kill(exc)
         state, holder = None, None
-        unknown = "the task was stopped, so the ledger was not asked" if was_stopped else "the ledger does not answer"
+        unknown = "the task was stopped" if was_stopped else "the ledger does not answer"
         # A stopped process is killed in a few seconds, and a ledger that is away had its time to answer.
         if not was_stopped and not isinstance(exc, LedgerUnavailableError):
             try:
@@ -230,18 +230,17 @@ class Work:
         return f"try {later[-1]} of this task" if later else None
 
     def _warn_of_twin(self, window: Window) -> None:
-        """Say that the driver of the try before may still run: on an Airflow that lets a worker end without its task."""
+        """Warn that the driver of the try before may still run, on an Airflow that lets a worker end without its task."""
         if not self._drives_here or self._run.keeps_state:
             return
         try:
             unseen = unseen_before(self._service.ledger.attempts(window.id))
         except KafkaOffsetsError as exc:  # only a warning depends on it
-            logger.warning("Could not ask the ledger whether the job of an earlier try may still run: %s", exc)
+            logger.warning("Unknown whether the job of an earlier try still runs: %s", exc)
             return
         if unseen is not None:
             logger.warning(
-                "Window %s: no end of try %d of %s was reported. If its worker was not stopped with all of its processes, its job still runs "
-                "beside this one: stop it there. Only this try can commit",
+                "Window %s: try %d of %s has no recorded end. If its job still runs on its worker, stop it there: only this try can commit",
                 *(window.id, unseen.try_number, unseen.claim.run_id),
             )
 
@@ -253,7 +252,7 @@ class Work:
 
 
 def evidence_of(window: Window, report: Report) -> str:
-    """Say what is known of what a job read."""
+    """Return in words how much a job read."""
     if report.records is not None:
         gaps = window.span - report.records
         share = (
@@ -262,22 +261,20 @@ def evidence_of(window: Window, report: Report) -> str:
         left_out = f"; {counted(report.bad, 'record')} could not be decoded" if report.bad else ""
         return f"{counted(report.records, 'record')} read of {counted(window.span, 'offset')}{share}{left_out}"
     if report.written is False:
-        return "an earlier run had written it, so this one read nothing"
-    if report.took_window is None:
-        return "it succeeded; a job in a cluster reports no count"
-    if report.took_window:
-        return "it succeeded, and reported no count"
-    return "it never called current_window(); its exit code 0 is the only evidence"
+        return "an earlier run had written it"
+    if report.took_window is False:
+        return "it never called current_window(); the only evidence is exit code 0"
+    return "it succeeded, and reported no count"
 
 
 def ready(service: WindowService, group: KafkaGroup, planned: Planned) -> Planned:
-    """Return a window with all that its job needs to know."""
+    """Return a window with its earlier counts, and the schemas and topics of a group with a registry."""
     window_id = planned.window.id
-    known = replace(planned, read_before=records_read(service.ledger.attempts(window_id)))
+    ready_window = replace(planned, read_before=records_read(service.ledger.attempts(window_id)))
     if group.registry is None:
-        return known
+        return ready_window
     return replace(
-        known,
+        ready_window,
         frozen=service.frozen(window_id),
         topics=tuple(as_last_planned(service.ledger, group, has_planned=True).topics),
     )
@@ -309,7 +306,7 @@ def window_result(group: KafkaGroup, planned: Planned, report: Report = NO_REPOR
 
 def _by_topic(window: Window) -> dict[str, dict[str, list[int]]]:
     # Lists, because XCom returns tuples as tuples, and JSON has none.
-    return {topic: {p: list(r) for p, r in found.items()} for topic, found in ranges_by_topic(window).items()}
+    return {topic: {p: list(r) for p, r in ranges.items()} for topic, ranges in ranges_by_topic(window).items()}
 
 
 def small_together(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -319,7 +316,7 @@ def small_together(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     """
     if sum(result["partitions"] for result in results) <= MAX_RANGES_IN_XCOM:
         return [dict(result) for result in results]
-    logger.info("The ranges of %s stay in the ledger: they are too many for XCom", counted(len(results), "window"))
+    logger.info("The ranges of %s stay in the ledger: too many for XCom", counted(len(results), "window"))
     kept = [{name: value for name, value in result.items() if name not in _JSON_OF_SPARK} for result in results]
     return [{**result, "ranges": None, "counts": None} for result in kept]
 

@@ -66,39 +66,39 @@ class KafkaOffsetsTrigger(BaseEventTrigger):
         from airflow_kafka_offsets.triggers.polling import answered
 
         last: Event | None = None
-        told: type[KafkaOffsetsError] | None = None
+        reported: type[KafkaOffsetsError] | None = None
         while True:
             try:
-                # After an error, any answer will do: it ends the incident, so the same error is told again if it comes back.
-                answer = await answered(Arrived(self.enough, last), self.poll_interval, met_or_not=told is not None)
+                # After an error, any answer will do: it ends the incident, so the same error fires again if it comes back.
+                answer = await answered(Arrived(self.enough, last), self.poll_interval, met_or_not=reported is not None)
             except KafkaOffsetsError as exc:
                 self.log.warning("Group %s: %s", self.enough.group.name, exc)
-                if not may_pass(exc) and type(exc) is not told:
-                    told = type(exc)
+                if not may_pass(exc) and type(exc) is not reported:
+                    reported = type(exc)
                     yield self._event({"error": str(exc)})
                 continue
-            told = None
+            reported = None
             if answer.is_met:
                 last = answer.event
                 yield self._event(answer.facts)
 
-    def _event(self, seen: Mapping[str, Any]) -> TriggerEvent:
-        return TriggerEvent({"group": self.enough.group.name, "time": datetime.now(UTC).isoformat(), **seen})
+    def _event(self, facts: Mapping[str, Any]) -> TriggerEvent:
+        return TriggerEvent({"group": self.enough.group.name, "time": datetime.now(UTC).isoformat(), **facts})
 
 
 class KafkaVerdictTrigger(BaseEventTrigger):
-    """Fires each time that the verdict on a group changes, for a DAG that tells people.
+    """Fires each time that the verdict on a group changes, for a DAG that notifies people.
 
     The first look fires only if the verdict is not OK. So if the triggerer restarts meanwhile, it may fire once more for a verdict that
-    was told before. An error that does not pass (a login is refused) fires, too: once until it is mended, and again if it comes back.
+    was reported before. An error that does not pass (a login is refused) fires, too: once until it is mended, and again if it comes back.
 
     The event has ``verdict``, ``before`` (null: the first look), ``reason`` in one sentence, lag, headroom and the worst partitions.
 
     :param group: the group.
     :param verdicts: those that count: any other counts as OK, also in the event. By default, all count. ``["OK"]`` alone fires each
         time that the group is OK again.
-    :param horizon: the group is at risk with less headroom than this; None: with less than a tenth of the retention, or than
-        the group's own pace needs.
+    :param horizon: the group is at risk with less headroom than this. By default: less than a tenth of the retention, or than the
+        group's own pace needs.
     :param poll_interval: seconds between two looks, at least 5.
     """
 
@@ -113,9 +113,9 @@ class KafkaVerdictTrigger(BaseEventTrigger):
         super().__init__()
         if isinstance(group, Mapping):  # from `serialize`
             stored = {"kind": VerdictIn.__name__, "group": group, "verdicts": verdicts, "horizon": horizon}
-            made = condition_from_json(stored)
-            assert isinstance(made, VerdictIn)
-            self.wanted = made
+            wanted = condition_from_json(stored)
+            assert isinstance(wanted, VerdictIn)
+            self.wanted = wanted
         else:
             check_fields({"poll_interval": poll_interval}, {"poll_interval": POLL_INTERVAL})
             self.wanted = VerdictIn(group, checked_verdicts(verdicts), horizon)
@@ -132,23 +132,23 @@ class KafkaVerdictTrigger(BaseEventTrigger):
 
         group, horizon = self.wanted.group, self.wanted.horizon
         last: str | None = None
-        told: type[KafkaOffsetsError] | None = None
+        reported: type[KafkaOffsetsError] | None = None
         while True:
             change = VerdictIn(group, self._others(last), horizon)
             try:
                 # After an error, any answer will do, as in the other trigger.
-                answer = await answered(change, self.poll_interval, met_or_not=told is not None)
+                answer = await answered(change, self.poll_interval, met_or_not=reported is not None)
             except KafkaOffsetsError as exc:
                 self.log.warning("Group %s: %s", group.name, exc)
-                if not may_pass(exc) and type(exc) is not told:
-                    told = type(exc)
+                if not may_pass(exc) and type(exc) is not reported:
+                    reported = type(exc)
                     yield self._event({"error": str(exc)}, last)
                 continue
-            told = None
+            reported = None
             if not answer.is_met:
                 continue
             before, last = last, self._counted(answer.facts["verdict"])
-            if self._is_told(before, last):
+            if self._is_reported(before, last):
                 yield self._event({**answer.facts, "verdict": last}, before)
 
     def _others(self, last: str | None) -> tuple[GroupVerdict, ...]:
@@ -162,11 +162,11 @@ class KafkaVerdictTrigger(BaseEventTrigger):
     def _counted(self, verdict: str) -> str:
         return str(verdict) if self._is_only_ok or verdict in self.wanted.verdicts else GroupVerdict.OK.value
 
-    def _is_told(self, before: str | None, verdict: str) -> bool:
+    def _is_reported(self, before: str | None, verdict: str) -> bool:
         if self._is_only_ok:
             return before is not None and verdict == GroupVerdict.OK
         return before is not None or verdict != GroupVerdict.OK
 
-    def _event(self, seen: Mapping[str, Any], before: str | None) -> TriggerEvent:
+    def _event(self, facts: Mapping[str, Any], before: str | None) -> TriggerEvent:
         at = datetime.now(UTC).isoformat()
-        return TriggerEvent({"group": self.wanted.group.name, "time": at, "before": before, **seen})
+        return TriggerEvent({"group": self.wanted.group.name, "time": at, "before": before, **facts})

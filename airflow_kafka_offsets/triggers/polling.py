@@ -30,7 +30,7 @@ MIN_POLL = 5.0
 """Seconds before the first look, and between looks, at least."""
 
 Endpoints = tuple[str | None, str | None, bool]
-"""Connection to Kafka (None: it is not asked) and to the ledger, and whether Airflow is asked, too: its answers hold up no one else."""
+"""Connections to Kafka (None if it is not asked) and to the ledger, and whether Airflow is asked too: slow answers hold up no one else."""
 
 
 def shortest_deferral() -> float:
@@ -160,7 +160,7 @@ class _Poller:
                     waiting.put_off(time.monotonic())
 
     def _next_due(self) -> list[_Waiting]:
-        """Sleep until someone is due, and return all who are due; none: the last one has left."""
+        """Sleep until someone is due, and return all who are due, or nothing if the last one has left."""
         with _lock:
             while self._waiting:
                 now = time.monotonic()
@@ -191,8 +191,8 @@ class _Poller:
         return self._open("log", partial(wiring.open_log, most_patient))
 
     def _open(self, name: str, open_it: Callable[[], _T]) -> _T:
-        # Opened again for each poll, because passwords change. But Airflow also says "no such connection" while its own
-        # database does not answer. Then the connection of the last poll is still right.
+        # Opened again for each poll, because passwords change. But Airflow also reports "no such connection" while its
+        # own database does not answer. Then the connection of the last poll is still right.
         try:
             self._opened[name] = open_it()
         except BadInputError as exc:

@@ -62,7 +62,7 @@ def open_service_for(group: str, ledger_conn_id: str | None = None) -> WindowSer
 
 
 def open_offset_store(group: KafkaGroup) -> OffsetStore | None:
-    """Open the group's offset store, without a connection to its server yet; None if it has none.
+    """Open the group's offset store, without a connection to its server yet, or None if it has none.
 
     Raises:
         BadInputError: its connection is missing or of another type, or its client library is not installed.
@@ -75,7 +75,7 @@ def open_offset_store(group: KafkaGroup) -> OffsetStore | None:
 
 
 def registry_of(group: KafkaGroup) -> SchemaRegistry | None:
-    """Return the group's schema registry; None if it has none. A window whose schemas are frozen needs neither it nor its connection."""
+    """Return the group's schema registry, or None if it has none. A window whose schemas are frozen needs neither it nor its connection."""
     registry = group.schema_registry
     if registry is None:
         return None

@@ -29,7 +29,7 @@ _ANSWERS = {
 
 
 class AbsentLedger:
-    """A ledger in which no group has planned. A question that it can't answer raises the error that says how to make it.
+    """A ledger in which no group has planned. A question that it can't answer raises the error that names how to make it.
 
     Attributes:
         where: the database that will hold it, without a password.

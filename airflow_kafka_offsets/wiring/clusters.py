@@ -54,7 +54,7 @@ def open_cluster(target: Target, main_class: str | None = None) -> Cluster | Non
         main_class: the main class of the drivers that this package launches on a standalone cluster; None means any.
 
     Returns:
-        None: drivers run on the Airflow worker and end with it, or the cluster can't list its jobs.
+        The cluster, or None if drivers run on the Airflow worker and end with it, or the cluster can't list its jobs.
     """
     if target.is_yarn:
         return _yarn(target)

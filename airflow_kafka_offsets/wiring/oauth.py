@@ -90,7 +90,7 @@ def _is_endpoint(text: str) -> bool:
         address = urlsplit(text)
     except ValueError:
         return False
-    # What stands before an @ or after a ? may be a secret, and messages show the address.
+    # The part before an @ or after a ? may be a secret, and messages show the address.
     return address.scheme in ("http", "https") and bool(address.hostname) and not {"@", "?"} & set(text)
 
 

@@ -41,7 +41,7 @@ def task_is_over(claim: Claim, states: Mapping[str, str | None]) -> bool:
 
 
 def task_state(claim: Claim) -> str | None:
-    """Ask Airflow for the state of the claim's task; None if it has none, or there is no such task."""
+    """Ask Airflow for the state of the claim's task, or None if it has none, or there is no such task."""
     return _task_states(claim).get(state_name(claim))
 
 

@@ -53,7 +53,7 @@ def open_exchange(address: str, conn_id: str | None = None) -> Exchange:
     """Open a folder of the exchange.
 
     Args:
-        address: of the folder.
+        address: the folder's address.
         conn_id: the Airflow connection to its storage; None means the storage's own default, such as the role of the worker.
 
     Raises:

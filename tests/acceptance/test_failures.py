@@ -219,7 +219,7 @@ def leaves_its_job(lab: Lab) -> None:
         task.kill()
         wait_until(lambda: not driver.is_running(), what="the driver dies with its task")
     lab.api.wait_for_run("worker_stopped", run, "success")
-    assert f"no end of try 1 of {run} was reported" in lab.api.log("worker_stopped", run, "load", 2)
+    assert f"try 1 of {run} has no recorded end" in lab.api.log("worker_stopped", run, "load", 2)
     assert [a.outcome for a in lab.attempts(lab.windows("worker_stopped")[-1])] == [Outcome.LOST, Outcome.SUCCEEDED]
 
 

@@ -20,7 +20,7 @@ from tests.acceptance.conftest import Lab, expect_once
         ("no_such_cluster", "Airflow has no connection 'nowhere'"),
         (
             "no_such_job",
-            "application 'jobs/none.py' is not there; looked for: ",
+            "application 'jobs/none.py' is missing on ",
         ),  # and no retry, which would come after ten minutes
         ("colliding_conf", "conf must not have SPARK.kafka_offsets.window"),
     ],

@@ -56,7 +56,7 @@ TICK = 0.01
 
 
 @dataclass
-class Seen:
+class GroupSnapshot:
     """What one way of waiting cost.
 
     Attributes:
@@ -171,9 +171,9 @@ def look(condition: Condition) -> None:
 
 async def measure(
     conditions: Sequence[Condition], way: Callable[[Condition], Any], seconds: float, polls: int = 0
-) -> Seen:
+) -> GroupSnapshot:
     """Let all wait in this loop for a time, and at least for a number of polls."""
-    seen = Seen()
+    seen = GroupSnapshot()
     with counting(seen):
         tasks = [asyncio.create_task(probe(seen))]
         for waiting in filter(None, map(way, conditions)):
@@ -195,7 +195,7 @@ async def measure(
     return seen
 
 
-async def probe(seen: Seen) -> None:
+async def probe(seen: GroupSnapshot) -> None:
     """Do what many triggers do: call something that blocks, in asgiref's one thread."""
     while True:
         before = time.perf_counter()
@@ -215,7 +215,7 @@ def clients() -> set[str]:
 
 
 @contextmanager
-def counting(seen: Seen) -> Iterator[None]:
+def counting(seen: GroupSnapshot) -> Iterator[None]:
     """Count what is asked."""
 
     def counted(kind: Any, name: str) -> Any:

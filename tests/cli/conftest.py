@@ -206,14 +206,14 @@ class Done:
 @pytest.fixture
 def stores(monkeypatch: pytest.MonkeyPatch) -> Stores:
     """Offset stores in memory, by their address; made when they are first asked for."""
-    there: Stores = defaultdict(MemoryStore)
+    opened: Stores = defaultdict(MemoryStore)
 
     def open_store(address: StoreAddress, group: KafkaGroup, kafka_config: object = None) -> MemoryStore:
-        there[str(address)].name = str(address)
-        return there[str(address)]
+        opened[str(address)].name = str(address)
+        return opened[str(address)]
 
     monkeypatch.setattr(wiring_of_stores, "open_store", open_store)
-    return there
+    return opened
 
 
 Cli = Callable[..., Done]

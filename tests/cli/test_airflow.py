@@ -114,9 +114,9 @@ def test_status_through_airflow(home: Path, kafka: KafkaBroker, topic: str, tmp_
 
 
 def test_airflow_has_the_commands_or_says_which_it_has(home: Path) -> None:
-    asked = airflow(home)("airflow", "kafka-offsets", "--help")
-    assert (asked.returncode == 0) == HAS_COMMANDS_OF_PROVIDERS
-    assert HAS_COMMANDS_OF_PROVIDERS or "invalid choice: 'kafka-offsets'" in asked.stderr
+    shown = airflow(home)("airflow", "kafka-offsets", "--help")
+    assert (shown.returncode == 0) == HAS_COMMANDS_OF_PROVIDERS
+    assert HAS_COMMANDS_OF_PROVIDERS or "invalid choice: 'kafka-offsets'" in shown.stderr
 
 
 def test_the_default_ledger_is_in_airflow_home(home: Path) -> None:
@@ -132,8 +132,8 @@ def test_the_default_ledger_is_in_airflow_home(home: Path) -> None:
 
 def test_abandon_asks_airflow_whether_the_holder_is_at_work(home: Path, tmp_path: Path, lake: Lake) -> None:
     def holder_is_over(airflow_home: Path) -> bool | None:
-        asked = ("abandon", "lake.orders-000003", "--why", "w", "--ledger", lake.url, "-o", "json")
-        answer: bool | None = json.loads(airflow(airflow_home)("kafka-offsets", *asked).stdout)["holder_is_over"]
+        command = ("abandon", "lake.orders-000003", "--why", "w", "--ledger", lake.url, "-o", "json")
+        answer: bool | None = json.loads(airflow(airflow_home)("kafka-offsets", *command).stdout)["holder_is_over"]
         return answer
 
     claim = lake.ledger.window("lake.orders-000003").holder

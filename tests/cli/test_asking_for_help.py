@@ -61,16 +61,16 @@ def test_a_command_is_needed(cli: Cli) -> None:
 
 def completions(line: str, tmp_path: Path) -> set[str]:
     """Return what the tab key offers behind a line, as a shell asks for it: it reads what the program writes to its file 8."""
-    found, program = tmp_path / "completions", Path(sys.executable).parent / "kafka-offsets"
+    folder, program = tmp_path / "completions", Path(sys.executable).parent / "kafka-offsets"
     shell = {
         "_ARGCOMPLETE": "1",
         "_ARGCOMPLETE_IFS": "\n",
         "COMP_LINE": line,
         "COMP_POINT": str(len(line)),
     }
-    command = ["sh", "-c", 'exec "$0" 8>"$1" 9>/dev/null', str(program), str(found)]
+    command = ["sh", "-c", 'exec "$0" 8>"$1" 9>/dev/null', str(program), str(folder)]
     assert run_program(command, shell).returncode == 0
-    return {word.strip() for word in found.read_text().splitlines()}
+    return {word.strip() for word in folder.read_text().splitlines()}
 
 
 def test_the_tab_key_completes_commands_options_and_choices(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``kafka-offsets audit``, on what SQLite says of a table by the query of the docs."""
+"""``kafka-offsets audit``, on the answer of SQLite to the query of the docs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECOND = [("orders", 0, offset) for offset in range(600, 1000)]
 
 
 def islands_of(records: Iterable[tuple[str, int, int]]) -> str:
-    """Return what the query of the docs says of a table with these records."""
+    """Run the query of the docs on a table with these records."""
     connection = sqlite3.connect(":memory:")
     connection.execute("ATTACH ':memory:' AS lake")
     connection.execute('CREATE TABLE lake.orders (topic TEXT, "partition" INTEGER, "offset" INTEGER)')
@@ -67,14 +67,14 @@ def test_missing_and_doubled_ranges_are_named_with_their_windows_and_the_way_out
 
 
 def test_several_tables_that_belong_together_are_one(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, other = file_of(tmp_path, FIRST, "one.csv"), file_of(tmp_path, SECOND, "other.csv")
-    assert cli("audit", "lake.orders", "--table", one).code == 1
-    assert cli("audit", "lake.orders", "--table", one, "--table", other).code == 0
+    first, second = file_of(tmp_path, FIRST, "one.csv"), file_of(tmp_path, SECOND, "other.csv")
+    assert cli("audit", "lake.orders", "--table", first).code == 1
+    assert cli("audit", "lake.orders", "--table", first, "--table", second).code == 0
     assert cli("audit", "lake.orders", "--table", str(tmp_path)).code == 0, "a folder"
-    stdin = io.TextIOWrapper(io.BytesIO(Path(other).read_bytes()))
+    stdin = io.TextIOWrapper(io.BytesIO(Path(second).read_bytes()))
     monkeypatch.setattr(sys, "stdin", stdin)
-    assert cli("audit", "lake.orders", "--table", one, "--table", "-").code == 0
-    done = cli("audit", "lake.orders", "--table", one, "--table", other, "--table", other, "-o", "json")
+    assert cli("audit", "lake.orders", "--table", first, "--table", "-").code == 0
+    done = cli("audit", "lake.orders", "--table", first, "--table", second, "--table", second, "-o", "json")
     assert [finding["window"] for finding in done.json["doubled"]] == ["lake.orders-000002"]
 
 
@@ -138,15 +138,14 @@ def test_what_is_missing_before_the_first_window_has_its_replay(cli: Cli, lake: 
         "starting_offsets": {"orders": {"0": 480}},
         "ending_offsets": {"orders": {"0": 500}},
     }
-    assert "kafka-offsets audit lake.moved --table ... --windows FIRST-LAST" in done.out
     assert cli("audit", "lake.moved", "--table", table, "--windows", "1").code == 0
-    asked = (
+    command = (
         "--starting-offsets",
         json.dumps(replay["starting_offsets"]),
         "--ending-offsets",
         json.dumps(replay["ending_offsets"]),
     )
-    [again] = cli("plan", "lake.moved", *asked, "-o", "json").json["new"]
+    [again] = cli("plan", "lake.moved", *command, "-o", "json").json["new"]
     assert [(r["partition"], r["start"], r["end"]) for r in again["ranges"] if r["span"]] == [(0, 480, 500)]
     assert parse_replay("lake.moved", replay) == parse_replay(
         "lake.moved", {k: json.dumps(v) if k != "group" else v for k, v in replay.items()}

@@ -138,10 +138,10 @@ def test_topics_of_a_file_that_the_group_does_not_read_are_compared_too(
 
 
 class Forgetful(MemoryStore):
-    """A store that says yes and keeps half."""
+    """A store that accepts a write and keeps half of it."""
 
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
-        """Return what is there, but for partition 1."""
+        """Return the offsets, but for partition 1."""
         return {tp: offset for tp, offset in super().read(group, topics).items() if tp.partition != 1}
 
 

@@ -1,4 +1,4 @@
-"""One definition of the commands, and a page that tells it."""
+"""One definition of the commands, and a page that documents it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ NAMED = dict(all_commands())
 
 
 def section(name: str) -> str:
-    found = re.search(rf"^## {name}$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
-    assert found, f"the page has no section {name}"
-    return found[1]
+    match = re.search(rf"^## {name}$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert match, f"the page has no section {name}"
+    return match[1]
 
 
 def flags(argument: Argument) -> set[str]:
@@ -49,15 +49,15 @@ def shared(command: Command) -> set[str]:
 @pytest.mark.parametrize("name", NAMED)
 def test_the_page_tells_each_argument_of_a_command_and_no_other(name: str) -> None:
     command = NAMED[name]
-    told = set(re.findall(r"--[a-z][a-z-]*", section(f"`{name}`")))
-    known = set().union(*map(flags, command.arguments))
-    assert known - shared(command) <= told
-    assert told <= known
+    documented = set(re.findall(r"--[a-z][a-z-]*", section(f"`{name}`")))
+    defined = set().union(*map(flags, command.arguments))
+    assert defined - shared(command) <= documented
+    assert documented <= defined
 
 
 def test_the_page_tells_the_shared_arguments() -> None:
-    told = set(re.findall(r"--[a-z][a-z-]*", section("For all commands")))
-    assert set.union(*(shared(command) for command in NAMED.values())) <= told
+    documented = set(re.findall(r"--[a-z][a-z-]*", section("For all commands")))
+    assert set.union(*(shared(command) for command in NAMED.values())) <= documented
 
 
 def test_the_page_has_no_other_command() -> None:
@@ -185,7 +185,7 @@ def test_airflow_gets_the_same_commands_and_arguments() -> None:
         ["verify", "lake.orders", "--store", "redis://r"],
         ["db", "current", "--ledger", "sqlite://"],
     ):
-        mine, other = (vars(p) for p in (make_parser().parse_args(line), theirs.parse_args([group.name, *line])))
-        assert {k: v for k, v in mine.items() if k != "function"} == {
+        ours, other = (vars(p) for p in (make_parser().parse_args(line), theirs.parse_args([group.name, *line])))
+        assert {k: v for k, v in ours.items() if k != "function"} == {
             k: v for k, v in other.items() if k not in ("func", "subcommand")
         }

@@ -72,8 +72,8 @@ class Shell:
             patch.setattr(BaseHook, "get_connection", _no_connection)
             with pytest.raises(SystemExit) as ended:
                 main(arguments)
-        said, told = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
-        return Done(int(ended.value.code or 0), said, told)
+        out_text, err_text = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+        return Done(int(ended.value.code or 0), out_text, err_text)
 
     def check(self, *arguments: str, **more: Any) -> Done:
         """Run a command, and see that it ends as commands do."""
@@ -82,13 +82,13 @@ class Shell:
         assert done.code in set(ExitCode), done
         if done.code:
             # What argparse refuses comes behind the usage.
-            told = done.err.rpartition("error: ")[2]
-            assert told.strip() or done.out, done
-            assert len(told) <= MAX_MESSAGE, f"{len(told)} characters: {told[:200]}"
-            assert "Traceback" not in told
+            err_text = done.err.rpartition("error: ")[2]
+            assert err_text.strip() or done.out, done
+            assert len(err_text) <= MAX_MESSAGE, f"{len(err_text)} characters: {err_text[:200]}"
+            assert "Traceback" not in err_text
         if done.code == ExitCode.USAGE:
             assert done.out == ""
-            assert _contents() == before, f"changed, and yet: {told}"
+            assert _contents() == before, f"changed, and yet: {err_text}"
         return done
 
 
@@ -114,12 +114,12 @@ def shell(filled: Lake) -> Shell:
 
 def commands() -> Iterator[tuple[tuple[str, ...], Command]]:
     """Return all commands that need neither Spark nor the network, with their names."""
-    for one in COMMANDS:
-        if isinstance(one, Command):
-            if one.name not in ("jars", "archive"):
-                yield (one.name,), one
+    for entry in COMMANDS:
+        if isinstance(entry, Command):
+            if entry.name not in ("jars", "archive"):
+                yield (entry.name,), entry
         else:
-            yield from (((one.name, below.name), below) for below in one.commands)
+            yield from (((entry.name, below.name), below) for below in entry.commands)
 
 
 PLACES = [

@@ -24,21 +24,21 @@ SCRAPED = "kafka_offsets_scrape_timestamp_seconds"
 
 def values(text: str) -> dict[tuple[str, str], float]:
     """Return the values of a text by metric and group; of several series of one group, the sum."""
-    found: dict[tuple[str, str], float] = {}
+    series: dict[tuple[str, str], float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             key = (family.name.removeprefix("kafka_offsets_"), sample.labels.get("group", ""))
-            found[key] = found.get(key, 0) + sample.value
-    return found
+            series[key] = series.get(key, 0) + sample.value
+    return series
 
 
 def test_all_groups_are_shown(cli: Cli) -> None:
     done = cli("metrics")
     assert done.code == 0, done.err
-    found = values(done.out)
-    assert (found["lag", "lake.orders"], found["lag", "lake.clicks"]) == (4700, 0)
-    assert (found["open_windows", "lake.orders"], found["open_windows", "lake.clicks"]) == (1, 0)
-    assert found["ledger_up", ""] == found["up", "lake.orders"] == found["verdict", "lake.clicks"] == 1
+    series = values(done.out)
+    assert (series["lag", "lake.orders"], series["lag", "lake.clicks"]) == (4700, 0)
+    assert (series["open_windows", "lake.orders"], series["open_windows", "lake.clicks"]) == (1, 0)
+    assert series["ledger_up", ""] == series["up", "lake.orders"] == series["verdict", "lake.clicks"] == 1
 
 
 def test_a_kafka_that_does_not_answer_is_told_and_the_rest_is_shown(cli: Cli, lake: Lake) -> None:
@@ -46,9 +46,9 @@ def test_a_kafka_that_does_not_answer_is_told_and_the_rest_is_shown(cli: Cli, la
     done = cli("metrics")
     assert done.code == ExitCode.UNAVAILABLE
     assert done.err == "Kafka at nowhere:9092 did not answer within 1.0 s\n"
-    found = values(done.out)
-    assert (found["up", "lake.orders"], found["open_windows", "lake.orders"]) == (0, 1)
-    assert ("lag", "lake.orders") in found
+    series = values(done.out)
+    assert (series["up", "lake.orders"], series["open_windows", "lake.orders"]) == (0, 1)
+    assert ("lag", "lake.orders") in series
 
 
 def test_a_file_is_replaced_at_once(cli: Cli, tmp_path: Path) -> None:
@@ -100,9 +100,9 @@ def test_a_file_stays_if_the_ledger_does_not_answer(cli: Cli, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (("--listen", "127.0.0.1:0", "--output", "x.prom"), "use one of them"),
+        (("--listen", "127.0.0.1:0", "--output", "x.prom"), "Use either --listen or --output"),
         (("--listen", "9310"), "is not HOST:PORT, such as 127.0.0.1:9310"),
         (("--listen", "127.0.0.1:99999"), "is not HOST:PORT"),
         (("--listen", "127.0.0.1:" + "9" * 5000), "is not HOST:PORT"),
@@ -110,10 +110,10 @@ def test_a_file_stays_if_the_ledger_does_not_answer(cli: Cli, tmp_path: Path) ->
         (("--output", "/nowhere/at/all.prom"), "Can't write /nowhere/at/all.prom: No such file or directory"),
     ],
 )
-def test_what_can_not_work_is_refused(cli: Cli, arguments: tuple[str, ...], said: str) -> None:
+def test_what_can_not_work_is_refused(cli: Cli, arguments: tuple[str, ...], message: str) -> None:
     done = cli("metrics", *arguments)
     assert done.code == ExitCode.USAGE
-    assert said in done.err
+    assert message in done.err
 
 
 def test_a_port_that_is_in_use_is_refused(cli: Cli) -> None:

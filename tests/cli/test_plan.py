@@ -12,7 +12,7 @@ def test_an_open_window_comes_first(cli: Cli, lake: Lake) -> None:
     done = cli("plan", "lake.orders")
     assert done.code == 0
     assert done.out.startswith(
-        "Window lake.orders-000003 (planned, span 1000, 2 attempts, held by orders/scheduled__3/load) comes first."
+        "Window lake.orders-000003 (planned, span 1000, 2 attempts, held by orders/scheduled__3/load) comes first: the next run"
     )
     assert "After it, the next window would have span 1000 in 1 of 2 partitions, at most 1000." in done.out
     assert cells(done.out.splitlines()[-1]) == ["orders", "1", "continue", "1300", "2300", "1000"]

@@ -57,8 +57,7 @@ def test_the_first_window_is_shown_before_the_first_run_and_nothing_is_written(
     done = cli("plan", "--dag", write(folder, dag("lake.new", options="max_offsets=700")))
     assert done.code == 0, done.err
     assert done.out.startswith(
-        "Group lake.new has no watermark yet. Its first window, by its starting_offsets, would have span 700 in 2 partitions, "
-        "at most 700."
+        "Group lake.new has no watermark yet. Its first window would have span 700 in 2 partitions, at most 700."
     )
     assert lake.dump() == before
 
@@ -87,7 +86,7 @@ def test_no_ledger_is_needed_and_none_is_made(
     done = cli("plan", "--dag", file)
     assert (done.code, done.err) == (0, "")
     assert "span 6000 in 2 partitions" in done.out
-    assert done.out.endswith(f"There is no ledger in sqlite:///{path} yet, so this answer treats the group as new.\n")
+    assert done.out.endswith(f"sqlite:///{path} has no ledger yet: the group counts as new.\n")
     assert cli("plan", "--dag", file, "-o", "json").json["no_ledger_in"] == f"sqlite:///{path}"
     assert path.exists() is is_empty_file
     replay = cli("plan", "--dag", file, "--windows", "1")
@@ -109,7 +108,7 @@ def test_a_group_that_the_ledger_does_not_know_yet_leads_to_its_dag(cli: Cli) ->
     done = cli("plan", "lake.new")
     assert done.code == 2
     assert done.err == (
-        "The ledger has no group lake.new; it has lake.clicks, lake.orders. Before a group's first run, its DAG has the definition: "
+        "The ledger has no group lake.new; it has lake.clicks, lake.orders. Before its first run: "
         "kafka-offsets plan --dag FILE\n"
     )
 
@@ -169,8 +168,8 @@ def test_an_open_window_comes_first_here_too(cli: Cli, lake: Lake, folder: Path)
     done = cli("plan", "--dag", write(folder, dag("lake.orders", dag_id="orders")))
     first, *_ = done.out.splitlines()
     assert first == (
-        "Window lake.orders-000003 (planned, span 1000, 2 attempts, held by orders/scheduled__3/load) comes first. The next run gets it "
-        "as it is, after that run is over."
+        "Window lake.orders-000003 (planned, span 1000, 2 attempts, held by orders/scheduled__3/load) comes first: the next run gets it, "
+        "after that run is over."
     )
 
 
@@ -199,7 +198,7 @@ def test_of_several_groups_one_has_to_be_named(cli: Cli, folder: Path) -> None:
     file = write(folder, dag("lake.new"), dag("lake.other", topic="clicks", dag_id="other"))
     done = cli("plan", "--dag", file)
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"{file} plans the groups lake.new, lake.other; name one of them: kafka-offsets plan --dag {file} lake.new\n"  # fmt: skip
+    assert done.err == f"{file} plans lake.new, lake.other; name one: kafka-offsets plan --dag {file} lake.new\n"  # fmt: skip
     assert cli("plan", "--dag", file, "lake.other", "-o", "json").json["dag_id"] == "other"
     unknown = cli("plan", "--dag", file, "lake.unknown")
     assert unknown.code == 2
@@ -210,7 +209,7 @@ def test_a_group_with_two_definitions_is_refused(cli: Cli, folder: Path) -> None
     file = write(folder, dag("lake.new"), dag("lake.new", options="max_offsets=5", dag_id="other"))
     done = cli("plan", "--dag", file)
     assert done.code == 2
-    assert "defines group lake.new in more than one way: in new/load, other/load" in done.err
+    assert "defines group lake.new in more than one way, in new/load, other/load" in done.err
 
 
 def test_a_file_finds_what_lies_beside_it_and_in_airflows_folder_of_dags(cli: Cli, folder: Path) -> None:
@@ -227,7 +226,7 @@ def test_a_file_finds_what_lies_beside_it_and_in_airflows_folder_of_dags(cli: Cl
 @pytest.mark.parametrize("given", ["orders", "dags.zip"])
 def test_only_a_file_of_python_is_taken(cli: Cli, folder: Path, given: str) -> None:
     done = cli("plan", "--dag", given)
-    assert (done.code, done.out, done.err) == (2, "", f"--dag takes a DAG file (.py), and not {given}\n")
+    assert (done.code, done.out, done.err) == (2, "", f"--dag takes a DAG file (.py), not {given}\n")
 
 
 def test_a_file_that_can_not_be_imported_is_one_clear_error(cli: Cli, folder: Path) -> None:
@@ -282,10 +281,10 @@ def test_a_reason_is_there_without_tracebacks_too(cli: Cli, folder: Path, monkey
     ("text", "reason"),
     [
         ("", "Airflow finds no DAG in {file}"),
-        ("with DAG('idle'): pass\n", "{file} plans no group: none of its tasks does"),
+        ("with DAG('idle'): pass\n", "No task in {file} plans a group"),
         (
             "with DAG('looks'): KafkaLagSensor(task_id='s', group=KafkaGroup('g', topics=['orders']), max_lag=1)\n",
-            "{file} plans no group",
+            "No task in {file} plans a group",
         ),
     ],
 )
@@ -306,7 +305,7 @@ def test_a_file_that_is_not_there(cli: Cli, folder: Path, file: str) -> None:
 def test_a_group_or_a_dag_has_to_be_named(cli: Cli) -> None:
     done = cli("plan")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "Name the group, or with --dag the file of the DAG that plans it\n"
+    assert done.err == "Name the group, or its DAG file with --dag\n"
 
 
 def test_a_mapped_task_plans_too(cli: Cli, folder: Path) -> None:
@@ -354,8 +353,8 @@ def test_a_task_that_is_given_its_windows_plans_none(cli: Cli, quiet: Lake, fold
 def test_neither_a_ledger_nor_a_database_of_airflow_is_made(folder: Path, tmp_path: Path) -> None:
     file = write(folder, dag("lake.new", options="kafka_timeout=1"))
     home = tmp_path / "home"
-    asked = ("plan", "--dag", file, "--bootstrap-servers", "127.0.0.1:1")
-    done = in_a_process(*asked, environment={"AIRFLOW_HOME": str(home)})
+    command = ("plan", "--dag", file, "--bootstrap-servers", "127.0.0.1:1")
+    done = in_a_process(*command, environment={"AIRFLOW_HOME": str(home)})
     assert (done.code, done.out) == (3, "")
     assert "Kafka at 127.0.0.1:1 did not answer" in done.err
     assert list(home.rglob("*.db")) == []

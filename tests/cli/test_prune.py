@@ -77,7 +77,7 @@ def test_it_is_shown_where_the_history_begins(cli: Cli, old: Lake) -> None:
     assert "before 000002" in status
     assert cli("windows", "lake.orders").out.endswith("Pruned before lake.orders-000002.\n")
     assert cli("windows", "lake.orders", "--state", "abandoned").out == (
-        "Group lake.orders has no such windows (pruned before lake.orders-000002).\n"
+        "Group lake.orders has no such windows.\n\nPruned before lake.orders-000002.\n"
     )
     assert cli("windows", "lake.orders", "-o", "json").json["pruned_before"] == 2
     assert [group["pruned_before"] for group in cli("status", "-o", "json").json["groups"]] == [None, 2]
@@ -110,14 +110,14 @@ def test_all_groups_and_one_of_them_can_not_ask_its_kafka(cli: Cli, old: Lake, m
         return real(group, config)  # type: ignore[arg-type]
 
     old.log.expire(CLICKS_0, 90)
-    assert [one["windows"] for one in cli("prune", "--all", "--older-than", "1d", "-o", "json").json["groups"]] == [
+    assert [entry["windows"] for entry in cli("prune", "--all", "--older-than", "1d", "-o", "json").json["groups"]] == [
         1,
         1,
     ]
     monkeypatch.setattr(wiring, "open_log", open_log)
     done = cli("prune", "--all", "--older-than", "1d", "--yes", "-o", "json")
     assert (done.code, done.err) == (2, "Airflow has no connection 'other'\n")
-    assert [(one["windows"], one["error"]) for one in done.json["groups"]] == [
+    assert [(entry["windows"], entry["error"]) for entry in done.json["groups"]] == [
         (0, "Airflow has no connection 'other'"),
         (1, None),
     ]
@@ -133,8 +133,8 @@ def test_what_a_group_lost_before_it_failed_is_told(cli: Cli, old: Lake, monkeyp
 
     monkeypatch.setattr(Ledger, "old_windows", breaks_off)
     done = cli("prune", "--all", "--older-than", "1d", "--yes", "-o", "json")
-    told = {one["group"]: (one["windows"], one["last"], one["error"]) for one in done.json["groups"]}
-    assert told["lake.orders"] == (1, "lake.orders-000001", "The ledger did not answer")
+    outcomes = {entry["group"]: (entry["windows"], entry["last"], entry["error"]) for entry in done.json["groups"]}
+    assert outcomes["lake.orders"] == (1, "lake.orders-000001", "The ledger did not answer")
     assert old.ledger.acts("lake.orders")[0].details["windows"] == 1
 
 
@@ -154,7 +154,7 @@ def test_a_topic_that_is_not_there_needs_a_word(cli: Cli, old: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("prune", "--older-than", "1d"), "Name a group, or add --all"),
         (("prune", "lake.orders", "--all", "--older-than", "1d"), "Name a group, or add --all"),
@@ -170,9 +170,9 @@ def test_a_topic_that_is_not_there_needs_a_word(cli: Cli, old: Lake) -> None:
         (("prune", "lake.ordres", "--older-than", "1d"), "did you mean lake.orders?"),
     ],
 )
-def test_bad_arguments(cli: Cli, lake: Lake, arguments: tuple[str, ...], told: str) -> None:
+def test_bad_arguments(cli: Cli, lake: Lake, arguments: tuple[str, ...], message: str) -> None:
     before = lake.dump()
     done = cli(*arguments)
     assert (done.code, done.out) == (2, "")
-    assert told in done.err
+    assert message in done.err
     assert lake.dump() == before

@@ -35,16 +35,16 @@ class Opened:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
-    """A store that stands at the watermark."""
-    there = Opened()
-    there.store.groups["lake.orders"] = {ORDERS_0: 1000, ORDERS_1: 300}
-    monkeypatch.setattr(wiring_of_stores, "open_store", there.open_store)
-    return there
+    """A store at the watermark."""
+    opened = Opened()
+    opened.store.groups["lake.orders"] = {ORDERS_0: 1000, ORDERS_1: 300}
+    monkeypatch.setattr(wiring_of_stores, "open_store", opened.open_store)
+    return opened
 
 
 @pytest.fixture
 def own(quiet: Lake) -> Lake:
-    """A ledger that knows lake.orders with an offset store of its own, and no one works on it."""
+    """A ledger in which lake.orders has an offset store of its own, and no one works on it."""
     definition = KafkaGroup("lake.orders", topics=["orders"], offset_store="kafka://", kafka_conn_id="nowhere")
     window = quiet.service.plan(definition, Claim("orders", "r", "load"), is_over=lambda claim: True)[0].window
     quiet.service.abandon(window.id, "ann", "only its definition counts")

@@ -38,7 +38,7 @@ nasty = st.sampled_from(NASTY) | st.text(max_size=5) | st.integers() | st.floats
 
 
 def is_said(read: Callable[[], Any]) -> Any:
-    """Return what is read; None: a sentence says why it can't be."""
+    """Return the value that is read, or None if a sentence refuses it."""
     try:
         return read()
     except BadInputError as exc:
@@ -88,7 +88,7 @@ def test_a_definition_is_refused_or_is_what_it_says(values: dict[str, Any]) -> N
             {"a": None},
             "a mapping of names to texts, numbers, True or False; got {'a': <class 'NoneType'>}",
         ),
-        ("output_tables", 5, "names of tables; got 5"),
+        ("output_tables", 5, "names such as orders or sales.orders; got 5"),
     ],
 )
 def test_a_refusal_names_field_value_and_what_is_expected(name: str, value: Any, expected: str) -> None:

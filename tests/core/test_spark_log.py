@@ -6,7 +6,7 @@ from functools import reduce
 
 import pytest
 
-from airflow_kafka_offsets.core.spark_log import SparkSaid, heard
+from airflow_kafka_offsets.core.spark_log import SparkOutput, after_line
 
 LOST_TASK = """\
 26/11/23 07:18:40 WARN TaskSetManager: Lost task 0.0 in stage 0.0 (TID 0) (host executor 1): java.io.IOException: reset by peer
@@ -92,8 +92,8 @@ MAIN = 'Exception in thread "main" org.apache.spark.SparkException: Application 
 
 
 def error_of(said: str) -> str | None:
-    """Return what is said of a job's end."""
-    return reduce(heard, said.splitlines(), SparkSaid()).error
+    """Return the line that names what ended a job."""
+    return reduce(after_line, said.splitlines(), SparkOutput()).error
 
 
 @pytest.mark.parametrize(

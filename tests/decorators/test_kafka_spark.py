@@ -123,9 +123,9 @@ def yielding(window: Any) -> Any:
     ("function", "why"),
     [
         (reads_nothing, r"reads_nothing\(spark\) has no argument `window`"),
-        (asynchronous, "must be an ordinary function"),
-        (yielding, "must be an ordinary function"),
-        (lambda window, *rest: None, "must not have positional-only arguments"),
+        (asynchronous, "must be a function without async and yield"),
+        (yielding, "must be a function without async and yield"),
+        (lambda window, *rest: None, "must not have / or"),
     ],
 )
 def test_a_function_that_can_not_work_is_refused_when_the_dag_is_read(function: Any, why: str) -> None:

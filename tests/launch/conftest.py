@@ -77,11 +77,11 @@ class Worker:
         return child
 
     def run(self, *tries: dict[str, Any], succeeds: bool = True) -> str:
-        """Run tries to their end, and return what they said."""
+        """Run tries to their end, and return their output."""
         return self.end(self.start(*tries), succeeds=succeeds)
 
     def end(self, child: Child, *, succeeds: bool = True) -> str:
-        """Wait for the end of a process, and return what it said."""
+        """Wait for the end of a process, and return its output."""
         assert (child.wait() == 0) == succeeds, child.log
         return child.log
 

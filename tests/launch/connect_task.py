@@ -47,7 +47,7 @@ def say_which_spark(spark: Any, window: Any, folder: str, ti: Any) -> dict[str, 
 
 
 def say_how_it_started(spark: Any, window: Any, folder: str, ti: Any) -> dict[str, Any]:
-    """Take the window, and tell how the driver's JVM was started, and what is left of it in this process."""
+    """Take the window. Return how the driver's JVM was started, and its variables that are left in this process."""
     from tests.launch.jobs.how_it_started import tell
 
     assert window.starting_offsets != window.ending_offsets  # who takes both reads by means of their own

@@ -188,7 +188,7 @@ class SlowStore(Store):
 
 
 def leave_an_answer(spark_connect: SparkConnect, number: int, seconds: int) -> None:
-    """Lose the client of an attempt before the first news of its operation's progress, and wait until that is there."""
+    """Lose the client of an attempt before its operation first reports progress, and wait for that report."""
     import grpc
     from pyspark.sql.connect import proto
 

@@ -63,7 +63,9 @@ def test_a_login_that_the_server_looks_up_itself_is_nowhere_to_be_seen(
     password = kafka_sasl.password("alice")
     shown = all_pages(spark_connect)
     assert any(worker.topic in page for page in shown.values()), "the operation is not on the pages"
-    assert any("${here:" in page for page in shown.values()), "nor are the options, so what is not shown proves nothing"
+    assert any("${here:" in page for page in shown.values()), (
+        "nor are the options, so a missing password proves nothing"
+    )
     assert not [url for url, page in shown.items() if password in page]
     wait_until(lambda: any(worker.topic in text for text in kept(spark_connect)), what="it is in the event log")
     assert not [1 for text in kept(spark_connect) if password in text]
@@ -82,7 +84,7 @@ def test_a_login_in_the_connection_is_refused_with_what_to_do_and_nothing_is_pla
 
 
 def all_pages(connect: SparkConnect) -> dict[str, str]:
-    """Return what the server's UI and its REST interface show, two links deep."""
+    """Return the pages of the server's UI and of its REST interface, two links deep."""
     (application,) = requests.get(f"{connect.ui_url}/api/v1/applications", timeout=ANSWER).json()
     api = f"/api/v1/applications/{application['id']}"
     starts = ["jobs", "stages", "storage", "environment", "executors", "SQL", "connect"]
@@ -100,5 +102,5 @@ def all_pages(connect: SparkConnect) -> dict[str, str]:
 
 
 def kept(connect: SparkConnect) -> list[str]:
-    """Return what is in its event logs."""
+    """Return the texts of its event logs."""
     return [path.read_text(errors="replace") for path in connect.events.rglob("*") if path.is_file()]

@@ -1,4 +1,4 @@
-"""What a launch is told about Spark's Kafka connector, and a launch of each kind without a network."""
+"""The arguments of a launch for Spark's Kafka connector, and a launch of each kind without a network."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def files(home: Path) -> str:
-    """The jars that are given, as Spark takes them: not those that it has."""
+    """The jars of the argument, as Spark takes them, without those that it has."""
     return str(home.parent / "cache" / "jars" / folder_name(FITS) / "connector.jar")
 
 
-def told(folder: Path, **values: Any) -> tuple[str | None, str | None]:
+def packages_and_jars(folder: Path, **values: Any) -> tuple[str | None, str | None]:
     """Return the packages and the jars on the command line."""
     group = KafkaGroup("g", topics=["orders"])
     given = {"application": "job.py", "conn_id": "local", "ship": False, "group": group, **values}
@@ -77,62 +77,68 @@ def told(folder: Path, **values: Any) -> tuple[str | None, str | None]:
 def test_in_client_mode_the_connector_of_the_spark_that_is_there_is_given_as_files(
     home: Path, files: str, tmp_path: Path
 ) -> None:
-    assert told(tmp_path) == (None, files)
-    assert told(tmp_path, conn_id="yarn") == (None, files)
-    assert told(tmp_path, jars="/mine.jar") == (None, f"/mine.jar,{files}")
+    assert packages_and_jars(tmp_path) == (None, files)
+    assert packages_and_jars(tmp_path, conn_id="yarn") == (None, files)
+    assert packages_and_jars(tmp_path, jars="/mine.jar") == (None, f"/mine.jar,{files}")
 
 
 def test_jars_of_properties_are_not_lost_to_ours(home: Path, files: str, tmp_path: Path) -> None:
     (home / "conf" / "spark-defaults.conf").write_text("spark.jars  /for/all.jar\n")
-    assert told(tmp_path) == (None, f"/for/all.jar,{files}")
-    assert told(tmp_path, conf={"spark.jars": "/of/conf.jar"}) == (None, f"/of/conf.jar,{files}")
-    assert told(tmp_path, jars="/mine.jar") == (None, f"/mine.jar,{files}")
+    assert packages_and_jars(tmp_path) == (None, f"/for/all.jar,{files}")
+    assert packages_and_jars(tmp_path, conf={"spark.jars": "/of/conf.jar"}) == (None, f"/of/conf.jar,{files}")
+    assert packages_and_jars(tmp_path, jars="/mine.jar") == (None, f"/mine.jar,{files}")
     (tmp_path / "mine.conf").write_text("spark.ui.enabled=false")
-    assert told(tmp_path, properties_file=str(tmp_path / "mine.conf")) == (None, files)
+    assert packages_and_jars(tmp_path, properties_file=str(tmp_path / "mine.conf")) == (None, files)
 
 
 def test_where_ivy_is_asked_anyway_it_resolves_the_connector_too(home: Path, tmp_path: Path) -> None:
-    assert told(tmp_path, packages="a:b:1") == (f"a:b:1,{FITS}", None)
-    assert told(tmp_path, conf={"spark.jars.packages": "a:b:1"}) == (f"a:b:1,{FITS}", None)
-    assert told(tmp_path, exclude_packages="a:b") == (FITS, None)
+    assert packages_and_jars(tmp_path, packages="a:b:1") == (f"a:b:1,{FITS}", None)
+    assert packages_and_jars(tmp_path, conf={"spark.jars.packages": "a:b:1"}) == (f"a:b:1,{FITS}", None)
+    assert packages_and_jars(tmp_path, exclude_packages="a:b") == (FITS, None)
 
 
 def test_in_cluster_mode_it_is_a_package_as_ever(home: Path, tmp_path: Path) -> None:
     (home / "conf" / "spark-defaults.conf").write_text("spark.jars /for/all.jar\nspark.jars.packages a:b:1")
     # The argument replaces the property, and would take its packages away.
-    assert told(tmp_path, conn_id="far") == (f"a:b:1,{FITS}", None)
-    assert told(tmp_path, conn_id="far", conf={"spark.jars.packages": "c:d:1"}) == (f"c:d:1,{FITS}", None)
-    assert told(tmp_path, conn_id="far", conf={"spark.jars.packages": MINE}) == (None, None)
-    assert told(tmp_path, conn_id="far", connector=MINE) == (f"a:b:1,{MINE}", None)
-    assert told(tmp_path, conn_id="far", packages="a:b:2", jars="/mine.jar") == (f"a:b:2,{FITS}", "/mine.jar")
+    assert packages_and_jars(tmp_path, conn_id="far") == (f"a:b:1,{FITS}", None)
+    assert packages_and_jars(tmp_path, conn_id="far", conf={"spark.jars.packages": "c:d:1"}) == (f"c:d:1,{FITS}", None)
+    assert packages_and_jars(tmp_path, conn_id="far", conf={"spark.jars.packages": MINE}) == (None, None)
+    assert packages_and_jars(tmp_path, conn_id="far", connector=MINE) == (f"a:b:1,{MINE}", None)
+    assert packages_and_jars(tmp_path, conn_id="far", packages="a:b:2", jars="/mine.jar") == (
+        f"a:b:2,{FITS}",
+        "/mine.jar",
+    )
     (home / "jars" / "spark-sql-kafka-0-10_2.12-3.5.6.jar").touch()
-    assert told(tmp_path, conn_id="far") == (f"a:b:1,{FITS}", None)
+    assert packages_and_jars(tmp_path, conn_id="far") == (f"a:b:1,{FITS}", None)
 
 
 def test_what_the_user_says_about_it_counts(home: Path, tmp_path: Path) -> None:
-    assert told(tmp_path, connector=None) == (None, None)
-    assert told(tmp_path, connector=MINE) == (MINE, None)
-    assert told(tmp_path, packages=MINE) == (MINE, None)
-    assert told(tmp_path, jars="/spark-sql-kafka-0-10_2.13-4.0.0.jar") == (None, "/spark-sql-kafka-0-10_2.13-4.0.0.jar")
-    assert told(tmp_path, conf={"spark.jars.packages": MINE}) == (None, None)
+    assert packages_and_jars(tmp_path, connector=None) == (None, None)
+    assert packages_and_jars(tmp_path, connector=MINE) == (MINE, None)
+    assert packages_and_jars(tmp_path, packages=MINE) == (MINE, None)
+    assert packages_and_jars(tmp_path, jars="/spark-sql-kafka-0-10_2.13-4.0.0.jar") == (
+        None,
+        "/spark-sql-kafka-0-10_2.13-4.0.0.jar",
+    )
+    assert packages_and_jars(tmp_path, conf={"spark.jars.packages": MINE}) == (None, None)
 
 
 def test_a_spark_that_has_it_is_given_nothing(home: Path, tmp_path: Path) -> None:
     (home / "jars" / "spark-sql-kafka-0-10_2.12-3.5.6.jar").touch()
-    assert told(tmp_path) == (None, None)
-    assert told(tmp_path, jars="/mine.jar", packages="a:b:1") == ("a:b:1", "/mine.jar")
+    assert packages_and_jars(tmp_path) == (None, None)
+    assert packages_and_jars(tmp_path, jars="/mine.jar", packages="a:b:1") == ("a:b:1", "/mine.jar")
 
 
 def test_spark_is_looked_for_where_spark_submit_gets_its_environment(
     home: Path, files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "nowhere"))
-    assert told(tmp_path) == (connector_package(), None)  # no Spark there: the rule of before
-    assert told(tmp_path, env_vars={"SPARK_HOME": str(home)}) == (None, files)
+    assert packages_and_jars(tmp_path) == (connector_package(), None)  # no Spark there: the rule of before
+    assert packages_and_jars(tmp_path, env_vars={"SPARK_HOME": str(home)}) == (None, files)
 
 
 def session(monkeypatch: pytest.MonkeyPatch, **values: Any) -> dict[str, str]:
-    """Return what a session of the task's own is told."""
+    """Return the settings of a session of the task's own."""
     given = {"group": KafkaGroup("g", topics=["t"]), **values}
     operator = KafkaSparkOperator(task_id="load", python_callable=lambda window: None, **given)
     settings = session_settings(None, operator.config_kwargs, "d-load")
@@ -164,18 +170,24 @@ def test_a_group_with_a_registry_gets_sparks_avro_in_the_same_way(
     home: Path, files: str, avro: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoding: dict[str, Any] = {"group": KafkaGroup("g", topics=["orders"], registry="registry")}
-    assert told(tmp_path, **decoding) == (None, f"{files},{avro}")
-    assert told(tmp_path, packages="a:b:1", **decoding) == (f"a:b:1,{FITS},{AVRO}", None)
-    assert told(tmp_path, conn_id="far", **decoding) == (f"{FITS},{AVRO}", None)
+    assert packages_and_jars(tmp_path, **decoding) == (None, f"{files},{avro}")
+    assert packages_and_jars(tmp_path, packages="a:b:1", **decoding) == (f"a:b:1,{FITS},{AVRO}", None)
+    assert packages_and_jars(tmp_path, conn_id="far", **decoding) == (f"{FITS},{AVRO}", None)
     mine, its_avro = MINE, "org.apache.spark:spark-avro_2.13:4.0.0"
-    assert told(tmp_path, connector=mine, **decoding) == (f"{mine},{its_avro}", None)
-    assert told(tmp_path, connector="a:b-spark-sql-kafka:1", **decoding) == (f"a:b-spark-sql-kafka:1,{AVRO}", None)
-    assert told(tmp_path, packages=f"{MINE},{its_avro}", **decoding) == (f"{MINE},{its_avro}", None)
-    assert told(tmp_path, jars="/spark-sql-kafka-0-10.jar", **decoding) == (None, f"/spark-sql-kafka-0-10.jar,{avro}")
-    assert told(tmp_path, connector=None, **decoding) == (None, None)
+    assert packages_and_jars(tmp_path, connector=mine, **decoding) == (f"{mine},{its_avro}", None)
+    assert packages_and_jars(tmp_path, connector="a:b-spark-sql-kafka:1", **decoding) == (
+        f"a:b-spark-sql-kafka:1,{AVRO}",
+        None,
+    )
+    assert packages_and_jars(tmp_path, packages=f"{MINE},{its_avro}", **decoding) == (f"{MINE},{its_avro}", None)
+    assert packages_and_jars(tmp_path, jars="/spark-sql-kafka-0-10.jar", **decoding) == (
+        None,
+        f"/spark-sql-kafka-0-10.jar,{avro}",
+    )
+    assert packages_and_jars(tmp_path, connector=None, **decoding) == (None, None)
     assert session(monkeypatch, **decoding) == {"spark.jars": f"{files},{avro}"}
     (home / "jars" / "spark-avro_2.12-3.5.6.jar").touch()
-    assert told(tmp_path, **decoding) == (None, files)
+    assert packages_and_jars(tmp_path, **decoding) == (None, files)
     assert session(monkeypatch, **decoding) == {"spark.jars": files}
 
 
@@ -191,8 +203,8 @@ def test_the_scala_of_the_spark_that_is_there_decides(
         (kept / "of-scala-13.jar").write_bytes(b"a")
         expected.append(str(kept / "of-scala-13.jar"))
     decoding: dict[str, Any] = {"group": KafkaGroup("g", topics=["orders"], registry="registry")}
-    assert told(tmp_path, **decoding) == (None, ",".join(expected))
-    assert told(tmp_path, conn_id="far", **decoding) == (f"{fits},{its_avro}", None)
+    assert packages_and_jars(tmp_path, **decoding) == (None, ",".join(expected))
+    assert packages_and_jars(tmp_path, conn_id="far", **decoding) == (f"{fits},{its_avro}", None)
     assert session(monkeypatch, **decoding) == {"spark.jars": ",".join(expected)}
 
 

@@ -58,10 +58,10 @@ def handoff_of(partitions: int) -> Handoff:
 
 def test_a_job_gets_the_ids_of_its_topics_and_how_many_records_an_earlier_run_read() -> None:
     planned = Planned(window_of(3), True, "again", read_before=100)
-    told = job_files.handoff_of(planned, {}, KafkaGroup("g", topics=["orders"]), None)
-    assert (told.topic_ids, told.at_least) == ({"orders": "id"}, 100)
-    told = job_files.handoff_of(planned, {}, KafkaGroup("g", topics=["orders"], expect_fewer=True), None)
-    assert told.at_least is None
+    handoff = job_files.handoff_of(planned, {}, KafkaGroup("g", topics=["orders"]), None)
+    assert (handoff.topic_ids, handoff.at_least) == ({"orders": "id"}, 100)
+    handoff = job_files.handoff_of(planned, {}, KafkaGroup("g", topics=["orders"], expect_fewer=True), None)
+    assert handoff.at_least is None
 
 
 @pytest.mark.parametrize(("of_window", "of_group"), permutations(IsolationLevel))
@@ -82,19 +82,19 @@ def test_a_job_gets_the_frozen_schemas_and_nothing_of_the_registry() -> None:
     }
     planned = Planned(window_of(3), True, "again", frozen=frozen)
     group = KafkaGroup("g", topics=["orders"], registry=Registry("canary", subjects={"orders": ["orders-value", "j"]}))
-    told = job_files.handoff_of(planned, {}, group, None)
-    assert told.schemas == (Subject("orders-value", "value", ["orders"], 7, {7: '"long"'}),)
-    assert Handoff.from_json(told.to_json()) == told
-    assert "canary" not in told.to_json()
+    handoff = job_files.handoff_of(planned, {}, group, None)
+    assert handoff.schemas == (Subject("orders-value", "value", ["orders"], 7, {7: '"long"'}),)
+    assert Handoff.from_json(handoff.to_json()) == handoff
+    assert "canary" not in handoff.to_json()
     assert job_files.handoff_of(planned, {}, KafkaGroup("g", topics=["orders"]), None).schemas is None
 
 
 def test_a_job_of_a_pattern_gets_the_schemas_of_quiet_topics_too() -> None:
     frozen = {f"{topic}-value": AvroSubject("AVRO", 7, {7: '"long"'}) for topic in ("orders", "orders-quiet")}
     planned = Planned(window_of(3), True, "again", frozen=frozen, topics=("left", "orders", "orders-quiet"))
-    told = job_files.handoff_of(planned, {}, KafkaGroup("g", topics_pattern="orders.*", registry="registry"), None)
-    assert told.schemas is not None
-    assert [subject.topics for subject in told.schemas] == [("orders",), ("orders-quiet",)]
+    handoff = job_files.handoff_of(planned, {}, KafkaGroup("g", topics_pattern="orders.*", registry="registry"), None)
+    assert handoff.schemas is not None
+    assert [subject.topics for subject in handoff.schemas] == [("orders",), ("orders-quiet",)]
 
 
 def test_a_window_travels_in_spark_conf_and_a_large_one_as_a_file(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_an_argument_that_no_command_line_can_carry_is_refused() -> None:
 
 def test_a_report_of_another_window_is_no_evidence(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    assert read_report(None, window_of(3)) == Report(took_window=None), "in a cluster no one knows"
+    assert read_report(None, window_of(3)) == Report(took_window=None), "unknown for a job in a cluster"
     assert read_report(path, window_of(3)) == Report(took_window=False)
     counts = {"orders": {"1": 1, "2": 2}}
     path.write_text(json.dumps({"window_id": "g-000007", "records": 3, "counts": counts}))

@@ -44,7 +44,7 @@ def _only_the_lab_said_something(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    # JVMs start cheaply by what no command line shows.
+    # JVMs start cheaply by settings that no command line shows.
     monkeypatch.setenv("JDK_JAVA_OPTIONS", CHEAP)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("AIRFLOW_CONN_LOCAL", '{"conn_type": "spark", "host": "local[1]"}')
@@ -59,7 +59,7 @@ def with_archive(monkeypatch: pytest.MonkeyPatch, folder_for_launches: Path) -> 
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """Return what launches the job by an operator with these arguments (of the job, then of the operator), and returns what it told."""
+    """Return a function that launches the job by an operator, and returns its report. It takes arguments for the job, then for the operator."""
 
     def launch(*extra: str, span: int = 10_000, **arguments: Any) -> dict[str, Any]:
         told = tmp_path / "told.json"
@@ -147,7 +147,7 @@ def test_a_driver_in_client_mode_has_both_and_its_executors_have_nothing_of_it(
         "with a session",
         conn_id="cluster",
         env_vars={"HADOOP_CONF_DIR": str(tmp_path / "hadoop")},
-        # Executors start cheaply by their environment, so their commands still have only what the operator adds.
+        # Executors start cheaply by their environment, so their commands have only the options of the operator.
         conf={"spark.executorEnv.JDK_JAVA_OPTIONS": f"{QUICK} {CHEAP}"},
     )
     assert told["archive"]

@@ -24,7 +24,7 @@ NAME = JobName("lake-000001", "w", "mine", datetime(2026, 1, 1, tzinfo=UTC))
 
 
 class Cluster:
-    """Jobs in memory, each of which ends some looks after it was told to stop."""
+    """Jobs in memory. Each ends some looks after the request to stop it."""
 
     def __init__(self, *jobs: Job, looks: int = 2) -> None:
         self.found = {job.id: job for job in jobs}
@@ -78,7 +78,7 @@ def test_a_driver_that_may_be_the_windows_lets_nothing_start_beside_it() -> None
 def test_a_task_that_is_stopped_waits_no_more() -> None:
     stop = Stop()
     stop.set()
-    with pytest.raises(KafkaOffsetsError, match="nothing is launched"):
+    with pytest.raises(KafkaOffsetsError, match="nothing more is launched"):
         settled(Cluster(Job("1", JobState.ALIVE, "older")), stop)
 
 
@@ -94,7 +94,7 @@ def test_a_kill_stops_this_job_only() -> None:
     [
         ("RUNNING", True, True),
         ("FINISHED", True, True),
-        ("FAILED", True, False),  # what was submitted since, and not noted, may be at work
+        ("FAILED", True, False),  # a job that was submitted since, and not noted, may be at work
         ("RUNNING", False, False),
     ],
 )

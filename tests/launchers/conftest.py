@@ -51,7 +51,7 @@ class Try(Child):
         assert self.wait() == 0, self.log[-6000:]
 
     def terminate(self) -> None:
-        """SIGTERM, as by a person's act or a deploy: what it means is the task's state."""
+        """Send SIGTERM, as a person or a deploy does; which of the two it was is the task's state."""
         self.send_signal(signal.SIGTERM)
 
     def says(self, text: str) -> None:
@@ -121,7 +121,7 @@ class Task:
         ]
 
     def store(self) -> dict[str, Any]:
-        """Return what the task noted."""
+        """Return the values that the task noted."""
         path = self.folder / "store.json"
         return dict(json.loads(path.read_text())) if path.exists() else {}
 

@@ -1,6 +1,6 @@
 """What runs in the environment that has the providers of the launchers: `build/launchers/bin/python -m tests.launchers.elsewhere`.
 
-It imports nothing of the tests, as that environment has none of what they need.
+It imports nothing of the tests, because that environment has none of their requirements.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ ACCEPTS = {
     "LivyOperator": _livy,
     "SparkKubernetesOperator": _kubernetes,
 }
-"""What each provider or its client makes of a rendered task on the way to its server: it refuses what it does not know."""
+"""The request of each provider or its client for a rendered task. It refuses fields that it does not know."""
 
 
 def exchange(given: dict[str, Any]) -> dict[str, dict[str, str]]:

@@ -44,7 +44,7 @@ class Recorder(Handler):
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
-    """Run the API server, and return what was made on it."""
+    """Run the API server, and return the objects that were made on it."""
     found: list[dict[str, Any]] = []
     with SmallServer(type("Recorder", (Recorder,), {"made": found})) as server:
         connection = {"conn_type": "spark", "host": f"k8s://http://{LOOPBACK}", "port": server.port}

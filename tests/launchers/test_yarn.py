@@ -50,7 +50,7 @@ def test_workers_die_and_a_clear_and_a_person_kill_and_no_application_has_a_twin
         (first,) = yarn.alive()
         window = task.window().window.id
         assert {"team-lake", window} <= set(yarn.apps()[first]["applicationTags"].split(","))
-        task.note("application_1_0001")  # what is noted is of a resource manager before this one
+        task.note("application_1_0001")  # an application of an earlier resource manager
         found = task.start()
         found.says("Reconnecting")
         assert list(task.store().values()) == [first]

@@ -37,7 +37,7 @@ class Store:
         self._before_set = before_set
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return what was kept."""
+        """Return the kept values."""
         return self._all().get(key, default)
 
     def set(self, key: str, value: Any) -> None:
@@ -75,7 +75,7 @@ def context_of(task: dict[str, Any], store: Store) -> dict[str, Any]:
 
 
 def kill_at(step: str | None) -> Callable[..., None]:
-    """Let this process die at a step; return what the store calls before it keeps anything."""
+    """Let this process die at a step. Return the function that the store calls before it keeps a value."""
     if step == "before submit":
         spark_submit.KafkaSparkSubmitOperator.submit_job = die  # type: ignore[method-assign]
     if step == "before the evidence":

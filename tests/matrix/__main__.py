@@ -1,6 +1,6 @@
 """Run the job on each Spark, print the table, and compare it with the one of docs/compatibility.md: `make test-matrix`.
 
-With `--write`, the page and results.json get what was found.
+`--write` puts the results into the page and results.json.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def _new(folder: Path) -> Path:
 
 
 def write(found: dict[str, dict[str, Any]], broken: Collection[str]) -> None:
-    """Put what was found into results.json and the page.
+    """Put the results into results.json and the page.
 
     Args:
-        found: By the names of Sparks; one that was not run keeps what it has.
+        found: By the names of Sparks; one that was not run keeps its old results.
         broken: The names of those without a result; they keep nothing.
     """
     known = {**(results() if RESULTS.exists() else {}), **found}
@@ -63,7 +63,7 @@ def main() -> None:
     """Run all, or those that are named."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument("--only", nargs="*", metavar="SPARK", help=f"of {', '.join(spark.name for spark in SPARKS)}")
-    parser.add_argument("--write", action="store_true", help="put what was found into the page and results.json")
+    parser.add_argument("--write", action="store_true", help="put the results into the page and results.json")
     asked = parser.parse_args()
     chosen = [spark for spark in SPARKS if asked.only is None or spark.name in asked.only]
     found: dict[str, dict[str, Any]] = {}

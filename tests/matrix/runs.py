@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 JOB = Path(__file__).with_name("job.py")
 FORGOTTEN = "exit code 1, nothing is committed: IncompleteReadError"
-"""What the guard says of the check that the job forgets."""
+"""The guard's error for the check that the job forgets."""
 STAGED = "staged"
 """The table that the commit of a window would fill."""
 UNKNOWN = 999
@@ -93,7 +93,7 @@ class World:
         return {self.topics[topic]["name"]: self.topics[topic]["ranges"] for topic in topics}
 
     def told(self, way: str, spark: OtherSpark, properties: dict[str, str], **more: str) -> Path:
-        """Write what the job is told into a file."""
+        """Write the input of the job into a file."""
         document = {
             "way": way,
             "tables": [*spark.tables],
@@ -109,7 +109,7 @@ class World:
         return file
 
     def outcomes(self, said: str) -> dict[str, Any]:
-        """Return what the job noted.
+        """Return the notes of the job.
 
         Args:
             said: What it wrote.
@@ -342,7 +342,7 @@ def _topics(kafka: KafkaBroker, prefix: str) -> dict[str, dict[str, Any]]:
 
 
 def _schemas(kafka: KafkaBroker, registry: Registry, topic: str) -> list[Subject]:
-    """Register schemas, write records of them (and one of another), and return what a window of the topic freezes."""
+    """Register schemas, write records of them (and one of another), and return the schemas that a window of the topic freezes."""
     first = record("Order", ("id", "long"))
     second = record("Order", ("id", "long"), ("city", "string", "?"))
     keys = registry.register(f"{topic}-key", '"long"')

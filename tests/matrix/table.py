@@ -1,4 +1,4 @@
-"""The tables of docs/compatibility.md, from what the last run of the matrix found: results.json."""
+"""The tables of docs/compatibility.md, from the results of the last run of the matrix: results.json."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 RESULTS = Path(__file__).with_name("results.json")
-"""For each Spark, what it is, what job it ran, and what came of the steps of that job, for each way to get a Spark."""
+"""For each Spark, its versions, the job that it ran, and the outcome of each step of that job, for each way to get a Spark."""
 JOB_SIDE = "airflow_kafka_offsets/spark"
 ON_PAGE = Tables("make test-matrix")
 _COLUMNS = {
@@ -45,17 +45,17 @@ _COLUMNS = {
 }
 _NOTHING, _REFUSED = "-", "refused"
 _REFUSED_THERE = {(CONNECT, FILES), (CONNECT, JDBC)}
-"""What the steps make sure of is that these are refused."""
+"""The steps make sure that these are refused."""
 
 
 def results() -> dict[str, dict[str, Any]]:
-    """Return what the last run found."""
-    found: dict[str, dict[str, Any]] = json.loads(RESULTS.read_text())
-    return found
+    """Return the results of the last run."""
+    last_run: dict[str, dict[str, Any]] = json.loads(RESULTS.read_text())
+    return last_run
 
 
 def job_now() -> str:
-    """Return what tells the job of today from that of another day."""
+    """Return the digest of the job of today."""
     return hashlib.sha256(Path(job.__file__).read_bytes()).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""The page says what the last run of the matrix found, and that run took the job of today."""
+"""The page has the results of the last run of the matrix, and that run took the job of today."""
 
 from __future__ import annotations
 

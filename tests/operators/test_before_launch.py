@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shutil
 import sys
@@ -81,7 +82,7 @@ def call(**arguments: Any) -> None:
 
 
 def refused(folder: Path, message: str, task: Any, *args: Any, **arguments: Any) -> str:
-    """Check that a task fails without a retry and plans nothing, and return what it says."""
+    """Check that a task fails without a retry and plans nothing, and return its message."""
     before = ledger(folder)
     with pytest.raises(AirflowFailException, match=message) as caught:
         task(*args, **arguments)
@@ -331,7 +332,7 @@ def test_an_older_spark_takes_an_older_java(
 
 
 def java_of(folder: Path, version: str) -> Path:
-    """Make the home of a Java that says this of itself."""
+    """Make the home of a Java of this version; an empty version leaves it out of the release file."""
     home = script(folder / "jdk" / "bin" / "java").parents[1]
     (home / "release").write_text(f'JAVA_VERSION="{version}"\n' if version else "")
     return home
@@ -472,7 +473,7 @@ def test_a_relative_application_lies_beside_the_dag_file_or_where_its_templates_
     worker: Path, dag: DAG, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(worker)
-    script(worker / "jobs" / "orders.py")  # the worker's own folder says nothing
+    script(worker / "jobs" / "orders.py")  # the worker's own folder does not count
     assert checked(application="jobs/orders.py", dag=dag).application == f"{worker}/dags/jobs/orders.py"
     again = dag_at(worker / "dags")
     assert checked(application="jobs/shared.py", dag=again).application == f"{worker}/templates/jobs/shared.py"
@@ -497,13 +498,15 @@ def test_a_file_that_is_not_there_fails_the_task_at_once_with_the_paths(
     }
     looked = f"{worker}/dags/jobs/none.jar, {worker}/templates/jobs/none.jar"
     arguments = {"dag": dag, "application": "jobs/none.jar", "java_class": "com.example.Orders", **tracked}
-    refused(worker, f"application 'jobs/none.jar' is not there; looked for: {looked}", launch, worker, **arguments)
+    refused(
+        worker, f"application 'jobs/none.jar' is missing on {platform.node()}: {looked}", launch, worker, **arguments
+    )
 
 
 def test_an_absolute_path_stays_as_it_is_and_has_to_be_there(worker: Path, dag: DAG) -> None:
     job = str(worker / "job.py")
     assert checked(application=job, dag=dag).application == job
-    refused(worker, f"application '{worker}/none.py' is not there.*local:{worker}/none.py", launch, worker,
+    refused(worker, f"application '{worker}/none.py' is missing.*local:{worker}/none.py", launch, worker,
             application=f"{worker}/none.py")  # fmt: skip
 
 
@@ -541,7 +544,9 @@ def test_the_other_files_of_a_launch_are_found_the_same_way(worker: Path, dag: D
 @pytest.mark.parametrize("name", ["py_files", "files", "jars", "archives", "properties_file", "keytab"])
 def test_another_file_that_is_not_there_fails_the_task_at_once(name: str, worker: Path, dag: DAG) -> None:
     missing = {name: "jobs/none.x", "dag": dag}
-    refused(worker, f"{name} 'jobs/none.x' is not there; looked for: {worker}/dags/jobs/", launch, worker, **missing)
+    refused(
+        worker, f"{name} 'jobs/none.x' is missing on {platform.node()}: {worker}/dags/jobs/", launch, worker, **missing
+    )
 
 
 @pytest.mark.parametrize("path", ["jobs/orders.py", "jobs/*.jar"])
@@ -549,11 +554,8 @@ def test_a_relative_file_of_a_dag_in_a_zip_can_not_be_there_and_the_error_says_s
     with ZipFile(tmp_path / "dags.zip", "w") as file:
         file.writestr("etl/orders.py", "")
         file.writestr("etl/jobs/orders.py", "")
-    with pytest.raises(
-        BadInputError, match=f"The DAG file is inside {tmp_path}/dags.zip, and Spark reads no file in"
-    ) as caught:
+    with pytest.raises(BadInputError, match="which can't be in a zip"):
         launch_files({"files": path}, [tmp_path / "dags.zip" / "etl"])
-    assert f"{tmp_path}/jobs/" in str(caught.value), "a place that would do"
     script(tmp_path / "templates" / "jobs" / "orders.py")
     folders = [tmp_path / "dags.zip" / "etl", tmp_path / "templates"]
     assert launch_files({"files": "jobs/orders.py"}, folders) == {"files": f"{tmp_path}/templates/jobs/orders.py"}
@@ -603,4 +605,4 @@ def test_a_field_of_the_launch_is_checked_by_its_type(worker: Path, field: str, 
 @pytest.mark.slow
 def test_a_path_is_taken_as_python_has_it(worker: Path) -> None:
     plans(launch, worker, application=worker / "job.py")
-    refused(worker, "application '.*nowhere.py' is not there", launch, worker, application=worker / "nowhere.py")
+    refused(worker, "application '.*nowhere.py' is missing", launch, worker, application=worker / "nowhere.py")

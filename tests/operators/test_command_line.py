@@ -55,8 +55,8 @@ def kafka_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def operator_on(cluster: str, **values: Any) -> KafkaSparkSubmitOperator:
     group = KafkaGroup("g", topics=["orders"], spark_options=REFERENCES)
-    given = {"application": "local:///opt/jobs/orders.py", "conn_id": cluster, "connector": None, **values}
-    return KafkaSparkSubmitOperator(task_id="load", group=group, **given)
+    parameters = {"application": "local:///opt/jobs/orders.py", "conn_id": cluster, "connector": None, **values}
+    return KafkaSparkSubmitOperator(task_id="load", group=group, **parameters)
 
 
 def command(operator: KafkaSparkSubmitOperator, partitions: int, directory: Path) -> list[str]:
@@ -124,7 +124,7 @@ def test_a_spark_submit_that_ends_before_its_job_is_no_evidence(tmp_path: Path, 
     with pytest.raises(BadInputError, match=waits):
         operator_on("yarn", conf={waits: False})._check_and_prepare()
     untracked = operator_on("yarn", durable=False)
-    assert confs(command(untracked, 3, tmp_path))[waits] == "true"  # whatever spark-defaults.conf says
+    assert confs(command(untracked, 3, tmp_path))[waits] == "true"  # whatever is in spark-defaults.conf
     for conf in ({}, {waits: False}, {waits: "true"}):
         tracked = operator_on("yarn", conf=conf, yarn_track_via_rm_api=True)
         tracked._check_and_prepare()

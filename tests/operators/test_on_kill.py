@@ -193,7 +193,7 @@ def test_a_task_that_was_stopped_launches_nothing_any_more(monkeypatch: pytest.M
     hook = at_work(operator)
     monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("spark-submit was started"))
     operator.on_kill()
-    with pytest.raises(KafkaOffsetsError, match="nothing is launched"):
+    with pytest.raises(KafkaOffsetsError, match="nothing more is launched"):
         hook.submit("job.py")
 
 
@@ -262,6 +262,6 @@ def test_a_stop_that_comes_before_the_try_has_its_copy_counts_for_that_try_alone
     task = operator()
     task.on_kill()
     stopped = task.prepare_for_execution()
-    with pytest.raises(KafkaOffsetsError, match="nothing is launched"):
+    with pytest.raises(KafkaOffsetsError, match="nothing more is launched"):
         stopped._stop.check()
     task.prepare_for_execution()._stop.check()

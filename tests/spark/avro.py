@@ -17,7 +17,7 @@ def encoded(*values: int | str) -> bytes:
 
 
 def framed(schema_id: int, body: bytes) -> bytes:
-    """Return what a registry's serializer writes."""
+    """Return the bytes that a registry's serializer writes."""
     return b"\0" + schema_id.to_bytes(4, "big") + body
 
 

@@ -49,8 +49,8 @@ def open_spark(directory: Path, jars: list[Path], threads: int = 2) -> SparkSess
     """Start Spark with the settings of Delta and Iceberg.
 
     Args:
-        directory: for what it keeps; Iceberg's tables are below its `iceberg`.
-        jars: of the Kafka connector, Delta and Iceberg, and what else it needs. By name Spark would look them up in Ivy at each start.
+        directory: for its files; Iceberg's tables are in its folder `iceberg`.
+        jars: the Kafka connector, Delta, Iceberg and their requirements. By name Spark would look them up in Ivy at each start.
         threads: how many tasks run at once.
     """
     from pyspark.sql import SparkSession

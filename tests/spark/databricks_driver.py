@@ -1,7 +1,7 @@
 """What Databricks does with the task of a Python wheel, as far as a test needs it: `python databricks_driver.py <package> <entry point> <parameters>`.
 
-A JVM with a Spark runs already, PySpark's variables of the environment name its gateway, and the job finds that Spark. This takes PySpark's
-own classes for it, of which PySpark says nothing.
+A JVM with a Spark runs already, PySpark's variables of the environment name its gateway, and the job finds that Spark. This uses classes of
+PySpark that it does not document.
 """
 
 from __future__ import annotations

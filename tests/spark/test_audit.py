@@ -53,7 +53,7 @@ def written(world: World) -> list[tuple[Record, str]]:
 
 
 def table(spark: SparkSession, path: Path, old: list[Record], new: list[tuple[Record, str]]) -> DataFrame:
-    """Write what was there before beside the windows, and return all of it as readers see it."""
+    """Write earlier rows beside the windows, and return all rows as readers see them."""
     rows = [(*record, "before-the-move") for record in old] + [(*record, window) for record, window in new]
     frame = frame_of(spark, rows, "topic string, partition int, offset bigint, window_id string")
     frame.write.mode("overwrite").partitionBy("window_id").parquet(str(path))

@@ -62,7 +62,7 @@ def _spark_ends_quietly() -> None:
 
 
 class Query:
-    """A query that writes what it reads to a list, and dies in a batch if told to."""
+    """A query that writes its records to a list, and dies in a batch if asked to."""
 
     def __init__(self, frame: DataFrame, checkpoint: Path) -> None:
         self.read: Records = Counter()
@@ -70,7 +70,7 @@ class Query:
         self._checkpoint = checkpoint
 
     def run(self, *, die_in: int | None = None) -> None:
-        """Read all that is there."""
+        """Read all records."""
 
         def write(frame: DataFrame, batch: int) -> None:
             if batch == die_in:

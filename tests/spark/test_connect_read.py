@@ -1,4 +1,4 @@
-"""Windows read over Spark Connect, by a client of its own process: what is counted there, and what has to be counted again."""
+"""Windows read over Spark Connect, by a client in a process of its own: the reads that are counted, and those that need a recount."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict on what was counted."""
+"""The verdict on counts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_tasks_that_ran_twice_are_no_error_and_hide_no_gap_elsewhere(caplog: pyt
 
 
 class Reported:
-    """What Spark says of an action; over Spark Connect it says so without waiting."""
+    """The report of an action by Spark; over Spark Connect, Spark reports without waiting."""
 
     def __init__(self, get: dict[str, object]) -> None:
         self.get = get

@@ -32,7 +32,7 @@ GIVEN = handoff(
 
 @pytest.fixture
 def conf(spark: SparkSession) -> Iterator[SparkSession]:
-    """Return Spark, which forgets afterwards what it was started with."""
+    """Return Spark, and remove its settings of the window afterwards."""
     yield spark
     spark.conf.unset(CONF_WINDOW)
     spark.conf.unset(CONF_WINDOW_FILE)
@@ -117,8 +117,13 @@ def test_a_job_that_asks_for_its_window_says_so_before_it_reads_anything(conf: S
     report = tmp_path / "report.json"
     conf.conf.set(CONF_WINDOW, replace(GIVEN, report=str(report)).to_json())
     current_window(conf)
-    told = json.loads(report.read_text())
-    assert told == {"window_id": GIVEN.window_id, "records": None, "counts": {}, "written": None, "bad": None}
+    assert json.loads(report.read_text()) == {
+        "window_id": GIVEN.window_id,
+        "records": None,
+        "counts": {},
+        "written": None,
+        "bad": None,
+    }
 
 
 def test_other_sessions_and_what_is_handed_over_later_have_windows_of_their_own(conf: SparkSession) -> None:

@@ -70,7 +70,7 @@ class Around:
         return sorted(Path(given["exchange"].removeprefix("file://"), "reports").iterdir())
 
     def reports(self, given: Any) -> list[dict[str, Any]]:
-        """Return what each job has reported last, in the order in which they took the window."""
+        """Return the last report of each job, in the order in which the jobs took the window."""
         last = {path.stem: path for path in self.folders(given)}
         return [json.loads(next(path.glob("part-*")).read_text()) for path in last.values()]
 
@@ -103,18 +103,18 @@ def test_the_job_of_the_examples_reports_what_it_read_and_then_its_window_is_com
     monkeypatch.setattr(sys, "argv", [str(JOB), given["exchange"], table])
     runpy.run_path(str(JOB), run_name="__main__")
     assert sorted(int(row.json) for row in spark.table(table).collect()) == list(range(10))
-    [told] = around.reports(given)
-    assert told["application"] == spark.sparkContext.applicationId
-    assert (told["window_id"], told["records"], told["written"]) == (given["window_id"], 10, True)
-    assert told["counts"] == {topic: {"0": 6, "1": 4}}
+    [report] = around.reports(given)
+    assert report["application"] == spark.sparkContext.applicationId
+    assert (report["window_id"], report["records"], report["written"]) == (given["window_id"], 10, True)
+    assert report["counts"] == {topic: {"0": 6, "1": 4}}
     assert around.commit(given)["records"] == 10
     assert around.state(given) is State.COMMITTED
 
 
 def run_notebook(spark: SparkSession, parameters: dict[str, str]) -> str:
-    """Run the cells of the notebook of the examples, and return with what it ended.
+    """Run the cells of the example notebook, and return the value that it exits with.
 
-    Spark and `dbutils` are there as in each notebook. Of `dbutils`, which only Databricks has, this is what the notebook uses.
+    The cells have `spark` and `dbutils`, as in each notebook. Only Databricks has `dbutils`: this is the part that the notebook uses.
     """
     said: list[str] = []
     dbutils = SimpleNamespace(
@@ -126,13 +126,13 @@ def run_notebook(spark: SparkSession, parameters: dict[str, str]) -> str:
 
 
 def of_example(key: str) -> str:
-    """Return what the task of the wheel has under a key, which no other task of the example has."""
+    """Return the value of a key that only the wheel's task in the example has."""
     [value] = re.findall(rf'"{key}": "(.+)"', EXAMPLE.read_text())
     return value
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build the wheel of the job in a folder, without a network, as the page of Databricks tells to do it, and return it."""
+    """Build the wheel of the job in a folder, without a network, as the page of Databricks shows it, and return it."""
     [project], [commands] = blocks(PAGE, "toml"), blocks(PAGE, "sh")
     folder.mkdir()
     (folder / "pyproject.toml").write_text(project)
@@ -152,7 +152,7 @@ def install(wheel: Path, site: Path) -> None:
 
 
 def run_wheel(spark: SparkSession, site: Path, package: str, entry_point: str, *parameters: str) -> Path:
-    """Run the entry point of a package in a driver that has what is in a folder, and PySpark; return where its job side was.
+    """Run the entry point of a package in a driver with PySpark and the packages of a folder; return the path of its job side.
 
     Its Spark is the one of these tests. It has no other packages: `-S` leaves out those of Python's environment.
     """
@@ -183,8 +183,8 @@ def test_the_notebook_of_the_examples_writes_to_delta_and_reports(
     assert is_written_once_to_delta(spark, parameters["table"], given["window_id"])
     with pytest.raises(WriteOptionError, match="a second write would replace the first"):
         run_notebook(spark, parameters)  # by hand, in the session that has run it
-    [told] = around.reports(given)
-    assert (told["records"], told["written"], told["counts"]) == (10, True, {topic: {"0": 6, "1": 4}})
+    [report] = around.reports(given)
+    assert (report["records"], report["written"], report["counts"]) == (10, True, {topic: {"0": 6, "1": 4}})
     assert around.commit(given)["records"] == 10
     assert around.state(given) is State.COMMITTED
 
@@ -200,8 +200,8 @@ def test_the_wheel_of_the_examples_writes_to_delta_and_reports(
     named = (of_example("package_name"), of_example("entry_point"))
     assert run_wheel(spark, site, *named, given["exchange"], table).is_relative_to(site)
     assert is_written_once_to_delta(spark, table, given["window_id"])
-    [told] = around.reports(given)
-    assert (told["records"], told["written"], told["counts"]) == (10, True, {topic: {"0": 6, "1": 4}})
+    [report] = around.reports(given)
+    assert (report["records"], report["written"], report["counts"]) == (10, True, {topic: {"0": 6, "1": 4}})
     assert around.commit(given)["records"] == 10
     assert around.state(given) is State.COMMITTED
 
@@ -221,7 +221,7 @@ def test_a_job_that_took_the_window_and_did_not_read_it_holds_the_commit_whateve
     first.write_parquet(first.read(), f"{tmp_path}/lake")
     second = KafkaWindow(spark, first._handoff)  # as in the driver of a retry
     second._report()
-    assert [told["records"] for told in around.reports(given)] == [10, None]
+    assert [report["records"] for report in around.reports(given)] == [10, None]
     with pytest.raises(NoReportError, match="has not reported what it read"):
         around.commit(given)
     second.write_parquet(second.read(), f"{tmp_path}/lake")
@@ -238,7 +238,7 @@ def test_a_job_that_took_the_window_later_counts_whatever_its_clock_says(
     monkeypatch.setattr(reports, "_now", lambda: yesterday)
     second = KafkaWindow(spark, window._handoff)
     second._report()
-    assert [told["records"] for told in around.reports(given)] == [10, None]
+    assert [report["records"] for report in around.reports(given)] == [10, None]
     with pytest.raises(NoReportError, match="has not reported what it read"):
         around.commit(given)
     window._report()  # the first job was not over
@@ -255,7 +255,7 @@ def test_a_job_that_is_stopped_while_it_reports_keeps_its_number(
     window = current_window(spark, given["exchange"])
     [taken] = around.folders(given)
     window.write_parquet(window.read(), f"{tmp_path}/lake")
-    # Of a write that was stopped, a folder without its rows is left.
+    # A write that was stopped leaves a folder without its rows.
     for file in around.folders(given)[-1].iterdir():
         file.unlink()
     yesterday = datetime.now(UTC) - timedelta(days=1)
@@ -296,7 +296,7 @@ def test_spark_s_conf_may_name_the_folder(around: Around, spark: SparkSession) -
         assert current_window(spark, given["exchange"]) is current_window(spark)
     finally:
         spark.conf.unset(CONF_WINDOW_URI)
-    assert [told["records"] for told in around.reports(given)] == [None], "one session has one report"
+    assert [report["records"] for report in around.reports(given)] == [None], "one session has one report"
 
 
 def test_an_address_without_a_window_is_an_error_that_says_where_it_comes_from(

@@ -47,7 +47,7 @@ def end(tmp_path: Path, rest: str, *options: str, typed: str = "") -> subprocess
 def test_a_read_without_a_check_that_is_incomplete_ends_red(tmp_path: Path) -> None:
     job = end(tmp_path, "print('buffered')")
     assert job.returncode == 1
-    assert job.stdout == "buffered\nchecked\n", "what was printed is not lost"
+    assert job.stdout == "buffered\nchecked\n", "the output is not lost"
     assert "exit code 1, nothing is committed" in job.stderr
     assert "ValueError: 55 of 57" in job.stderr
 
@@ -130,7 +130,7 @@ def test_a_window_that_is_read_or_handed_to_another_reader_is_not_missed(tmp_pat
         "def thread():\n"
         "    try: 1 / 0\n"
         "    except ZeroDivisionError: sys.excepthook(*sys.exc_info())\n"
-        "told = threading.Thread(target=thread); told.start(); told.join()",
+        "other = threading.Thread(target=thread); other.start(); other.join()",
     ],
     ids=["last_value", "a console", "a report of the job's own", "PyErr_Print", "a thread's report"],
 )

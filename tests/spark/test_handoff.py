@@ -86,18 +86,18 @@ def test_a_value_of_another_kind_is_refused() -> None:
     "ends", [(5, 4), (-1, 4), (-2, -1), (0.5, 1.5), (True, 2), "12", (1,), (1, 2, 3), ("1", "2"), None]
 )
 def test_what_is_no_offset_range_is_refused(ends: Any) -> None:
-    with pytest.raises(HandoffError, match=r"orders-3 must be an offset range"):
+    with pytest.raises(HandoffError, match=r"orders-3 is "):
         handoff({"orders": {3: ends}})
 
 
 def test_a_cut_time_without_a_zone_is_refused() -> None:
-    with pytest.raises(HandoffError, match="zone"):
+    with pytest.raises(HandoffError, match="planned_until is "):
         replace(handoff(RANGES), planned_until="2026-01-01T01:00:00")
 
 
 @pytest.mark.parametrize("partition", ["-1", "01", "x", "", "1.0", " 1", "\u0663", "9" * 5000])
 def test_what_is_no_partition_is_refused(partition: str) -> None:
-    with pytest.raises(HandoffError, match="must be partitions") as refused:
+    with pytest.raises(HandoffError, match="a partition of ") as refused:
         handoff({"orders": {partition: (0, 1)}})  # type: ignore[dict-item]
     assert len(str(refused.value)) < 400
 
@@ -124,7 +124,7 @@ def test_a_key_that_is_there_twice_is_refused(twins: str) -> None:
 )
 def test_a_refusal_names_field_and_value(name: str, value: Any) -> None:
     document = json.loads(handoff(RANGES).to_json()) | {name: value}
-    with pytest.raises(HandoffError, match=rf"Not a window's handoff: {name} must be .*, got ") as refused:
+    with pytest.raises(HandoffError, match=rf"Not a window's handoff: {name} is ") as refused:
         Handoff.from_json(json.dumps(document))
     assert repr(value) in str(refused.value)
 

@@ -1,4 +1,4 @@
-"""A job that is killed while it writes to a table: what is there then, and that the next try mends it."""
+"""A job that is killed while it writes to a table: the rows that it leaves, and the next try, which mends them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Case:
         return {"handoff": asdict(handoff({}, window_id=self.window_id, is_rerun=True)), **given, **self._login()}
 
     def _login(self) -> dict[str, Any]:
-        """Return how the job logs in without a password, as docs/sinks/jdbc.md says; the others have it in their properties."""
+        """Return how the job logs in without a password, as in docs/sinks/jdbc.md; the others have it in their properties."""
         if self.step != "published":
             return {}
         if self.database.is_mysql:
@@ -96,7 +96,7 @@ class Case:
 @pytest.fixture
 def cases(postgres: Postgres, mariadb: MariaDB) -> Iterator[list[Case]]:
     """Return each step on each database, one job for all: a Spark of its own takes longest."""
-    # Of their own: what a failed test leaves must not fail others.
+    # Each test has its own: the rest of a failed test must not fail others.
     databases = [Database(server.create_database("killed")) for server in (postgres, mariadb)]
     made = [Case(database, step) for database in databases for step in ("staged", "deleted", "published")]
     yield made

@@ -1,4 +1,4 @@
-"""What an output says of its window, and whose output a window may replace."""
+"""The note of an output about its window, and whose output a window may replace."""
 
 from __future__ import annotations
 

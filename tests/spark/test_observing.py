@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Waiting:
-    """An observation of Spark 3, of which no one can ask whether there was an action."""
+    """An observation of Spark 3, which can't report that there was no action."""
 
     _jo = object()
 

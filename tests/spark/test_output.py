@@ -65,7 +65,7 @@ class Pipeline:
         return Report(window.records)
 
     def stage(self, window: KafkaWindow, condition: str = "true", table: str = "") -> int:
-        """Do what a user's job does."""
+        """Run the steps of a user's job."""
         df = window.read().selectExpr("cast(cast(value as string) as int) as n").filter(condition)
         return window.stage_jdbc(df, self.database.jdbc, table or self.table, self.database.properties)
 

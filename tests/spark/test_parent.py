@@ -1,4 +1,4 @@
-"""A Python job dies with the JVM that started it, and with nothing else; what a worker starts dies with the worker."""
+"""A Python job dies with the JVM that started it, and with nothing else; the processes of a worker die with the worker."""
 
 from __future__ import annotations
 

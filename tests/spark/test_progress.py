@@ -97,7 +97,7 @@ def test_a_write_beside_one_that_runs_is_refused_and_the_first_goes_on(progress:
         with pytest.raises(WriteOptionError), progress.writing("write_parquet", path="/lake"):
             raise AssertionError("it must not begin")
         assert len(progress.failures) == 1
-    assert len(progress.failures) == 1, "what was refused is lost still"
+    assert len(progress.failures) == 1, "the refused rows are lost still"
 
 
 def test_a_failure_is_forgotten_when_the_same_write_succeeds_there_and_by_no_other(progress: Progress) -> None:
@@ -184,7 +184,7 @@ def test_a_frame_that_was_run_may_have_been_checked_or_read_again_by_another_thr
 
 
 class Job(RuleBasedStateMachine):
-    """A job in any order of calls, of which none is lost."""
+    """A job with calls in any order. None is lost."""
 
     def __init__(self) -> None:
         super().__init__()

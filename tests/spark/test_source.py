@@ -214,7 +214,7 @@ def test_nothing_is_run_when_the_window_can_not_be_read_as_a_whole(
     with pytest.raises(IncompleteReadError, match="5 of 6"), window.persisted():
         pytest.fail("the block was run")
     with pytest.raises(IncompleteReadError, match="nothing was read"):
-        window.finish()  # who swallows the error is told again
+        window.finish()  # a job that swallows the error gets it again
 
 
 def test_what_goes_past_the_count_can_be_counted_again(

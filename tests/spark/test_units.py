@@ -98,7 +98,7 @@ def test_the_field_with_another_unit_is_named(written: Any, read: Any, says: str
         ([OTHERS, IN_MICROS[1]], [OTHERS, IN_MICROS[1]]),
         ([OTHERS, IN_MICROS[1]], [{**OTHERS, "name": "org.A"}, {**IN_MICROS[1], "name": "org.B"}]),
         ([DAY, MILLIS], [DAY, MILLIS]),
-        (TIME, {"type": "long", "logicalType": "time-of-day"}),  # which no one knows
+        (TIME, {"type": "long", "logicalType": "time-of-day"}),  # an unknown type
         (
             record("A", ("a", MILLIS), ("b", MICROS)),
             {

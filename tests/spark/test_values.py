@@ -118,7 +118,7 @@ def test_what_can_not_be_decoded_is_named_with_the_reason(spark: SparkSession) -
         framed(2, encoded(7) + b"\xff"): "its bytes do not fit schema 2, or not the schema to read with",
         framed(2**31 + 5, encoded(7)): "no schema with id 2147483653 was frozen with the window",
         b"": "it has 0 bytes, fewer than a header",
-        b"\0\0\0\1": "it has 4 bytes, a",
+        b"\0\0\0\1": "it has 4 bytes, fewer than a header",
         b"\1" + bytes(16) + encoded(7): "its header has a GUID (byte 0x01), not an id",
         b'{"id": 7}': "it begins with byte 0x7b, not 0x00",
     }
@@ -453,8 +453,8 @@ def test_one_call_reads_once_puts_bad_records_aside_and_returns_the_others(
     before = kept_by(spark)
     window = make_window({topic: {0: (0, 10)}}, schemas=[subject], report=str(report))
     rows = window.read(value="avro", on_bad="side", side=side).select("offset", "value.*")
-    told = json.loads(report.read_text())
-    assert (window.records, window.bad, told["records"], told["bad"]) == (10, 1, 10, 1)
+    reported = json.loads(report.read_text())
+    assert (window.records, window.bad, reported["records"], reported["bad"]) == (10, 1, 10, 1)
     assert as_aside(spark.read.parquet(f"{side}/window_id={window.id}")) == expected_aside(topic)
 
     delete_records(kafka, topic, 10)  # what follows can't come from Kafka
@@ -466,7 +466,7 @@ def test_one_call_reads_once_puts_bad_records_aside_and_returns_the_others(
     assert len(kept_by(spark) - before) == 1
     with pytest.raises(LostRecordsError):
         window.read(value="avro", on_bad="side", side=side)
-    assert len(kept_by(spark) - before) == 1, "a call that fails lets go of its own frame only"
+    assert len(kept_by(spark) - before) == 1, "a call that fails releases only its own frame"
     assert rows.count() == 9
     window.release()
     assert not kept_by(spark) - before
@@ -537,12 +537,12 @@ def test_what_can_not_be_put_aside_ends_the_job_before_anything_is_published(
         window.read(value="avro", on_bad="side", side=side)
     assert not kept_by(spark) - before
     with pytest.raises(PublishError, match="write to side failed, and the job continued without it"):
-        window.finish()  # whoever swallows the error is told again
+        window.finish()  # a job that swallows the error gets it again
 
     rows = window.read(value="avro", on_bad="side", side=f"{tmp_path}/side")
     window.write_parquet(rows.select("value.id"), f"{tmp_path}/lake")
     with pytest.raises(PublishError, match="write to side failed"):
-        window.finish()  # what was meant to be there still is not
+        window.finish()  # the records for it are still not there
     window.release()
 
 

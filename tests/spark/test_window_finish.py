@@ -97,5 +97,5 @@ def test_who_has_written_by_other_means_after_a_failure_says_so(
     frame.write.format("noop").mode("overwrite").save()
     with window.persisted() as again:
         assert again.count() == 10, "after a failure the window may be read again"
-    window.check(recount=True)  # of the first action, the one that failed, Spark says 0
+    window.check(recount=True)  # Spark reports 0 for the first action, which failed
     window.finish()

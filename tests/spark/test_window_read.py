@@ -191,7 +191,7 @@ def test_options_of_the_call_win_over_those_of_the_group(
     with pytest.raises(ReaderOptionError, match="StartingOffsets"):
         window.read(StartingOffsets="earliest")
     started = time.monotonic()
-    with pytest.raises(Exception, match=LOST):  # five records were promised, none is there
+    with pytest.raises(Exception, match=LOST):  # the window has five records, Kafka none
         run(window.read(**{"KAFKACONSUMER.POLLTIMEOUTMS": 300}))
     assert time.monotonic() - started < 800, "the group's 900 s were used"
 

@@ -238,7 +238,7 @@ def test_classes_of_the_jvm_are_asked_for_by_their_whole_names(
 
 
 def test_whenever_twins_publish_at_once_one_copy_is_left(spark: SparkSession, database: Database, table: str) -> None:
-    """No row of the window is there at first: two transactions that delete nothing would both insert."""
+    """The table has no row of the window at first: two transactions that delete nothing would both insert."""
     with ThreadPoolExecutor(4) as pool:
         for _ in range(3):
             database.run(f"DELETE FROM {table}", *_forget(database))

@@ -1,4 +1,4 @@
-"""Windows written to Parquet: a rerun replaces, a twin does not mix, an error leaves what was there."""
+"""Windows written to Parquet: a rerun replaces, a twin does not mix, an error leaves the old output."""
 
 from __future__ import annotations
 
@@ -407,7 +407,7 @@ def test_a_part_that_a_copy_left_and_output_of_older_versions_say_nothing_and_ar
 
 
 def published(spark: SparkSession, folder: Path) -> tuple[str, Directories, Files]:
-    """Publish an old output, and return what the next one is published with."""
+    """Publish an old output, and return the arguments to publish the next one."""
     scheme = f"file:{folder}"
     directories, files = Directories(folder, scheme), Files(spark)
     publish(files, *_arguments(directories, scheme, "old"))

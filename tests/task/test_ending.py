@@ -193,8 +193,8 @@ def test_a_task_that_was_stopped_promises_no_retry(world: World, caplog: pytest.
 
     with pytest.raises(RuntimeError):
         task(world, run, stop=stop)
-    said = "next: Airflow starts try 2 of this task, unless a person stopped it: the job runs again"
-    assert said in logged(caplog)[-1]
+    end = "next: Airflow starts try 2 of this task, unless a person stopped it: the job runs again"
+    assert end in logged(caplog)[-1]
 
 
 def test_a_sibling_that_has_the_window_now_is_named_and_a_retry_is_not_promised_to_commit(
@@ -209,9 +209,9 @@ def test_a_sibling_that_has_the_window_now_is_named_and_a_retry_is_not_promised_
 
     with pytest.raises(WindowBusyError):
         task(world, lose_it)
-    said = logged(caplog)[-1]
-    assert "dag/run/load[1] has it" in said
-    assert "next: dag/run/load[1] commits it\n" in said
+    end = logged(caplog)[-1]
+    assert "dag/run/load[1] has it" in end
+    assert "next: dag/run/load[1] commits it\n" in end
 
 
 def test_a_later_try_that_goes_on_is_named(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -239,13 +239,13 @@ def test_a_window_that_was_committed_by_somebody_else_is_told_as_that(
 
     with pytest.raises(RuntimeError):
         task(world, be_overtaken)
-    said = logged(caplog)[-1]
-    assert said.startswith("Window lake-000001: committed meanwhile\n")
+    end = logged(caplog)[-1]
+    assert end.startswith("Window lake-000001: committed meanwhile\n")
     ran: list[int] = []
     task(world, lambda planned: ran.append(planned.window.seq) or read(planned), SECOND)
     assert ran == [1], "its job runs again: no success of this task is recorded"
-    assert "next: Airflow starts try 2" in said or other is not None
-    assert ("dag/other/load" in said) == (other is not None)
+    assert "next: Airflow starts try 2" in end or other is not None
+    assert ("dag/other/load" in end) == (other is not None)
 
 
 def test_a_window_that_this_task_committed_before_it_was_timed_out_is_told_as_committed(
@@ -260,9 +260,9 @@ def test_a_window_that_this_task_committed_before_it_was_timed_out_is_told_as_co
     monkeypatch.setattr(world.service, "commit", commit_and_be_timed_out)
     with pytest.raises(AirflowTaskTimeout):
         task(world, read)
-    said = logged(caplog)[-1]
-    assert said.startswith("Window lake-000001: committed by this try\n")
-    assert "next: nothing\n" in said
+    end = logged(caplog)[-1]
+    assert end.startswith("Window lake-000001: committed by this try\n")
+    assert "next: nothing\n" in end
     monkeypatch.undo()
     task(world, fail, SECOND)
 
@@ -278,11 +278,11 @@ def test_a_rerun_whose_commit_fails_says_that_its_job_is_done(
     monkeypatch.setattr(world.service, "commit", refuse)
     with pytest.raises(OutputError):
         task(world, read, CLEARED)
-    said = logged(caplog)[-1]
-    assert said.startswith("Window lake-000001: its rerun did not finish\n")
-    assert "may be incomplete" not in said
-    assert "job: 20 records read" in said
-    assert "it only commits" in said
+    end = logged(caplog)[-1]
+    assert end.startswith("Window lake-000001: its rerun did not finish\n")
+    assert "may be incomplete" not in end
+    assert "job: 20 records read" in end
+    assert "it only commits" in end
 
 
 @pytest.mark.parametrize(
@@ -312,9 +312,9 @@ def test_a_task_that_was_stopped_does_not_wait_for_the_ledger(
 
     with pytest.raises(RuntimeError):
         task(world, run, stop=stop)
-    said = logged(caplog)[-1]
-    assert said.startswith("Window lake-000001: not known to be committed\n")
-    assert "now: the task was stopped, so the ledger was not asked" in said
+    end = logged(caplog)[-1]
+    assert end.startswith("Window lake-000001: not known to be committed\n")
+    assert "now: the task was stopped" in end
 
 
 @pytest.mark.parametrize(
@@ -388,15 +388,15 @@ def test_where_a_retry_can_reconnect_to_the_driver_it_is_not_told_to_run_the_job
     operator = KafkaSparkSubmitOperator(
         task_id="load", group=world.group, application="local:///job.py", conn_id="yarn", connector=None, **options
     )
-    # No YARN is needed to see what is said of a driver that failed.
+    # No YARN is needed to see the log about a driver that failed.
     monkeypatch.setattr(operator, "_launch", lambda _task, _launch, planned, *_: fail(planned))
     context = context_of(LOAD, task_state_store=store)
     caplog.set_level("INFO")
     with pytest.raises(RuntimeError):
         operator.execute(context)
     assert says in logged(caplog)[-1]
-    told = f"{NO_TASK_STATE}: a retry stops the driver of the try before it, and starts another"
-    assert (told in logged(caplog)) == (store is None and "deploy_mode" not in options)
+    notice = f"{NO_TASK_STATE}: a retry stops the driver, and starts another"
+    assert (notice in logged(caplog)) == (store is None and "deploy_mode" not in options)
 
 
 def test_a_retry_that_takes_an_earlier_success_says_so(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -413,7 +413,7 @@ def test_a_retry_that_takes_an_earlier_success_says_so(world: World, caplog: pyt
     world.store.failure = None
     task(world, fail, SECOND)
     assert logged(caplog)[-1].startswith("Window lake-000001: committed\n")
-    assert logged(caplog)[-1].endswith("job: try 1 of this task had run it (20 records read), so it was not run again")
+    assert logged(caplog)[-1].endswith("job: try 1 of this task had run it (20 records read)")
 
 
 def test_a_ledger_that_does_not_answer_is_not_asked_again(
@@ -522,11 +522,11 @@ def test_a_plan_task_ends_with_what_it_hands_off(
     caplog.set_level("INFO")
     monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
     context = context_of(claim("run", "plan"), Try(1, 0))
-    given = PlanWindowOperator(task_id="plan", group=world.group).execute(context)
+    plan_output = PlanWindowOperator(task_id="plan", group=world.group).execute(context)
     head = "Window lake-000001: planned\n    offsets: 20 offsets in 2 partitions\n"
     assert logged(caplog)[-1].startswith(head)
     caplog.clear()
-    PlanWindowOperator(task_id="plan", group=world.group, window=given).execute(context)
+    PlanWindowOperator(task_id="plan", group=world.group, window=plan_output).execute(context)
     assert logged(caplog)[-1].startswith(head)
 
 
@@ -552,8 +552,8 @@ def test_the_block_of_a_plan_task_is_last_also_when_its_ranges_are_left_to_the_l
     monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
     monkeypatch.setattr(work, "MAX_RANGES_IN_XCOM", 1)
     context = context_of(claim("run", "plan"), Try(1, 0))
-    [given] = PlanBacklogOperator(task_id="plan", group=world.group).execute(context)
-    assert given["ranges"] is None
+    [plan_output] = PlanBacklogOperator(task_id="plan", group=world.group).execute(context)
+    assert plan_output["ranges"] is None
     assert any("stay in the ledger" in message for message in logged(caplog))
     assert logged(caplog)[-1].startswith("Window lake-000001: planned\n")
 
@@ -585,11 +585,11 @@ def test_a_failed_spark_submit_is_told_with_the_last_error_of_spark_and_without_
     monkeypatch.setenv("AIRFLOW_CONN_SPARK", json.dumps({"conn_type": "spark", "host": "local[1]"}))
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "b:9092"}}')
     monkeypatch.setattr(wiring, "open_service", lambda _: world.service)
-    program, told = tmp_path / "spark-submit", tmp_path / "told"
-    told.write_text(
+    program, output = tmp_path / "spark-submit", tmp_path / "told"
+    output.write_text(
         f"Traceback (most recent call last):\nValueError: no table at jdbc:x?password={'long-secret-' * 50}\n"
     )
-    program.write_text(f"#!/bin/sh\ncat {told}\necho 26/11/23 07:18:44 INFO Hook: called\nexit 1\n")
+    program.write_text(f"#!/bin/sh\ncat {output}\necho 26/11/23 07:18:44 INFO Hook: called\nexit 1\n")
     program.chmod(0o755)
     operator = KafkaSparkSubmitOperator(
         task_id="load",
@@ -602,10 +602,10 @@ def test_a_failed_spark_submit_is_told_with_the_last_error_of_spark_and_without_
     context = context_of(LOAD)
     with pytest.raises(Exception, match="Cannot execute"):
         operator.execute(context)
-    said = logged(caplog)[-1]
-    assert "\n    error: Spark: ValueError: no table at jdbc:x?password=***\n" in said
-    assert "hunter2" not in said, "also where the line is cut"
-    told.write_text("")
+    end = logged(caplog)[-1]
+    assert "\n    error: Spark: ValueError: no table at jdbc:x?password=***\n" in end
+    assert "hunter2" not in end, "also where the line is cut"
+    output.write_text("")
     with pytest.raises(Exception, match="Cannot execute"):
         operator.execute(context)
     assert "ValueError" not in logged(caplog)[-1], "that of the launch before is not told"

@@ -50,15 +50,15 @@ def plan(world: World, folder: Path, **options: Any) -> dict[str, Any]:
     return result
 
 
-def commit(given: Any, **options: Any) -> Any:
+def commit(output: Any, **options: Any) -> Any:
     """Let a commit task commit what the plan task handed off."""
-    return CommitWindowOperator(task_id="commit", window=given, **options).execute(context("commit"))
+    return CommitWindowOperator(task_id="commit", window=output, **options).execute(context("commit"))
 
 
-def report(given: Mapping[str, Any], name: str = "1-a.1", **values: Any) -> None:
+def report(output: Mapping[str, Any], name: str = "1-a.1", **values: Any) -> None:
     """Report as a job does that has read all of the window; `values` replace the usual ones."""
-    told = {
-        "window_id": given["window_id"],
+    report = {
+        "window_id": output["window_id"],
         "records": 20,
         "counts": {"orders": {"0": 10, "1": 10}},
         "written": True,
@@ -66,13 +66,13 @@ def report(given: Mapping[str, Any], name: str = "1-a.1", **values: Any) -> None
         "taken_at": "2026-01-31T12:00:00+00:00",
         "application": "app-7",
     }
-    folder = Path(given["exchange"].removeprefix("file://"), "reports", name)
+    folder = Path(output["exchange"].removeprefix("file://"), "reports", name)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "part-00000.txt").write_text(json.dumps({**told, **values}))
+    (folder / "part-00000.txt").write_text(json.dumps({**report, **values}))
 
 
-def state(world: World, given: Mapping[str, Any]) -> State:
-    return world.service.ledger.window(given["window_id"]).window.state
+def state(world: World, output: Mapping[str, Any]) -> State:
+    return world.service.ledger.window(output["window_id"]).window.state
 
 
 def test_the_job_gets_all_that_it_needs_and_no_secret(world: World, tmp_path: Path) -> None:
@@ -83,12 +83,12 @@ def test_the_job_gets_all_that_it_needs_and_no_secret(world: World, tmp_path: Pa
             "kafka.sasl.jaas.config": "${env:JAAS}",
         }
     )
-    given = plan(world, tmp_path)
-    assert given["exchange"] == f"file://{tmp_path}/lake-000001/{given['handoff']}"
-    assert len(given["handoff"]) == 32
-    window = Handoff.from_json(Path(given["exchange"].removeprefix("file://"), "window.json").read_text())
+    output = plan(world, tmp_path)
+    assert output["exchange"] == f"file://{tmp_path}/lake-000001/{output['handoff']}"
+    assert len(output["handoff"]) == 32
+    window = Handoff.from_json(Path(output["exchange"].removeprefix("file://"), "window.json").read_text())
     assert window.ranges == {"orders": {0: (0, 10), 1: (0, 10)}}
-    assert window.report == f"{given['exchange']}/reports"
+    assert window.report == f"{output['exchange']}/reports"
     assert window.options["kafka.sasl.jaas.config"] == "${env:JAAS}"
     assert window.at_least is None
 
@@ -97,10 +97,10 @@ def test_what_the_job_reported_is_committed_and_kept(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    given = plan(world, tmp_path)
-    report(given)
-    assert commit(given) == {"window_id": "lake-000001", "is_rerun": False, "records": 20, "bad": 1}
-    assert state(world, given) is State.COMMITTED
+    output = plan(world, tmp_path)
+    report(output)
+    assert commit(output) == {"window_id": "lake-000001", "is_rerun": False, "records": 20, "bad": 1}
+    assert state(world, output) is State.COMMITTED
     [attempt] = world.service.ledger.attempts("lake-000001")
     assert (attempt.claim.task_id, attempt.outcome, attempt.records) == ("commit", Outcome.SUCCEEDED, 20)
     assert "job: 20 records read of 20 offsets; 1 record could not be decoded" in caplog.messages[-1]
@@ -109,18 +109,18 @@ def test_what_the_job_reported_is_committed_and_kept(
 def test_a_green_task_without_a_report_commits_nothing(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    given = plan(world, tmp_path)
+    output = plan(world, tmp_path)
     with pytest.raises(NoReportError, match="no job has reported"):
-        commit(given)
-    assert state(world, given) is State.PLANNED
+        commit(output)
+    assert state(world, output) is State.PLANNED
     assert "clear this task: it looks for the job's report again" in caplog.messages[-1]
-    operator = CommitWindowOperator(task_id="commit", window=given)
+    operator = CommitWindowOperator(task_id="commit", window=output)
     with pytest.raises(NoReportError):
         operator.execute(context("commit", number=2, max_tries=2))
     assert "next: Airflow starts try 3 of this task: it looks for the job's report again" in caplog.messages[-1]
-    report(given)
+    report(output)
     operator.execute(context("commit", number=3, max_tries=2))
-    assert state(world, given) is State.COMMITTED
+    assert state(world, output) is State.COMMITTED
 
 
 def in_a_dag(world: World, folder: Path, group: KafkaGroup | None = None, **options: Any) -> CommitWindowOperator:
@@ -135,28 +135,28 @@ def in_a_dag(world: World, folder: Path, group: KafkaGroup | None = None, **opti
 def test_a_commit_task_that_gets_no_exchange_from_its_plan_task_looks_for_no_report_and_commits_nothing(
     world: World, tmp_path: Path
 ) -> None:
-    given = plan(world, tmp_path)
-    report(given)
-    with pytest.raises(AirflowFailException, match=r"task plan leaves .* an exchange, .*window=plan\.output"):
+    output = plan(world, tmp_path)
+    report(output)
+    with pytest.raises(AirflowFailException, match=r"task plan has an exchange, .*window=plan\.output"):
         in_a_dag(world, tmp_path).execute(context("commit"))
-    assert state(world, given) is State.PLANNED
+    assert state(world, output) is State.PLANNED
     in_a_dag(world, tmp_path, green_is_enough=True).execute(context("commit"))
-    assert state(world, given) is State.COMMITTED
+    assert state(world, output) is State.COMMITTED
 
 
 def test_an_exchange_of_a_mapped_plan_task_counts_and_that_of_another_group_does_not(
     world: World, tmp_path: Path
 ) -> None:
-    given = plan(world, tmp_path)
+    output = plan(world, tmp_path)
     with DAG("dag", schedule=None):
         mapped = PlanWindowOperator.partial(task_id="plan", group=world.group, exchange=f"file://{tmp_path}")
-        commits = CommitWindowOperator(task_id="commit", window=given["window_id"])
-        mapped.expand(window=[given["window_id"]]) >> commits
-    with pytest.raises(AirflowFailException, match="task plan leaves"):
+        commits = CommitWindowOperator(task_id="commit", window=output["window_id"])
+        mapped.expand(window=[output["window_id"]]) >> commits
+    with pytest.raises(AirflowFailException, match="task plan has an exchange"):
         commits.execute(context("commit"))
     other = KafkaGroup("other", topics=["orders"])
     in_a_dag(world, tmp_path, other).execute(context("commit"))
-    assert state(world, given) is State.COMMITTED
+    assert state(world, output) is State.COMMITTED
 
 
 def test_what_was_reported_before_the_plan_task_ran_again_does_not_count(world: World, tmp_path: Path) -> None:
@@ -172,31 +172,31 @@ def test_what_was_reported_before_the_plan_task_ran_again_does_not_count(world: 
 
 
 def test_the_job_that_took_the_window_last_must_have_reported(world: World, tmp_path: Path) -> None:
-    given = plan(world, tmp_path)
-    report(given, "1-z.1")
-    report(given, "2-a.1", records=None, counts={}, application="app-8")
+    output = plan(world, tmp_path)
+    report(output, "1-z.1")
+    report(output, "2-a.1", records=None, counts={}, application="app-8")
     with pytest.raises(NoReportError, match=r"the last job \(app-8, .*has not reported what it read"):
-        commit(given)
-    assert state(world, given) is State.PLANNED
+        commit(output)
+    assert state(world, output) is State.PLANNED
 
 
 def test_a_report_of_a_part_commits_nothing_unless_gaps_are_normal(world: World, tmp_path: Path) -> None:
-    given = plan(world, tmp_path)
-    report(given, records=13, counts={"orders": {"0": 3, "1": 10}})
+    output = plan(world, tmp_path)
+    report(output, records=13, counts={"orders": {"0": 3, "1": 10}})
     with pytest.raises(NoReportError, match=r"orders-0: 3 of 10"):
-        commit(given)
+        commit(output)
     world.configure(expect_gaps=True)
-    given = plan(world, tmp_path)
-    report(given, records=13, counts={"orders": {"0": 3, "1": 10}})
-    assert commit(given)["records"] == 13
+    output = plan(world, tmp_path)
+    report(output, records=13, counts={"orders": {"0": 3, "1": 10}})
+    assert commit(output)["records"] == 13
 
 
 def test_a_user_may_say_that_a_green_task_is_enough(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    given = plan(world, tmp_path)
-    assert commit(given, green_is_enough=True) == {
+    output = plan(world, tmp_path)
+    assert commit(output, green_is_enough=True) == {
         "window_id": "lake-000001",
         "is_rerun": False,
         "records": None,
@@ -210,21 +210,21 @@ def test_a_user_may_say_that_a_green_task_is_enough(
 def test_a_topic_that_was_recreated_while_the_job_ran_is_noticed_before_the_commit(
     world: World, tmp_path: Path, options: dict[str, Any]
 ) -> None:
-    given = plan(world, tmp_path)
-    report(given)
+    output = plan(world, tmp_path)
+    report(output)
     world.kafka.recreate("orders", 2)
     for partition in range(2):
         world.kafka.produce(tp(partition), 20)  # so its offsets look plausible
     with pytest.raises(TopicRecreatedError, match="topic orders was recreated"):
-        commit(given, **options)
-    assert state(world, given) is State.PLANNED
+        commit(output, **options)
+    assert state(world, output) is State.PLANNED
     assert world.service.ledger.attempts("lake-000001") == []
 
 
 def test_a_rerun_needs_its_own_report_and_is_told_how_many_records_there_were(world: World, tmp_path: Path) -> None:
-    given = plan(world, tmp_path)
-    report(given)
-    commit(given)
+    output = plan(world, tmp_path)
+    report(output)
+    commit(output)
     again = plan(world, tmp_path)
     assert again["is_rerun"]
     window = Handoff.from_json(Path(again["exchange"].removeprefix("file://"), "window.json").read_text())
@@ -259,16 +259,16 @@ def test_a_window_that_can_not_be_left_there_stays_for_the_next_try(world: World
     (tmp_path / "file").write_text("")
     with pytest.raises(ExchangeError, match="can't write the exchange"):
         plan(world, tmp_path / "file")
-    given = plan(world, tmp_path / "folder")
-    assert given["window_id"] == "lake-000001"
+    output = plan(world, tmp_path / "folder")
+    assert output["window_id"] == "lake-000001"
 
 
 def test_an_exchange_that_can_not_be_read_commits_nothing(world: World, tmp_path: Path) -> None:
-    given = plan(world, tmp_path)
-    report(given)
-    part = Path(given["exchange"].removeprefix("file://"), "reports", "1-a.1", "part-00000.txt")
+    output = plan(world, tmp_path)
+    report(output)
+    part = Path(output["exchange"].removeprefix("file://"), "reports", "1-a.1", "part-00000.txt")
     part.unlink()
     part.symlink_to(part)
     with pytest.raises(ExchangeError, match="can't read the exchange"):
-        commit(given)
-    assert state(world, given) is State.PLANNED
+        commit(output)
+    assert state(world, output) is State.PLANNED

@@ -89,8 +89,8 @@ def event_of(operator: Any, state: TaskInstanceState = TaskInstanceState.SUCCESS
     from airflow.providers.openlineage.extractors.manager import ExtractorManager
 
     dag_run = SimpleNamespace(run_id="run")
-    found = ExtractorManager().extract_metadata(dag_run, operator, state, SimpleNamespace())
-    event: dict[str, Any] = json.loads(Serde.to_json(found))
+    extracted = ExtractorManager().extract_metadata(dag_run, operator, state, SimpleNamespace())
+    event: dict[str, Any] = json.loads(Serde.to_json(extracted))
     return event
 
 
@@ -245,10 +245,10 @@ def test_a_catalog_that_is_away_loses_the_event_and_fails_nothing(
     operator = operator_of(world)
     work(world, operator, world.ask(NEW))
     run: Any = SimpleNamespace(run_id="run")
-    told = ExtractorManager().extract_metadata(run, operator, TaskInstanceState.SUCCESS, SimpleNamespace())
+    extracted = ExtractorManager().extract_metadata(run, operator, TaskInstanceState.SUCCESS, SimpleNamespace())
     nothing = dict.fromkeys(("nominal_start_time", "nominal_end_time", "owners", "tags", "job_description"))
     adapter = OpenLineageAdapter()
-    event = adapter.complete_task(str(uuid4()), "dag.load", NOON.isoformat(), told, **nothing)
+    event = adapter.complete_task(str(uuid4()), "dag.load", NOON.isoformat(), extracted, **nothing)
     assert FACET in event.run.facets
     with pytest.raises(OSError, match="refused"):  # or the line before shows nothing
         adapter.get_or_create_openlineage_client().emit(event)
@@ -266,8 +266,8 @@ def test_a_catalog_that_is_away_loses_the_event_and_fails_nothing(
     ],
 )
 def test_every_operator_that_reads_windows_is_asked(operator: type) -> None:
-    asked = {name for name in dir(operator) if name.startswith("get_openlineage_facets")}
-    assert asked == {"get_openlineage_facets_on_complete", "get_openlineage_facets_on_failure"}
+    methods = {name for name in dir(operator) if name.startswith("get_openlineage_facets")}
+    assert methods == {"get_openlineage_facets_on_complete", "get_openlineage_facets_on_failure"}
 
 
 def own_session(monkeypatch: pytest.MonkeyPatch, folder: Path, **more: Any) -> dict[str, Any]:
@@ -311,11 +311,11 @@ def test_a_session_of_the_task_s_own_knows_the_run_if_airflow_is_told_so(
     run = SimpleNamespace(logical_date=NOON)
     ti: Any = SimpleNamespace(dag_id="dag", task_id="load", map_index=-1, try_number=1, dag_run=run)
     ti.get_template_context = dict
-    found = own_session(monkeypatch, tmp_path)
-    assert found["spark.openlineage.parentJobName"] == "dag.load"
-    assert found["spark.openlineage.parentRunId"] == lineage_run_id(ti)
-    mine = own_session(monkeypatch, tmp_path, config_kwargs={"spark.openlineage.parentJobName": "mine"})
-    assert {name: value for name, value in mine.items() if "openlineage" in name} == {
+    extracted = own_session(monkeypatch, tmp_path)
+    assert extracted["spark.openlineage.parentJobName"] == "dag.load"
+    assert extracted["spark.openlineage.parentRunId"] == lineage_run_id(ti)
+    own = own_session(monkeypatch, tmp_path, config_kwargs={"spark.openlineage.parentJobName": "mine"})
+    assert {name: value for name, value in own.items() if "openlineage" in name} == {
         "spark.openlineage.parentJobName": "mine"
     }
 

@@ -58,8 +58,8 @@ def listen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listen]:
     with StatsdServer() as server:
 
         def listening(**options: str) -> StatsdServer:
-            given = {"statsd_on": "True", "statsd_host": LOOPBACK, "statsd_port": str(server.port), **options}
-            for name, value in given.items():
+            settings = {"statsd_on": "True", "statsd_host": LOOPBACK, "statsd_port": str(server.port), **options}
+            for name, value in settings.items():
                 monkeypatch.setenv(f"AIRFLOW__METRICS__{name.upper()}", value)
             read_settings_again()
             return server
@@ -106,13 +106,13 @@ def test_a_new_window_is_counted_when_it_is_cut_read_and_committed(world: World,
     planned = world.ask(new)
     TaskMetrics("lake", new).planned(planned)
     work(world, planned, new)
-    found = received(server)
-    assert counted(found) == {"windows_planned": 1, "records": 9, "windows_committed": 1}
+    sent = received(server)
+    assert counted(sent) == {"windows_planned": 1, "records": 9, "windows_committed": 1}
     whose = {"group": "lake", "lane": "live", "dag_id": new.dag_id, "task_id": new.task_id}
-    assert all(whose.items() <= sample.tags.items() for sample in found)
-    timers = {s.name.removeprefix(PREFIX): s.tags.get("outcome") for s in found if s.kind == "ms"}
+    assert all(whose.items() <= sample.tags.items() for sample in sent)
+    timers = {s.name.removeprefix(PREFIX): s.tags.get("outcome") for s in sent if s.kind == "ms"}
     assert timers == {"attempt_duration": "succeeded", "commit_duration": None}
-    assert all(sample.value >= 0 for sample in found)
+    assert all(sample.value >= 0 for sample in sent)
 
 
 def test_a_replay_counts_as_replayed_and_not_as_committed(world: World, listen: Listen) -> None:
@@ -127,9 +127,9 @@ def test_a_failed_attempt_counts_and_commits_nothing(world: World, listen: Liste
     server, new = listen(statsd_influxdb_enabled="True"), claim("new")
     with pytest.raises(RuntimeError):
         work(world, world.ask(new), new, fails=True)
-    found = received(server)
-    assert counted(found) == {"attempts_failed": 1}
-    assert [s.tags["outcome"] for s in found] == ["failed", "failed"]
+    sent = received(server)
+    assert counted(sent) == {"attempts_failed": 1}
+    assert [s.tags["outcome"] for s in sent] == ["failed", "failed"]
 
 
 def test_lost_offsets_are_counted_when_a_window_records_them(world: World, listen: Listen) -> None:
@@ -143,9 +143,9 @@ def test_lost_offsets_are_counted_when_a_window_records_them(world: World, liste
 def test_plain_statsd_drops_tags_so_the_group_is_in_a_second_name(listen: Listen) -> None:
     server = listen()
     TaskMetrics("lake.orders", REPLAY).committed(Lane.LIVE, 0.5, is_first=True, is_rerun=False)
-    found = received(server)
-    assert not any(sample.tags for sample in found)
-    assert {s.name: (s.value, s.kind) for s in found} == {
+    sent = received(server)
+    assert not any(sample.tags for sample in sent)
+    assert {s.name: (s.value, s.kind) for s in sent} == {
         f"{PREFIX}windows_committed": (1, "c"),
         f"{PREFIX}windows_committed.lake__orders": (1, "c"),
         f"{PREFIX}commit_duration": (500, "ms"),

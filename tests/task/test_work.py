@@ -1,4 +1,4 @@
-"""What a task does with its windows, and what it tells of them: on a real ledger, with a Kafka in memory."""
+"""What a task does with its windows, and what it logs: on a real ledger, with a Kafka in memory."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_task_that_is_stopped_starts_nothing_more_and_commits_nothing(world: W
     row = world.ledger.window(planned[0].window.id)
     assert row.window.state is State.PLANNED
     assert [a.outcome.value for a in world.ledger.attempts(row.window.id)] == ["killed"]
-    with pytest.raises(KafkaOffsetsError, match="nothing is launched"):
+    with pytest.raises(KafkaOffsetsError, match="nothing more is launched"):
         work(world, lambda p: pytest.fail("it ran"), world.ask(REPLAY), stop=stop)
 
 
@@ -163,11 +163,11 @@ def test_a_topic_that_is_recreated_while_the_job_runs_is_noticed_before_the_comm
 
 
 def test_a_job_is_told_how_many_records_the_last_successful_run_that_told_has_read(world: World) -> None:
-    told: list[int | None] = []
+    counts: list[int | None] = []
     reports = iter([Report(10), Report(7), Report(None), RuntimeError("failed"), Report(10)])
 
     def run(planned: Planned) -> Report:
-        told.append(planned.read_before)
+        counts.append(planned.read_before)
         report = next(reports)
         if isinstance(report, Exception):
             raise report
@@ -178,36 +178,33 @@ def test_a_job_is_told_how_many_records_the_last_successful_run_that_told_has_re
             work(world, run, world.ask(REPLAY, Windows((1,)), last_clear=clear), last_clear=clear)
         except RuntimeError:
             continue
-    assert told == [10, 10, 7, 7, 7]
+    assert counts == [10, 10, 7, 7, 7]
 
 
 @pytest.mark.parametrize(
-    ("report", "said"),
+    ("report", "words"),
     [
         (Report(10, took_window=True), "10 records read of 10 offsets"),
         (Report(4, took_window=True), "4 records read of 10 offsets; 6 offsets (60.0 %) gave none"),
         (Report(10, took_window=True, bad=2), "10 records read of 10 offsets; 2 records could not be decoded"),
         (
             Report(took_window=False),
-            "never called current_window(); its exit code 0 is the only evidence",
+            "never called current_window(); the only evidence is exit code 0",
         ),
         (Report(took_window=True), "it succeeded, and reported no count"),
-        (
-            Report(took_window=None),
-            "it succeeded; a job in a cluster reports no count",
-        ),
+        (Report(took_window=None), "it succeeded, and reported no count"),
         (Report(written=False, took_window=True), "an earlier run had written it"),
     ],
 )
 def test_the_log_of_the_task_says_what_the_commit_rests_on(
-    world: World, caplog: pytest.LogCaptureFixture, report: Report, said: str
+    world: World, caplog: pytest.LogCaptureFixture, report: Report, words: str
 ) -> None:
     caplog.set_level("INFO")
     work(world, lambda _: report, world.ask(REPLAY, Windows((2,))))
     last = caplog.records[-1].getMessage()
     assert last.startswith("Window lake-000002: run again")
-    assert said in last
-    assert sum(said in record.getMessage() for record in caplog.records) == 1, "it is told once"
+    assert words in last
+    assert sum(words in record.getMessage() for record in caplog.records) == 1, "it is told once"
 
 
 def test_a_time_out_is_a_failure_and_no_kill_by_a_person(world: World) -> None:
@@ -238,16 +235,16 @@ def test_outlets_say_which_windows_were_committed_and_empty_ones_make_no_event(w
     events[lake].extra["mine"] = 1
     operator: Any = SimpleNamespace(outlets=[lake, alias], retries=0)
     task = Task(operator, context_of(outlet_events=events))
-    task.tell(windows, results, emit_empty=False)
+    task.emit(windows, results, emit_empty=False)
     assert events[lake].extra == {"mine": 1, **event_extra(results)}
     assert events[alias].extra == {}
     assert [(w["window_id"], w["is_rerun"]) for w in events[lake].extra["windows"]] == [
         (f"lake-00000{n}", True) for n in (1, 2, 3)
     ]
     empty = [{**results[0], "span": 0}]
-    task.tell(windows, empty, emit_empty=True)
+    task.emit(windows, empty, emit_empty=True)
     assert operator.outlets == [lake, alias]
-    task.tell(windows, empty, emit_empty=False)
+    task.emit(windows, empty, emit_empty=False)
     assert operator.outlets == []
 
 
@@ -334,7 +331,7 @@ def test_a_try_warns_of_the_job_of_the_one_before_that_may_still_run_on_another_
     again = Try(2, 1, 1, NOON)
     more: Any = {"claim": NEW, "drives_here": drives_here, "keeps_state": keeps_state}
     all_of(world, world.ask(NEW, this_try=again), lambda p: Report(p.window.span), this_try=again, **more)
-    warned = [line for line in caplog.messages if "no end of try 1 of new was reported" in line]
+    warned = [line for line in caplog.messages if "try 1 of new has no recorded end" in line]
     assert len(warned) == is_warned
     assert all("lake-000004" in line for line in warned)
 
@@ -357,11 +354,11 @@ def test_a_ledger_that_is_away_for_this_warning_does_not_fail_the_try_and_an_end
         all_of(world, planned, lambda p: Report(p.window.span), this_try=Try(), claim=NEW, drives_here=True)
     [attempt] = world.service.ledger.attempts("lake-000004")
     assert attempt.outcome is (Outcome.FAILED if is_fatal else Outcome.SUCCEEDED)
-    assert is_fatal != any("Could not ask the ledger" in line for line in caplog.messages)
+    assert is_fatal != any("Unknown whether the job of an earlier try" in line for line in caplog.messages)
 
 
 class Clock:
-    """The time of a task that waits for an answer; each pause is told to `at_pause` by its number."""
+    """The time of a task that waits for an answer; `at_pause` gets the number of each pause."""
 
     def __init__(self, at_pause: Callable[[int], None]) -> None:
         self.now = 0.0
@@ -380,7 +377,7 @@ class Clock:
 
 
 class Away:
-    """An offset store or a ledger that does not answer a commit, until it is back after so many pauses; None: never."""
+    """An offset store or a ledger that does not answer a commit, until it is back after so many pauses, or never if None."""
 
     def __init__(self, world: World, what: str, back_after: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = Clock(lambda pause: self._come_back() if pause == back_after else None)

@@ -38,7 +38,7 @@ async def first(events: AsyncIterator[TriggerEvent]) -> Any:
 
 
 def moody(places: Places) -> MoodyLog:
-    """Put a Kafka behind the connection that fails when it is told to."""
+    """Put a Kafka behind the connection that fails on demand."""
     kafka = MoodyLog()
     kafka.create("orders")
     places.logs["kafka_default"] = kafka

@@ -41,7 +41,7 @@ def behind(world: World, places: Places, time: timedelta) -> None:
 
 
 def verdicts(calls: Calls) -> list[tuple[str | None, str]]:
-    """Return the changes that were told."""
+    """Return the changes that fired."""
     return [(payload["before"], payload["verdict"]) for payload in calls.payloads]
 
 

@@ -64,4 +64,4 @@ def test_a_folder_that_cant_be_made_is_named(monkeypatch: pytest.MonkeyPatch, tm
         BadInputError, match=re.escape(f"{tmp_path}/file/cache can't be made (Not a directory)")
     ) as caught:
         cache_folder()
-    assert f"[{SECTION}] {OPTION} of Airflow's configuration" in str(caught.value)
+    assert f"[{SECTION}] {OPTION}" in str(caught.value)

@@ -41,7 +41,7 @@ def test_the_login_is_that_of_the_connection(registry: Registry, monkeypatch: py
     monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", registry.connection(login="me", password="hunter2 x"))
     assert open_registry("registry").subject("s") is not None
     monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", registry.connection(login="me", password="canary"))
-    with pytest.raises(RegistryRefusedError, match="answered 401") as refused:
+    with pytest.raises(RegistryRefusedError, match="401") as refused:
         open_registry("registry").subject("s")
     assert "canary" not in str(refused.value)
 
@@ -116,14 +116,14 @@ def test_a_token_is_masked_without_the_word_before_it(monkeypatch: pytest.Monkey
 
 def test_a_wrong_password_is_refused_and_not_shown(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", registry.connection(login="me ", password=" hushed-4 "))
-    with pytest.raises(RegistryRefusedError, match=r"answered 401.*correct the login in the connection") as refused:
+    with pytest.raises(RegistryRefusedError, match=r"401.*correct the login") as refused:
         open_registry("registry").subject("s")
     assert "hushed" not in str(refused.value)
 
 
 def test_a_password_of_white_space_is_none(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", registry.connection(login=" ", password="\n"))
-    with pytest.raises(RegistryRefusedError, match="answered 401"):
+    with pytest.raises(RegistryRefusedError, match="401"):
         open_registry("registry").subject("s")
 
 

@@ -52,7 +52,7 @@ class PartitionLag:
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether retention never removes records of the topic; False: it does, or that is not known."""
+        """Whether Kafka reports that retention never removes records of the topic."""
         return self.retention is not None and self.retention.time is None and self.retention.size is None
 
     @property
@@ -71,25 +71,25 @@ _NOT_COMPARED = {
 def why_unread_unknown(verdicts: Iterable[Verdict | None]) -> str | None:
     """Return why the verdicts of planning make the lag of some partitions meaningless; None if they do not.
 
-    Such a partition has other records now than those that the group has read, so its lag says nothing.
+    Such a partition has other records now than those that the group has read, so its lag means nothing.
 
     >>> why_unread_unknown([Verdict.CONTINUE, Verdict.MISSING]), why_unread_unknown([Verdict.DATA_LOSS, None])
     ('a partition is gone', None)
     """
-    found = set(verdicts)
-    return next((why for verdict, why in _NOT_COMPARED.items() if verdict in found), None)
+    present = set(verdicts)
+    return next((why for verdict, why in _NOT_COMPARED.items() if verdict in present), None)
 
 
 def sum_of_lags(partitions: Collection[PartitionLag]) -> int | None:
-    """Return the sum of the known lags; None if none is known, or if those that are known are 0 and another means nothing (`why_unread_unknown`)."""
-    known = [p.lag for p in partitions if p.lag is not None]
-    total = sum(known)
-    is_known = total or (known and why_unread_unknown(p.verdict for p in partitions) is None)
+    """Return the sum of the lags. None without any, or if all are 0 and the lag of another partition is meaningless (`why_unread_unknown`)."""
+    lags = [p.lag for p in partitions if p.lag is not None]
+    total = sum(lags)
+    is_known = total or (lags and why_unread_unknown(p.verdict for p in partitions) is None)
     return total if is_known else None
 
 
 def longest_wait(partitions: Collection[PartitionLag]) -> float | None:
-    """Return the largest `lag_seconds`; None if a partition with lag has none, or `sum_of_lags` knows nothing."""
+    """Return the largest `lag_seconds`, or None if a partition with lag has none, or `sum_of_lags` is None."""
     if any(p.lag_seconds is None for p in partitions if p.lag) or sum_of_lags(partitions) is None:
         return None
     return max((p.lag_seconds for p in partitions if p.lag_seconds is not None), default=None)
@@ -131,24 +131,24 @@ class GroupLag:
 
     @property
     def lag(self) -> int | None:
-        """The sum over all partitions, in offsets; None if it is not known of any, or only of those that have none."""
+        """The sum over all partitions, in offsets, or None; see `sum_of_lags`."""
         return sum_of_lags(self.partitions.values())
 
     @property
     def lag_seconds(self) -> float | None:
-        """The largest of all partitions; None if it is not known of one that has lag."""
+        """The largest of all partitions, or None; see `longest_wait`."""
         return longest_wait(self.partitions.values())
 
     @property
     def headroom_seconds(self) -> float | None:
-        """That of `tightest`; None if nothing is unread, retention never removes it, or it is not known."""
+        """That of `tightest`, or None if no partition has headroom in seconds."""
         return self.partitions[self.tightest].headroom_seconds if self.tightest is not None else None
 
     @property
     def headroom_offsets(self) -> int | None:
-        """The smallest of all partitions with lag; None if nothing is unread, or it is not known."""
-        found = [p.headroom_offsets for p in self.partitions.values() if p.lag and p.headroom_offsets is not None]
-        return min(found, default=None)
+        """The smallest of all partitions with lag, or None if no such partition has one."""
+        values = (p.headroom_offsets for p in self.partitions.values() if p.lag and p.headroom_offsets is not None)
+        return min(values, default=None)
 
     @property
     def is_estimate(self) -> bool:
@@ -157,7 +157,7 @@ class GroupLag:
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether retention never removes anything of what is unread; False: it does, that is not known, or nothing is unread."""
+        """Whether records are unread, and retention never removes any of these."""
         unread = [p for p in self.partitions.values() if p.lag]
         return bool(unread) and self.headroom_seconds is None and all(p.is_unlimited for p in unread)
 

@@ -1,4 +1,4 @@
-"""Turns what ledger and Kafka hold into lag and headroom. `service.freshness` asks, `search` finds times."""
+"""Turns offsets and times of ledger and Kafka into lag and headroom. `service.freshness` looks them up, `search` finds times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.matching import check_there
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE, watermark
 from airflow_kafka_offsets.core.plan.planning import Verdict, judge_all
-from airflow_kafka_offsets.core.plan.waiting import Seen
+from airflow_kafka_offsets.core.plan.waiting import GroupSnapshot
 from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window import Window
 
@@ -27,19 +27,19 @@ RATE_OVER = timedelta(hours=1)
 OPEN_FOR = timedelta(minutes=15)
 """A transaction that is open for longer hangs: Kafka ends it before that, unless ``transaction.max.timeout.ms`` was raised."""
 
-BY_SIZE = "by retention.bytes and the last hour, as if the log were full"
-ASSUMED = "by the group's own retention, as this user may not read that of the topic"
+BY_SIZE = "by retention.bytes and the last hour"
+ASSUMED = "by the group's own retention"
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What was asked about time, of one Kafka.
+    """The answers of one Kafka about time.
 
     Attributes:
         now_ms: the present, in milliseconds since 1970.
         searches: the search for each partition and offset from which it is unread.
         hits: the answers to `rate_probe`.
-        retentions: what removes the records of topics, as far as this user may know it.
+        retentions: what removes the records of topics, as far as this user may read it.
     """
 
     now_ms: int
@@ -53,19 +53,19 @@ def to_ms(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
-def lag_of(group: KafkaGroup, seen: Seen) -> dict[TopicPartition, PartitionLag]:
+def lag_of(group: KafkaGroup, snapshot: GroupSnapshot) -> dict[TopicPartition, PartitionLag]:
     """Return the lag in offsets of each partition."""
-    position = watermark(seen.state)
+    position = watermark(snapshot.state)
     known = position.offsets if position else {}
-    verdicts = judge_all(group, position, seen.log, seen.recovered)
-    bounds = seen.log.bounds
+    verdicts = judge_all(group, position, snapshot.log, snapshot.recovered)
+    bounds = snapshot.log.bounds
     return {tp: _lag(known.get(tp), bounds.get(tp), verdicts.get(tp)) for tp in sorted({**known, **bounds})}
 
 
-def never_was(group: KafkaGroup, seen: Seen) -> LogError | None:
-    """Return why planning would refuse the group whatever its partitions hold: a topic of it never was; None means it would not."""
+def never_was(group: KafkaGroup, snapshot: GroupSnapshot) -> LogError | None:
+    """Return the error with which planning refuses a topic that never existed, or None if there is no such topic."""
     try:
-        check_there(group, watermark(seen.state) or NOWHERE, seen.log)
+        check_there(group, watermark(snapshot.state) or NOWHERE, snapshot.log)
     except LogError as exc:
         return exc
     return None
@@ -96,7 +96,7 @@ def may_hide(group: KafkaGroup, partitions: Mapping[TopicPartition, PartitionLag
     """
     if group.isolation_level is IsolationLevel.READ_UNCOMMITTED:
         return []
-    return [tp for tp, found in partitions.items() if found.lag == 0 and found.verdict not in GONE]
+    return [tp for tp, lag in partitions.items() if lag.lag == 0 and lag.verdict not in GONE]
 
 
 def with_hidden(
@@ -107,17 +107,17 @@ def with_hidden(
     return {**partitions, **{tp: replace(partitions[tp], hidden_to=end) for tp, end in hidden.items()}}
 
 
-def unread_from(found: PartitionLag) -> int | None:
-    """Return the first unread offset that Kafka still holds; None if nothing is unread, or that is not known."""
-    if found.lag is None or found.beginning is None:
+def unread_from(lag: PartitionLag) -> int | None:
+    """Return the first unread offset that Kafka still holds, or None if nothing is unread or Kafka reported no offsets."""
+    if lag.lag is None or lag.beginning is None:
         return None
-    start = max(found.beginning, found.watermark or 0)
-    return start if start < unread_to(found) else None
+    start = max(lag.beginning, lag.watermark or 0)
+    return start if start < unread_to(lag) else None
 
 
-def unread_to(found: PartitionLag) -> int:
+def unread_to(lag: PartitionLag) -> int:
     """Return where the records end that a group has not read, also those that an open transaction hides from it."""
-    return max(found.end or 0, found.hidden_to or 0)
+    return max(lag.end or 0, lag.hidden_to or 0)
 
 
 def rate_probe(tp: TopicPartition, now_ms: int) -> Probe:
@@ -125,32 +125,32 @@ def rate_probe(tp: TopicPartition, now_ms: int) -> Probe:
     return Probe(tp, max(0, now_ms - RATE_OVER // timedelta(milliseconds=1)))
 
 
-def timed(tp: TopicPartition, found: PartitionLag, times: Times) -> PartitionLag:
-    """Return the lag of a partition with what was found about time.
+def timed(tp: TopicPartition, lag: PartitionLag, times: Times) -> PartitionLag:
+    """Return the lag of a partition with seconds and headroom.
 
     Args:
         tp: the partition.
-        found: its lag in offsets.
-        times: what was asked about time.
+        lag: its lag in offsets.
+        times: the answers about time.
     """
     retention = times.retentions.get(tp.topic)
-    start, hidden_to = unread_from(found), found.hidden_to
-    found = replace(found, retention=retention, lag_seconds=0.0 if found.lag == 0 else None, hidden_to=None)
+    start, hidden_to = unread_from(lag), lag.hidden_to
+    lag = replace(lag, retention=retention, lag_seconds=0.0 if lag.lag == 0 else None, hidden_to=None)
     search = times.searches.get((tp, start)) if start is not None else None
     if search is None:
-        return found
+        return lag
     if search.is_empty:
-        return replace(found, lag_seconds=0.0)
+        return replace(lag, lag_seconds=0.0)
     if search.low_offset is None:
-        return found
+        return lag
     age = (times.now_ms - search.low) / 1000
-    if not found.lag and age <= OPEN_FOR.total_seconds():
-        return found
-    left, estimate = headroom(tp, found, age, times)
-    found = replace(found, headroom_seconds=left, estimate=estimate, hidden_to=hidden_to)
-    if not found.lag or search.is_ahead:
-        return found
-    return replace(found, lag_seconds=age)
+    if not lag.lag and age <= OPEN_FOR.total_seconds():
+        return lag
+    left, estimate = headroom(tp, lag, age, times)
+    lag = replace(lag, headroom_seconds=left, estimate=estimate, hidden_to=hidden_to)
+    if not lag.lag or search.is_ahead:
+        return lag
+    return replace(lag, lag_seconds=age)
 
 
 def older_than(partitions: Mapping[TopicPartition, PartitionLag], seconds: float) -> dict[TopicPartition, PartitionLag]:
@@ -161,9 +161,9 @@ def older_than(partitions: Mapping[TopicPartition, PartitionLag], seconds: float
 def read_to_the_end(
     window: Window, partitions: Mapping[TopicPartition, PartitionLag], topic_ids: Mapping[str, str]
 ) -> list[TopicPartition]:
-    """Return the partitions of which a window is known to have left nothing unread that was there when it was planned.
+    """Return the partitions that a window read to the end of its moment of planning.
 
-    What is unread in them arrived later, however long before that it is dated.
+    Their unread records arrived later, whatever their timestamps are.
 
     Args:
         window: the newest window below the watermark.
@@ -179,62 +179,59 @@ def read_to_the_end(
     # A reset may have moved a watermark since.
     return [
         tp
-        for tp, found in partitions.items()
-        if tp.topic in same and tp in window.ranges and window.ranges[tp].end == found.watermark
+        for tp, lag in partitions.items()
+        if tp.topic in same and tp in window.ranges and window.ranges[tp].end == lag.watermark
     ]
 
 
 def notes_on(partitions: Mapping[TopicPartition, PartitionLag], times: Times) -> tuple[str, ...]:
-    """Return the sentences on what is not known of partitions, or what no window reads.
+    """Return sentences on hidden records and on unknown ages and headrooms.
 
     Args:
         partitions: as `timed` returns them.
-        times: what was asked about time.
+        times: the answers about time.
     """
-    unread = {tp: (found, start) for tp, found in partitions.items() if (start := unread_from(found)) is not None}
-    hidden = [f"{tp} from offset {start} on" for tp, (found, start) in unread.items() if found.hidden_to is not None]
+    unread = {tp: (lag, start) for tp, lag in partitions.items() if (start := unread_from(lag)) is not None}
+    hidden = [f"{tp} from offset {start} on" for tp, (lag, start) in unread.items() if lag.hidden_to is not None]
     ahead = [str(tp) for tp, (_, start) in unread.items() if _is_ahead(times.searches.get((tp, start)))]
-    by_size = [str(tp) for tp, (found, _) in unread.items() if _is_kept_by_size(found)]
-    said = (
+    by_size = [str(tp) for tp, (lag, _) in unread.items() if _is_kept_by_size(lag)]
+    notes = (
         (hidden, "an open transaction hides records"),
-        (ahead, "the age of records is not known: one before them is dated in the future"),
-        (
-            by_size,
-            "the headroom by retention.bytes is not known yet",
-        ),
+        (ahead, "a record dated in the future hides the age of those after it"),
+        (by_size, "the headroom by retention.bytes is not known yet"),
     )
-    return tuple(f"{text}: {name_some(names, ', ')}" for names, text in said if names)
+    return tuple(f"{text}: {name_some(names, ', ')}" for names, text in notes if names)
 
 
 def _is_ahead(search: Search | None) -> bool:
     return search is not None and search.is_ahead
 
 
-def _is_kept_by_size(found: PartitionLag) -> bool:
-    retention = found.retention
-    return found.headroom_seconds is None and retention is not None and retention.size is not None
+def _is_kept_by_size(lag: PartitionLag) -> bool:
+    retention = lag.retention
+    return lag.headroom_seconds is None and retention is not None and retention.size is not None
 
 
-def headroom(tp: TopicPartition, found: PartitionLag, age: float, times: Times) -> tuple[float | None, str | None]:
+def headroom(tp: TopicPartition, lag: PartitionLag, age: float, times: Times) -> tuple[float | None, str | None]:
     """Return the seconds until retention reaches the first unread record, and why that is an estimate; None if it is not one.
 
     Args:
         tp: the partition.
-        found: its lag in offsets, with its retention.
+        lag: its lag in offsets, with its retention.
         age: the age of that record, by the timestamp index.
-        times: what was asked about time.
+        times: the answers about time.
     """
-    retention = found.retention
+    retention = lag.retention
     if retention is None:
         return None, None
     left = max(0.0, retention.time.total_seconds() - age) if retention.time is not None else None
-    by_size = _until_full(tp, found, times)
+    by_size = _until_full(tp, lag, times)
     if by_size is not None and (left is None or by_size < left):
         return by_size, BY_SIZE
     return left, ASSUMED if retention.is_assumed and left is not None else None
 
 
-def _until_full(tp: TopicPartition, found: PartitionLag, times: Times) -> float | None:
+def _until_full(tp: TopicPartition, lag: PartitionLag, times: Times) -> float | None:
     """Estimate the seconds until retention by size reaches the first unread record, as if the log had reached its limit.
 
     This is no bound. Kafka removes a segment when all after it is as large as the limit, so even at a steady pace the record may go
@@ -242,17 +239,11 @@ def _until_full(tp: TopicPartition, found: PartitionLag, times: Times) -> float 
     """
     hit = times.hits.get(rate_probe(tp, times.now_ms))
     # A log that still begins at 0 has never reached its limit.
-    if (
-        found.retention is None
-        or found.retention.size is None
-        or not found.beginning
-        or found.end is None
-        or hit is None
-    ):
+    if lag.retention is None or lag.retention.size is None or not lag.beginning or lag.end is None or hit is None:
         return None
-    arrived = found.end - hit.offset
-    over = _measured_over(hit, found.beginning, times.now_ms)
-    return max(0, found.headroom_offsets or 0) / arrived * over if arrived > 0 else None
+    arrived = lag.end - hit.offset
+    over = _measured_over(hit, lag.beginning, times.now_ms)
+    return max(0, lag.headroom_offsets or 0) / arrived * over if arrived > 0 else None
 
 
 def _measured_over(hit: Hit, beginning: int, now_ms: int) -> float:

@@ -11,13 +11,13 @@ from airflow_kafka_offsets.core.group import KafkaGroup, Until
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 
 MAX_JOBS = 10
-"""The jobs of so many of the newest windows tell how long a job takes."""
+"""How many of the newest windows show how long a job takes."""
 
 OUTLIER_FROM = 5
 """From so many jobs on, the longest one does not count: it may be a first backlog, or a weekend without a launcher."""
 
 MAX_RUNS = 11
-"""The windows of so many of the newest runs tell the pace: ten intervals."""
+"""The windows of so many of the newest runs show the pace: ten intervals."""
 
 MAX_COMMITS = 200
 """No more commits are read for that, as long as they are those of three runs."""
@@ -52,7 +52,7 @@ class Pace:
         longest_seconds: the longest time that a job took, of the last 10 windows, without the slowest one if there are at least 5; None if there
             is none.
         caught_up_at: a moment up to which all records may be committed, whatever their timestamps are; None if that is not known.
-        caught_up_by: the number of the window that says so: see `core.lag.measure.read_to_the_end`.
+        caught_up_by: the number of the window that shows this: see `core.lag.measure.read_to_the_end`.
         began_at: when the group began; None if it is not in the ledger yet, or was reset since.
     """
 
@@ -65,7 +65,7 @@ class Pace:
 
 
 def commits_wanted(group: KafkaGroup) -> int:
-    """Return how many of the newest commits tell the pace of a group. A run may plan as many windows as may be open."""
+    """Return how many of the newest commits show the pace of a group. A run may plan as many windows as may be open."""
     most = group.max_open_windows
     return min(MAX_RUNS * most, max(MAX_COMMITS, 3 * most))
 
@@ -75,7 +75,7 @@ def pace_of(group: KafkaGroup, state: GroupState, commits: Sequence[Commit]) -> 
 
     Args:
         group: its definition.
-        state: where it stands.
+        state: the group in the ledger.
         commits: its newest committed live windows, newest first: see `commits_wanted`.
     """
     planned = sorted({commit.planned_at for commit in commits})[-MAX_RUNS:]

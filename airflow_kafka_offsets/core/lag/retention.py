@@ -27,7 +27,7 @@ class Retention:
 
 
 def retention_of(config: Mapping[str, str | None]) -> Retention:
-    """Read the configuration of a topic, with its defaults filled in as a broker tells it.
+    """Read the configuration of a topic, with its defaults filled in, as a broker returns it.
 
     >>> retention_of({"retention.ms": "3600000", "retention.bytes": "-1", "cleanup.policy": "delete"}).time
     datetime.timedelta(seconds=3600)
@@ -55,7 +55,7 @@ def _limit(config: Mapping[str, str | None], name: str) -> int | None:
 
 
 def hidden_note(topics: Sequence[str]) -> str:
-    """Say that the retention of topics is not known, and what to do."""
+    """Return the note on topics whose retention is not known."""
     return (
         f"this user may not read the configuration of {name_some(topics, ', ')}: grant the ACL DescribeConfigs "
         "on Topic, or set KafkaGroup(retention=...)"

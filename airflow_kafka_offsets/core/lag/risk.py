@@ -2,7 +2,7 @@
 
 A record is at risk if its partition's verdict would be AT RISK without the wait for the next run (`core.lag.verdict`). Kafka is asked
 one question for each partition: which is the first record that is not at risk? If it lies at or below the start of the window, that is
-all. Else a search tells how long the records before it have.
+all. Else a search finds how long the records before it have.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_kafka_offsets.core.errors import AtRiskError, counted, name_some
+from airflow_kafka_offsets.core.errors import AtRiskError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, OnAtRisk
 from airflow_kafka_offsets.core.lag.lag import PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
@@ -48,7 +48,7 @@ class Danger:
 def needed(pace: Pace, retention: Retention) -> float | None:
     """Return how much headroom a window needs that begins now, in seconds; None if its records do not age.
 
-    It is what the verdict asks of its group, without the time from run to run: the run is there.
+    It is the limit of the verdict, without the time from run to run: the run has come.
     """
     if retention.time is None:
         return None
@@ -82,7 +82,7 @@ def endangered(ranges: OffsetRanges, probes: Mapping[TopicPartition, Probe], hit
 def dangers(
     endangered: OffsetRanges, ages: Mapping[TopicPartition, float], retentions: Mapping[str, Retention], pace: Pace
 ) -> dict[TopicPartition, Danger]:
-    """Return the records at risk, what expires first at first.
+    """Return the records at risk, those that expire first at the start.
 
     Args:
         endangered: the records, whose topics have a retention by time.
@@ -94,7 +94,7 @@ def dangers(
     for tp, age in ages.items():
         retention = retentions[tp.topic]
         seconds = needed(pace, retention)
-        assert retention.time is not None, "only records that age are in danger"
+        assert retention.time is not None
         assert seconds is not None
         found[tp] = Danger(endangered[tp], max(0.0, retention.time.total_seconds() - age), seconds)
     return dict(sorted(found.items(), key=lambda item: (item[1].headroom_seconds, item[0])))
@@ -105,8 +105,8 @@ def together(windows: Iterable[Draft]) -> OffsetRanges:
     found: dict[TopicPartition, OffsetRange] = {}
     for window in windows:
         for tp, offsets in window.ranges.without_empty().items():
-            known = found.get(tp, offsets)
-            found[tp] = OffsetRange(min(known.start, offsets.start), max(known.end, offsets.end))
+            range_so_far = found.get(tp, offsets)
+            found[tp] = OffsetRange(min(range_so_far.start, offsets.start), max(range_so_far.end, offsets.end))
     return OffsetRanges(found)
 
 
@@ -117,12 +117,12 @@ def warn_of_risk(
     position: Position | None,
     log: LogSnapshot,
 ) -> list[Plan]:
-    """Return new windows with warnings about what is at risk.
+    """Return new windows with warnings about records at risk.
 
     Args:
         group: its policy.
         plans: the windows, as they were cut.
-        at_risk: what is at risk of all that there is to read.
+        at_risk: the unread records at risk.
         position: where the first of them starts; None if it is the group's first window.
         log: what Kafka holds.
 
@@ -143,8 +143,7 @@ def warn_of_risk(
     ends = plans[-1].ranges.ends
     if left := {tp: danger for tp, danger in at_risk.items() if ends.get(tp, danger.offsets.end) < danger.offsets.end}:
         warnings.append(
-            f"with max_offsets={group.max_offsets}, {counted(len(plans), 'window')} can't hold all that retention may remove soon: "
-            f"{name_some([f'{tp} {danger}' for tp, danger in left.items()], ', ')}. To read faster, raise max_offsets or max_open_windows"
+            f"max_offsets={group.max_offsets} leaves out {_named(left)}. To read faster, raise it or max_open_windows"
         )
     return [replace(plans[0], warnings=(*plans[0].warnings, *warnings)), *plans[1:]]
 
@@ -153,17 +152,21 @@ def warning_of(windows: Sequence[str], at_risk: Mapping[TopicPartition, Danger])
     """Return the warning about windows, by their names."""
     return (
         f"retention may remove records of {name_some(windows, ', ')} before a job has read them: "
-        f"{name_some([f'{tp} {danger}' for tp, danger in at_risk.items()], ', ')}. {_more_time(at_risk)}"
+        f"{_named(at_risk)}. {_more_time(at_risk)}"
     )
+
+
+def _named(at_risk: Mapping[TopicPartition, Danger]) -> str:
+    return name_some([f"{tp} {danger}" for tp, danger in at_risk.items()], ", ")
 
 
 def _refusal(group: KafkaGroup, at_risk: Mapping[TopicPartition, Danger]) -> AtRiskError:
     return AtRiskError.naming(
         {
-            tp: f"{tp}: retention may remove {danger}, and a window of this group needs {length(danger.needed_seconds)}"
+            tp: f"{tp}: retention may remove {danger}, and a window needs {length(danger.needed_seconds)}"
             for tp, danger in at_risk.items()
         },
-        f"Nothing was planned. To read what can still be read: KafkaGroup(on_at_risk='warn') for group {group.name}. {_more_time(at_risk)}",
+        f"To read what can still be read: KafkaGroup(on_at_risk='warn'). {_more_time(at_risk)}",
     )
 
 

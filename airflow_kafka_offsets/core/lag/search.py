@@ -72,7 +72,7 @@ class Search:
         low_offset: the offset of a record with the timestamp `low`; None if there is no lower bound yet.
         high_offset: the first offset of a record with the timestamp `high` or a later one.
         is_empty: whether the log holds no record at all, only offsets.
-        is_ahead: whether a record up to the watermark is dated in the future: `T` tells nothing about when the records arrived.
+        is_ahead: whether a record up to the watermark is dated in the future: `T` does not show when the records arrived.
     """
 
     partition: TopicPartition
@@ -109,7 +109,7 @@ class Search:
         """Return the next timestamp to ask for.
 
         Args:
-            guess_ms: where `T` probably is, for the first question; None if no one knows.
+            guess_ms: where `T` probably is, for the first question, or None without a guess.
         """
         self._questions += 1
         if self._questions == 1 and guess_ms is not None and 0 < guess_ms < self.high:

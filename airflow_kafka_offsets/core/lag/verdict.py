@@ -23,7 +23,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Verdict
 
 GONE = frozenset({Verdict.DATA_LOSS, Verdict.TRUNCATED, Verdict.RECREATED, Verdict.MISSING})
-"""What planning says of a partition whose next records Kafka no longer holds."""
+"""The verdicts of planning on a partition whose next records Kafka no longer holds."""
 
 UNUSUAL = 2
 """Records wait for too long after this many times the usual wait."""
@@ -125,12 +125,12 @@ def judged(
         partitions: the lag of each partition.
         pace: how fast it commits.
         horizon: how much headroom it needs at least; None means a tenth of the retention.
-        notes: what is not known.
+        notes: sentences on what is not known.
     """
     needs = {tp: needed_seconds(p, pace, horizon) for tp, p in partitions.items() if p.headroom_seconds is not None}
     tightest = min(needs, key=lambda tp: _tightness(tp, _headroom(partitions[tp]), needs[tp]), default=None)
     needed = needs[tightest] if tightest is not None else None
-    found = GroupLag(
+    lag = GroupLag(
         *(group, at, None, "", partitions, pace),
         tightest=tightest,
         needed_seconds=needed,
@@ -138,60 +138,60 @@ def judged(
         notes=notes,
     )
     risky = sum(_headroom(partitions[tp]) < need for tp, need in needs.items())
-    finding = _lost(found) or _at_risk(found, risky) or _late(found) or _fine(found)
-    return replace(found, verdict=finding.verdict, reason=finding.reason)
+    finding = _lost(lag) or _at_risk(lag, risky) or _late(lag) or _fine(lag)
+    return replace(lag, verdict=finding.verdict, reason=finding.reason)
 
 
 def unknown(group: str, at: datetime, why: Exception, pace: Pace) -> GroupLag:
-    """Return what there is to say of a group whose Kafka refused, did not answer, or was not asked."""
+    """Return the lag of a group whose Kafka refused, did not answer, or was not asked."""
     kind = type(why).__name__
-    # Other errors are about what Kafka did, and say so.
-    asked = f"{NOT_ASKED}: " if why_unknown(kind) == NOT_ASKED else ""
-    return GroupLag(group, at, None, f"Not known: {asked}{why}", pace=pace, error=str(why), error_kind=kind)
+    # Other errors are about what Kafka did.
+    prefix = f"{NOT_ASKED}: " if why_unknown(kind) == NOT_ASKED else ""
+    return GroupLag(group, at, None, f"Not known: {prefix}{why}", pace=pace, error=str(why), error_kind=kind)
 
 
-def in_part(found: GroupLag, why: KafkaAnswerError) -> GroupLag:
-    """Return the lag of a group of which Kafka gave the offsets, but not the times or the open transactions.
+def in_part(lag: GroupLag, why: KafkaAnswerError) -> GroupLag:
+    """Return the lag of a group if Kafka reported the offsets, but not the times or the open transactions.
 
     Only a loss is certain then. So the lag has no headroom, and no other verdict.
 
     Args:
-        found: the lag, without times.
+        lag: the lag, without times.
         why: the error of the questions that failed.
     """
-    partitions = {tp: replace(p, headroom_seconds=None, estimate=None) for tp, p in found.partitions.items()}
-    known = replace(found, partitions=partitions, tightest=None, needed_seconds=None)
-    return known if found.verdict is GroupVerdict.LOST else _not_known(known, why)
+    partitions = {tp: replace(p, headroom_seconds=None, estimate=None) for tp, p in lag.partitions.items()}
+    offsets_only = replace(lag, partitions=partitions, tightest=None, needed_seconds=None)
+    return offsets_only if lag.verdict is GroupVerdict.LOST else _not_known(offsets_only, why)
 
 
-def beside_missing(found: GroupLag, why: LogError) -> GroupLag:
-    """Return the lag of a group that planning refuses whatever its partitions hold: a topic of it never was.
+def beside_missing(lag: GroupLag, why: LogError) -> GroupLag:
+    """Return the lag of a group that planning refuses whatever its partitions hold: one of its topics never existed.
 
     Args:
-        found: what is known of the others.
-        why: what planning says.
+        lag: that of the other topics.
+        why: the error of planning.
     """
-    if found.verdict is GroupVerdict.OK:
-        return replace(_not_known(found, why), trouble=str(why))
-    return replace(found, reason=f"{found.reason}; {why}", trouble=str(why))
+    if lag.verdict is GroupVerdict.OK:
+        return replace(_not_known(lag, why), trouble=str(why))
+    return replace(lag, reason=f"{lag.reason}; {why}", trouble=str(why))
 
 
-def _not_known(found: GroupLag, why: Exception) -> GroupLag:
-    reason = f"Not known: {why}. By what is known: {found.verdict}: {found.reason}"
-    return replace(found, verdict=None, reason=reason, error=str(why), error_kind=type(why).__name__)
+def _not_known(lag: GroupLag, why: Exception) -> GroupLag:
+    reason = f"Not known: {why}. By what is known: {lag.verdict}: {lag.reason}"
+    return replace(lag, verdict=None, reason=reason, error=str(why), error_kind=type(why).__name__)
 
 
-def _lost(found: GroupLag) -> _Finding | None:
-    gone = {tp: p for tp, p in found.partitions.items() if p.verdict in GONE}
+def _lost(lag: GroupLag) -> _Finding | None:
+    gone = {tp: p for tp, p in lag.partitions.items() if p.verdict in GONE}
     if expired := [
         f"{tp} [{p.watermark}, {p.watermark + p.lost})" for tp, p in gone.items() if p.lost and p.watermark is not None
     ]:
         return _Finding(
             GroupVerdict.LOST,
-            f"{counted(found.lost, 'offset')} expired before they were read: {name_some(expired, ', ')}",
+            f"{counted(lag.lost, 'offset')} expired before they were read: {name_some(expired, ', ')}",
         )
     if gone:
-        return _Finding(GroupVerdict.LOST, f"Kafka no longer holds what the group reads next: {found.trouble}")
+        return _Finding(GroupVerdict.LOST, f"Kafka no longer holds what the group reads next: {lag.trouble}")
     return None
 
 
@@ -200,58 +200,58 @@ def _trouble(partitions: Mapping[TopicPartition, PartitionLag]) -> str | None:
 
 
 def _tightness(tp: TopicPartition, headroom: float, needed: float) -> tuple[bool, float, TopicPartition]:
-    """Return the order of partitions: at first those at risk, by their headroom; then all others, by how soon they may be."""
+    """Return the order of partitions: first those at risk, by their headroom; then all others, by how soon they may be."""
     is_safe = headroom >= needed
     return is_safe, headroom - needed if is_safe else headroom, tp
 
 
-def _at_risk(found: GroupLag, risky: int) -> _Finding | None:
-    if not risky or found.tightest is None:
+def _at_risk(lag: GroupLag, risky: int) -> _Finding | None:
+    if not risky or lag.tightest is None:
         return None
-    first, p = found.tightest, found.partitions[found.tightest]
+    first, p = lag.tightest, lag.partitions[lag.tightest]
     guess = " (an estimate)" if p.estimate else ""
     when = f"in {length(_headroom(p))}" if _headroom(p) >= 1 else "at any moment"
     left = f"may remove unread records of {first} {when}{guess}"
     others = f", and of {counted(risky - 1, 'more partition')} soon" if risky > 1 else ""
     return _Finding(
         GroupVerdict.AT_RISK,
-        f"Retention {left}{others}; this group needs at least {length(found.needed_seconds or 0)}",
+        f"Retention {left}{others}; this group needs at least {length(lag.needed_seconds or 0)}",
     )
 
 
-def _late(found: GroupLag) -> _Finding | None:
-    limit, silent = UNUSUAL * usual_wait(found.pace), _since(found, found.pace.last_commit_at)
-    lasts = _since(found, found.pace.began_at) if silent is None else silent
+def _late(lag: GroupLag) -> _Finding | None:
+    limit, silent = UNUSUAL * usual_wait(lag.pace), _since(lag, lag.pace.last_commit_at)
+    lasts = _since(lag, lag.pace.began_at) if silent is None else silent
     is_silent = silent is None or silent > limit
-    waits = max((p.lag_seconds for p in found.partitions.values() if p.lag and p.lag_seconds is not None), default=0.0)
-    # Where it is not known how long records wait, only the silence tells: after a commit, or since the group began.
-    is_late = waits > limit or (found.lag_seconds is None and lasts is not None and lasts > limit)
-    if not found.lag or not is_late:
+    waits = max((p.lag_seconds for p in lag.partitions.values() if p.lag and p.lag_seconds is not None), default=0.0)
+    # Without the age of records, only the silence counts: since the last commit, or since the group began.
+    is_late = waits > limit or (lag.lag_seconds is None and lasts is not None and lasts > limit)
+    if not lag.lag or not is_late:
         return None
-    known = found.pace.interval_seconds is not None
-    usual = f"usually at most {length(limit / UNUSUAL)}" if known else "no usual pace is known yet"
-    if found.lag_seconds is not None:
+    has_pace = lag.pace.interval_seconds is not None
+    usual = f"usually at most {length(limit / UNUSUAL)}" if has_pace else "no usual pace yet"
+    if lag.lag_seconds is not None:
         how_long = f"the oldest record waits for {length(waits)}"
     else:
-        how_long = f"a record waits for {length(waits)}" if waits > limit else "for how long is not known"
-    lag = f"{counted(found.lag, 'offset')} unread, {how_long} ({usual})"
+        how_long = f"a record waits for {length(waits)}" if waits > limit else "for an unknown time"
+    unread = f"{counted(lag.lag, 'offset')} unread, {how_long} ({usual})"
     last = "nothing was ever committed" if silent is None else f"the last commit was {length(silent)} ago"
     if is_silent:
-        return _Finding(GroupVerdict.STALLED, f"{lag}, and {last}")
-    return _Finding(GroupVerdict.BEHIND, f"{lag}, although {last}")
+        return _Finding(GroupVerdict.STALLED, f"{unread}, and {last}")
+    return _Finding(GroupVerdict.BEHIND, f"{unread}, although {last}")
 
 
-def _since(found: GroupLag, moment: datetime | None) -> float | None:
-    return (found.at - moment).total_seconds() if moment else None
+def _since(lag: GroupLag, moment: datetime | None) -> float | None:
+    return (lag.at - moment).total_seconds() if moment else None
 
 
-def _fine(found: GroupLag) -> _Finding:
-    if found.lag is None:
+def _fine(lag: GroupLag) -> _Finding:
+    if lag.lag is None:
         return _Finding(GroupVerdict.OK, "Nothing is planned yet")
-    if not found.lag:
+    if not lag.lag:
         return _Finding(GroupVerdict.OK, "Nothing is unread")
-    waited = f", the oldest record waits for {length(found.lag_seconds)}" if found.lag_seconds is not None else ""
-    return _Finding(GroupVerdict.OK, f"{counted(found.lag, 'offset')} unread{waited}")
+    waited = f", the oldest record waits for {length(lag.lag_seconds)}" if lag.lag_seconds is not None else ""
+    return _Finding(GroupVerdict.OK, f"{counted(lag.lag, 'offset')} unread{waited}")
 
 
 def _headroom(partition: PartitionLag) -> float:

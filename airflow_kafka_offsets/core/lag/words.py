@@ -9,7 +9,7 @@ from airflow_kafka_offsets.core import errors
 
 
 class GroupVerdict(StrEnum):
-    """What a person should know of a group first, from best to worst. `core.lag.verdict` has the rules."""
+    """The verdict on a group in one word, from best to worst. `core.lag.verdict` has the rules."""
 
     OK = "OK"
     BEHIND = "BEHIND"
@@ -25,7 +25,7 @@ _WORST_FIRST = (
 
 
 def place(verdict: GroupVerdict | None) -> int:
-    """Return where a group stands in a list of the worst first. One whose verdict is not known may be anything: it comes before those that are OK.
+    """Return the rank of a verdict, the worst first. A group without one may be in any state: it comes before those that are OK.
 
     >>> [place(verdict) for verdict in (GroupVerdict.LOST, GroupVerdict.BEHIND, None, GroupVerdict.OK)]
     [0, 3, 4, 5]
@@ -35,7 +35,7 @@ def place(verdict: GroupVerdict | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What a person types next when a group has a verdict. Status, watch and the page say the same.
+    """What a person types next when a group has a verdict, the same in status, watch and on the page.
 
     Attributes:
         words: what the command shows, and what else helps.
@@ -51,9 +51,9 @@ class Advice:
 
 _NEXT = {
     GroupVerdict.BEHIND: ("By partition", "status"),
-    GroupVerdict.STALLED: ("Its open windows, if it has any, and the runs that hold them", "status"),
-    GroupVerdict.AT_RISK: ("To gain time, raise the retention of its topics. By partition", "status"),
-    GroupVerdict.LOST: ("What is gone, and what to type to continue without it", "plan"),
+    GroupVerdict.STALLED: ("Its open windows, and the runs that hold them", "status"),
+    GroupVerdict.AT_RISK: ("To gain time, raise the retention. By partition", "status"),
+    GroupVerdict.LOST: ("What is gone, and how to continue without it", "plan"),
 }
 
 
@@ -61,7 +61,7 @@ def advice(group: str, verdict: GroupVerdict | None) -> Advice | None:
     """Return what to do next for a group; None if nothing has to be done, or the verdict is unknown.
 
     >>> print(advice("lake.orders", GroupVerdict.LOST))
-    What is gone, and what to type to continue without it: kafka-offsets plan lake.orders
+    What is gone, and how to continue without it: kafka-offsets plan lake.orders
     >>> advice("lake.orders", GroupVerdict.OK)
     """
     if verdict not in _NEXT:

@@ -66,7 +66,7 @@ class Job:
     Attributes:
         id: its id in the cluster.
         state: its state.
-        job: see `JobName`; None if the cluster does not report which job or window it is.
+        job: see `JobName`, or None if the cluster does not report which job or window it is.
     """
 
     id: str

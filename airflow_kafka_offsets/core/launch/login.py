@@ -30,7 +30,7 @@ class ReaderOptions:
 
     Attributes:
         options: the options without secrets.
-        jaas: the login, which goes into a file that only the job can read; None if there is none, or the user set a
+        jaas: the login, which goes into a file that only the job can read, or None if there is none, or the user set a
             reference.
     """
 

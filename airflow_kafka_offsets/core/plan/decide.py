@@ -1,4 +1,4 @@
-"""Planning, from top to bottom: what a run gets, from what the ledger has and what one look at Kafka and Airflow found.
+"""Planning, from top to bottom: what a run gets, from the records of the ledger and the facts of one look at Kafka and Airflow.
 
 `decide` does no I/O, so it may run while the group is locked. `service.plan` loads the records, looks, and writes what is decided.
 """
@@ -51,8 +51,8 @@ class Asking:
         group: the group, as the run's DAG defines it.
         claim: the task that asks.
         this_try: which try of the task it is.
-        request: what it asks for, unless it has windows already; None: nothing of this group.
-        at_most: how many windows the task can have; None: any number.
+        request: what it asks for, unless it has windows already, or None for nothing of this group.
+        at_most: how many windows the task can have, or None for any number.
         now: the moment of planning.
     """
 
@@ -87,23 +87,23 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What one look at Airflow, Kafka, the schema registry and the offset store found. The next look replaces all of it.
+    """The answers of one look at Airflow, Kafka, the schema registry and the offset store. The next look replaces all of them.
 
     Attributes:
         version: the version of the group at that moment, see `GroupState`.
         over: for each window whose holder Airflow was asked about, by number and holds: whether that holder is over.
-        topics: the topics that the group reads, as Kafka lists them; None: no live window was to be cut, so Kafka was not asked.
+        topics: the topics that the group reads, as Kafka lists them, or None if no live window was to be cut.
         logs: what Kafka holds, by isolation level: of these topics, and of those of the windows that are run again.
         windows: the numbers of the windows whose offsets were looked at again.
-        first: where a group without a position starts; None: it has one.
+        first: where a group without a position starts, or None if it has one.
         recovered: the second look at logs that seemed to end before the position.
-        ends: where a window ends by time; empty: it ends at the end offset.
+        ends: where a window ends by time; empty if it ends at the end offset.
         between: the offsets of a time span.
         epochs: the leader epochs that were in doubt.
-        epoch_ends: where Kafka says that these end.
-        at_risk: the records that retention may remove soon; None: not looked at yet.
+        epoch_ends: where these end.
+        at_risk: the records that retention may remove soon, or None before that look.
         subjects: the answers of the schema registry.
-        store: the offsets that the offset store was found to be ready for; None: there is no store, or it was not asked yet.
+        store: the offsets that the offset store is ready for, or None without a store or before that look.
     """
 
     version: int
@@ -126,7 +126,7 @@ class Facts:
         return self.over.get((held.seq, held.holds), False)
 
     def log_now(self, level: IsolationLevel, state: GroupState) -> LogSnapshot | None:
-        """Return what Kafka holds at least by now: others may have planned since the look. None: it may hold other topics or partitions."""
+        """Return what Kafka holds at least by now, as others may have planned since, or None if it may hold other topics or partitions."""
         log = self.logs[level] if level in self.logs else LogSnapshot({}, {})
         if state.version == self.version or state.position is None:
             return log
@@ -138,8 +138,8 @@ class Choice:
     """Which windows a run gets.
 
     Attributes:
-        how: why it gets those that are there.
-        windows: those that are there, oldest first.
+        how: why it gets the existing ones.
+        windows: the existing ones, oldest first.
         cut: how many new live windows it may cut.
     """
 
@@ -153,7 +153,7 @@ class Decision:
     """What a run gets.
 
     Attributes:
-        choice: the windows that are there already.
+        choice: the existing windows.
         plans: the windows that become new ones.
         whole: all that a live run could read, before the cap.
         to_freeze: the schemas that are frozen with these windows.
@@ -173,7 +173,7 @@ def decide(asking: Asking, records: Records, facts: Facts) -> Decision | None:
     Args:
         asking: the run.
         records: what the ledger has at this moment.
-        facts: what was found before. Others may have changed the group since.
+        facts: the answers of the look before. Others may have changed the group since.
 
     Returns:
         None if the facts are too old for these records: look again.
@@ -237,7 +237,7 @@ def replay_of(asking: Asking, state: GroupState) -> Replay | None:
 
 
 def holders_to_ask(asking: Asking, records: Records) -> list[WindowRecord]:
-    """Return the windows about whose holders Airflow is asked before a choice."""
+    """Return the windows whose holders may be over: Airflow is asked about them before a choice."""
     state = records.state
     if isinstance(asking.request, Live) and not ownership.own_windows(state):
         return list(state.open)
@@ -324,7 +324,7 @@ def _with_live_windows(
     except LogError as exc:
         if not choice.windows:
             raise
-        return Decision(choice, notes=[f"no window is cut after those that are adopted: {exc}"])
+        return Decision(choice, notes=[f"no new window is cut: {exc}"])
     if whole is None or plans is None:
         return None
     owner = Owner.of(asking.claim)
@@ -376,7 +376,7 @@ def new_windows(
     log: LogSnapshot,
     at_risk: Mapping[TopicPartition, Danger] | None,
 ) -> list[Plan] | None:
-    """Cut what there is to read into windows; None if it is not known whether retention may reach them.
+    """Cut all unread records into windows, or return None if the facts do not show which are at risk.
 
     Raises:
         AtRiskError: it may, and the group plans nothing at risk.
@@ -418,14 +418,10 @@ def _at_most(asking: Asking, records: Records, decision: Decision) -> Decision:
     if choice.how is How.AGAIN and len(own) < len(windows) + len(decision.plans):
         rest = [held.id for held in windows if held not in own]
         rest += [f"{counted(plan.ranges.span, 'offset')} without an owner" for plan in decision.plans]
-        note = (
-            f"{asking.claim} can take {counted(most, 'window')}, and gets only its own; this part of its interval is left out: "
-            f"{name_some(rest, ', ')}"
-        )
+        note = f"{asking.claim} can take {counted(most, 'window')}, so this part of its interval is left out: {name_some(rest, ', ')}"
         return _at_most(asking, records, Decision(Choice(How.AGAIN, own), notes=[note]))
     raise BadInputError(
-        f"{asking.claim} would get {counted(filled, 'window')} and can take {most}: ask for fewer, or plan them with PlanBacklogOperator "
-        "and give each to a mapped task"
+        f"{asking.claim} would get {counted(filled, 'window')} and can take {most}: ask for fewer, or use PlanBacklogOperator"
     )
 
 
@@ -436,12 +432,12 @@ def to_check_in_store(state: GroupState, plans: Sequence[Plan]) -> Offsets:
     if not plans or plans[0].lane is not Lane.LIVE:
         return {}
     start = advance.before(plans[0])
-    known = state.position.offsets if state.open and state.position else {}
-    return {tp: offset for tp, offset in start.items() if tp not in known}
+    moving = state.position.offsets if state.open and state.position else {}
+    return {tp: offset for tp, offset in start.items() if tp not in moving}
 
 
 def is_ready(state: GroupState, plans: Sequence[Plan], store: Offsets | None) -> bool:
-    """Whether the offset store is where new windows start, as far as it was asked."""
+    """Whether the offset store is where new windows start, or was not asked."""
     return store is None or all(store.get(tp) == offset for tp, offset in to_check_in_store(state, plans).items())
 
 
@@ -449,7 +445,7 @@ def is_ready(state: GroupState, plans: Sequence[Plan], store: Offsets | None) ->
 
 
 def subjects_to_ask(records: Records, decision: Decision) -> set[str]:
-    """Return the subjects for which the group's registry is asked."""
+    """Return the subjects to look up in the group's registry."""
     return {name for names, before in _subjects(records, decision) for name in schemas.lacking(before, names)}
 
 
@@ -458,13 +454,13 @@ def _subjects(records: Records, decision: Decision) -> list[tuple[Mapping[str, s
     registry, group = records.group.schema_registry, records.group
     if registry is None:
         return []
-    found: list[tuple[Mapping[str, str], Frozen]] = [
+    subjects: list[tuple[Mapping[str, str], Frozen]] = [
         (matching.subjects_of_new(registry, group, plan) if plan.span else {}, {}) for plan in decision.plans
     ]
     for window in to_run(decision.choice, records):
         before: Frozen = {} if window.schemas is None else records.frozen[window.schemas]
-        found.append((matching.subjects_of(registry, group, window, before) if window.span else {}, before))
-    return found
+        subjects.append((matching.subjects_of(registry, group, window, before) if window.span else {}, before))
+    return subjects
 
 
 def _with_schemas(records: Records, facts: Facts, decision: Decision) -> Decision | None:

@@ -1,4 +1,4 @@
-"""Where a group stands, for people."""
+"""The state of a group, for people."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MAX_OF_RUN = 500
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What the ledger says of a group.
+    """What the ledger has of a group.
 
     Attributes:
         state: the group as `Ledger.load_all` gives it.
-        last_committed: the newest committed live window; None: there is none.
+        last_committed: the newest committed live window, or None if there is none.
         open: the open windows of both lanes, newest first: the newest 50 of them.
         acts: what people did to the group, oldest first.
-        pruned_before: windows with smaller numbers were pruned; 1: none was.
+        pruned_before: windows with smaller numbers were pruned; 1 if none was.
     """
 
     state: GroupState
@@ -49,12 +49,12 @@ class Outline:
     Attributes:
         group: its name.
         given: how many windows it ever had.
-        owner: the task that it belongs to; None: it will belong to the first task that plans live.
+        owner: the task that it belongs to, or None before a task has planned live.
         open: how many windows wait for their commit, in each lane that has some.
         oldest: the oldest of them in each of these lanes.
-        last_committed: the newest committed live window; None: there is none.
-        unread: of its newest live windows, at most `MAX_RECENT`, oldest first, the lag when each was cut (`core.window.Draft.unread`);
-            windows of which it is not known are left out.
+        last_committed: the newest committed live window, or None if there is none.
+        unread: the lag (`core.window.Draft.unread`) when each of its newest live windows was cut, at most `MAX_RECENT`, oldest first,
+            without windows that do not have it.
         dag_ids: the DAG that the group belongs to, and those that held one of its newest `MAX_RECENT` windows last, or one of the above.
     """
 
@@ -74,5 +74,5 @@ class Outline:
 
 
 def first_open(oldest: Mapping[Lane, WindowRecord]) -> WindowRecord | None:
-    """Return the oldest open live window, or else the oldest open backfill window; None: nothing is open."""
+    """Return the oldest open live window, or else the oldest open backfill window, or None."""
     return oldest.get(Lane.LIVE) or oldest.get(Lane.BACKFILL)

@@ -1,4 +1,4 @@
-"""Decides whether what a sensor waits for is there, from what ledger and Kafka hold at one moment."""
+"""Decides whether a sensor's condition is met, by ledger and Kafka at one moment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window import State, WindowRecord
 
 OffsetsAt = Mapping[TopicPartition, int | None]
-"""What the timestamp index says for one moment; None: no record has this timestamp or a later one."""
+"""The timestamp index for one moment. None if no record has this timestamp or a later one."""
 
 
 CALL_AGAIN_AFTER = timedelta(minutes=15)
@@ -37,15 +37,15 @@ CALL_AGAIN_AFTER = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What was seen for one condition on Kafka.
+class GroupSnapshot:
+    """A group and its log at one moment, for a condition on Kafka.
 
     Attributes:
         now: the moment.
         state: the group in the ledger.
         log: its topics.
-        at: what the timestamp index says for each of the `lookup_times`.
-        recovered: what a second look said of partitions that seemed to end before the watermark.
+        at: the timestamp index for each of the `lookup_times`.
+        recovered: a second look at partitions that seemed to end before the watermark.
     """
 
     now: datetime
@@ -61,7 +61,7 @@ class Decision:
 
     Attributes:
         is_met: whether it is.
-        facts: what was seen, in a few JSON-able values.
+        facts: the numbers behind it, in a few JSON-able values.
         event: what the next `Arrived` counts from.
     """
 
@@ -71,7 +71,7 @@ class Decision:
 
 
 def position_for(condition: LogCondition, state: GroupState) -> Position | None:
-    """Return where a condition begins to count; None: at the beginning of the log."""
+    """Return where a condition begins to count, or None for the beginning of the log."""
     return state.position if isinstance(condition, Arrived) else ownership.watermark(state)
 
 
@@ -86,7 +86,7 @@ def lookup_times(condition: LogCondition, now: datetime) -> list[datetime]:
             return []
 
 
-def decide(condition: LogCondition, seen: Seen) -> Decision:
+def decide(condition: LogCondition, snapshot: GroupSnapshot) -> Decision:
     """Decide a condition on what Kafka holds.
 
     Raises:
@@ -94,26 +94,28 @@ def decide(condition: LogCondition, seen: Seen) -> Decision:
     """
     match condition:
         case UnreadAtLeast():
-            return _enough(condition, _unread(condition, seen), seen)
+            return _enough(condition, _unread(condition, snapshot), snapshot)
         case Arrived():
-            return _arrived(condition, seen)
+            return _arrived(condition, snapshot)
         case TimePassed():
-            return _time_passed(condition, seen)
+            return _time_passed(condition, snapshot)
         case LagAtMost():
-            unread = _unread(condition, seen).without_empty()
+            unread = _unread(condition, snapshot).without_empty()
             return Decision(unread.span <= condition.max_lag, {"lag": unread.span, **_behind(list(unread))})
 
 
-def _unread(condition: LogCondition, seen: Seen) -> OffsetRanges:
+def _unread(condition: LogCondition, snapshot: GroupSnapshot) -> OffsetRanges:
     # What the next plan would read without a cap, with the same verdicts and errors.
-    first = {tp: bounds.beginning for tp, bounds in seen.log.bounds.items()}
-    position = position_for(condition, seen.state)
-    return plan_all(condition.group, position, seen.log, until=seen.now, first=first, recovered=seen.recovered).ranges
+    first = {tp: bounds.beginning for tp, bounds in snapshot.log.bounds.items()}
+    position = position_for(condition, snapshot.state)
+    return plan_all(
+        condition.group, position, snapshot.log, until=snapshot.now, first=first, recovered=snapshot.recovered
+    ).ranges
 
 
-def _enough(condition: UnreadAtLeast, unread: OffsetRanges, seen: Seen) -> Decision:
+def _enough(condition: UnreadAtLeast, unread: OffsetRanges, snapshot: GroupSnapshot) -> Decision:
     unread = unread.without_empty()
-    old = _old(unread, seen.at[_back(seen.now, condition.max_age)]) if condition.max_age else []
+    old = _old(unread, snapshot.at[_back(snapshot.now, condition.max_age)]) if condition.max_age else []
     has_enough = condition.min_span is not None and unread.span >= condition.min_span
     facts = {"span": unread.span, **_behind(list(unread))}
     return Decision(has_enough or bool(old), facts | ({"too_old": _names(old)} if condition.max_age else {}))
@@ -124,27 +126,27 @@ def _old(unread: OffsetRanges, at: OffsetsAt) -> list[TopicPartition]:
     return [tp for tp, r in unread.items() if (first := at.get(tp)) is None or first > r.start]
 
 
-def _arrived(condition: Arrived, seen: Seen) -> Decision:
-    unread, last = _unread(condition, seen), condition.last
-    position = seen.state.position.offsets if seen.state.position else None
-    if last is not None and last.position == position and not _is_forgotten(last, seen):
+def _arrived(condition: Arrived, snapshot: GroupSnapshot) -> Decision:
+    unread, last = _unread(condition, snapshot), condition.last
+    position = snapshot.state.position.offsets if snapshot.state.position else None
+    if last is not None and last.position == position and not _is_forgotten(last, snapshot):
         unread = OffsetRanges(
             (tp, OffsetRange(min(r.end, max(r.start, last.ends.get(tp, 0))), r.end)) for tp, r in unread.items()
         )
-    return replace(_enough(condition.enough, unread, seen), event=Event(position, unread.ends, seen.now))
+    return replace(_enough(condition.enough, unread, snapshot), event=Event(position, unread.ends, snapshot.now))
 
 
-def _is_forgotten(last: Event, seen: Seen) -> bool:
-    return not seen.state.open and seen.now - last.at >= CALL_AGAIN_AFTER
+def _is_forgotten(last: Event, snapshot: GroupSnapshot) -> bool:
+    return not snapshot.state.open and snapshot.now - last.at >= CALL_AGAIN_AFTER
 
 
-def _time_passed(condition: TimePassed, seen: Seen) -> Decision:
-    check_there(condition.group, NOWHERE, seen.log)  # otherwise a missing topic would count as passed
-    facts: dict[str, Any] = {"until": condition.until.isoformat(), "partitions": len(seen.log.bounds)}
-    if seen.now < condition.until:
+def _time_passed(condition: TimePassed, snapshot: GroupSnapshot) -> Decision:
+    check_there(condition.group, NOWHERE, snapshot.log)  # otherwise a missing topic would count as passed
+    facts: dict[str, Any] = {"until": condition.until.isoformat(), "partitions": len(snapshot.log.bounds)}
+    if snapshot.now < condition.until:
         return Decision(False, facts | {"held_back_by": ["the clock"]})
-    silent = [tp for tp, first in sorted(seen.at[condition.until].items()) if first is None]
-    recent = seen.at[_back(seen.now, condition.idle_after)] if condition.idle_after else None
+    silent = [tp for tp, first in sorted(snapshot.at[condition.until].items()) if first is None]
+    recent = snapshot.at[_back(snapshot.now, condition.idle_after)] if condition.idle_after else None
     idle = [tp for tp in silent if recent is not None and recent[tp] is None]
     held_back = [tp for tp in silent if tp not in set(idle)]
     return Decision(not held_back, facts | {"idle": _names(idle), "held_back_by": _names(held_back)})

@@ -99,7 +99,7 @@ class Auditor:
         topic_ids: the current id of each topic that the group reads.
         expects_gaps: the group's ``expect_gaps``: whether offsets without a record are normal.
         is_whole: whether all windows of the group are compared. Then offsets that belong to no window are reported, too.
-        floors: below these offsets, windows were pruned, and no one can tell what the table should have.
+        floors: below these offsets, windows were pruned, so what the table should have is unknown.
     """
 
     table: Islands

@@ -14,6 +14,8 @@ from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_r
 from airflow_kafka_offsets.core.source.offsets import Meaning, SourceOffsets, next_offsets
 from airflow_kafka_offsets.core.window import WindowRecord
 
+_CHOOSE = "Choose topics with --topic"
+
 
 @dataclass(frozen=True, slots=True)
 class ImportedOffsets:
@@ -58,9 +60,7 @@ def to_import(
     """
     target = next_offsets(stored.offsets, meaning)
     if absent := [str(tp) for tp in target if tp not in log.bounds]:
-        raise BadInputError(
-            f"{source} names {name_some(absent, ', ')}, which this Kafka does not have. Choose topics with --topic"
-        )
+        raise BadInputError(f"{source} names {name_some(absent, ', ')}, which this Kafka does not have. {_CHOOSE}")
     _refuse_recreated(source, stored, target, log)
     _refuse_beyond(source, target, meaning, log)
     lost = OffsetRanges(
@@ -80,9 +80,7 @@ def _refuse_recreated(source: str, stored: SourceOffsets, target: Offsets, log: 
     if other := [
         topic for topic in topics if stored.topic_ids.get(topic, log.topic_ids[topic]) != log.topic_ids[topic]
     ]:
-        raise TopicRecreatedError(
-            f"{source} holds offsets of an earlier topic {name_some(other, ', ')}. Choose other topics with --topic"
-        )
+        raise TopicRecreatedError(f"{source} holds offsets of an earlier topic {name_some(other, ', ')}. {_CHOOSE}")
 
 
 def _refuse_beyond(source: str, target: Offsets, meaning: Meaning, log: LogSnapshot) -> None:

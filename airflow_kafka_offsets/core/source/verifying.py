@@ -19,9 +19,9 @@ class Difference:
 
     Attributes:
         tp: the partition.
-        watermark: the ledger's; None if it has none.
-        store: what the offset store holds; None if nothing, or there is no store.
-        bounds: its log in Kafka; None if Kafka does not have it, or the group does not read it.
+        watermark: the ledger's, or None if it has none.
+        store: what the offset store holds, or None if nothing, or there is no store.
+        bounds: its log in Kafka, or None if Kafka does not have it, or the group does not read it.
         in_store, in_kafka: what is wrong there, in a few words each.
     """
 
@@ -63,7 +63,7 @@ def compare(
     Args:
         state: the group in the ledger.
         topics: those that the group reads.
-        stored: what the store holds; None if there is none to compare with.
+        stored: what the store holds, or None if there is none to compare with.
         log: what Kafka holds of these topics.
         steps: other offsets that are right in the store while commits are under way.
         recovered: the bounds that a second look returned for logs that seem to end before the watermark, see `core.plan.planning`.
@@ -75,15 +75,15 @@ def compare(
     right = [published(state), new, *steps]
     differences = []
     for tp in sorted(mark.offsets.keys() | (stored or {}).keys()):
-        stands = mark.offsets.get(tp), (stored or {}).get(tp)
+        of_ledger, of_store = mark.offsets.get(tp), (stored or {}).get(tp)
         is_gone = tp not in log.bounds if tp.topic in topics else tp.topic in gone
-        if is_gone and stands[0] is None:
+        if is_gone and of_ledger is None:
             continue
-        is_compared = stored is not None and not (is_gone and stands[1] is None)
-        in_store = _in_store(*stands, {step[tp] for step in right if tp in step}) if is_compared else ()
+        is_compared = stored is not None and not (is_gone and of_store is None)
+        in_store = _in_store(of_ledger, of_store, {step[tp] for step in right if tp in step}) if is_compared else ()
         in_kafka = _in_kafka(tp, mark, log, (recovered or {}).get(tp)) if tp.topic in topics else ()
         if in_store or in_kafka:
-            differences.append(Difference(tp, *stands, log.bounds.get(tp), in_store, in_kafka))
+            differences.append(Difference(tp, of_ledger, of_store, log.bounds.get(tp), in_store, in_kafka))
     return differences
 
 

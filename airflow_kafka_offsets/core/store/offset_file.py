@@ -34,9 +34,9 @@ class OffsetFile:
         group: the group.
         version: its number, from 1; 0: there is no file yet.
         offsets: the next offset of every topic-partition of the group.
-        window_id: the window whose commit writes it; empty: no window's, or the file was read.
-        written_at: when it is written; None if the file was read.
-        token: a random text that only this writer's file has; empty: the file was read.
+        window_id: the window whose commit writes it, or empty if the file was read.
+        written_at: when it is written, or None if the file was read.
+        token: a random text that only this writer's file has, or empty if the file was read.
     """
 
     group: str
@@ -62,7 +62,7 @@ def file_name(version: int) -> str:
 
 
 def version_of(name: str) -> int | None:
-    """Return the version that a file holds; None if another tool's file, or one that is still being written."""
+    """Return the version that a file holds, or None if another tool's file, or one that is still being written."""
     match = _VERSION.fullmatch(name)
     return int(match[1]) if match else None
 

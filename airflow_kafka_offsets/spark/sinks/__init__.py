@@ -1,1 +1,1 @@
-"""Where a window's records go, one module for each kind: a write that runs again replaces what it wrote before."""
+"""The targets of a window's records, one module for each kind. A rerun of a write replaces its earlier output."""

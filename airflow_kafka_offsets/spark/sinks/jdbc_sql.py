@@ -121,7 +121,7 @@ class Target:
         )
 
     def count(self, stage: str) -> str:
-        """Count what is staged."""
+        """Count the staged rows."""
         return f"SELECT count(*) AS n FROM {self.beside(stage)}"
 
     def drop(self, stage: str) -> str:

@@ -97,7 +97,7 @@ def _with_connector(
         properties: what the user gives to Spark.
         driver: the Spark of a driver on this machine, or None if it is elsewhere.
         spark: the Spark that is launched from this machine, or None if it is not found.
-        arguments: of spark-submit: the repositories of its Ivy.
+        arguments: arguments of spark-submit with the repositories of its Ivy.
         avro: whether to add Spark's Avro, too.
     """
     added: dict[str, str] = {}

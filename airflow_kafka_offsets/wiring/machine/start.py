@@ -38,8 +38,8 @@ def start_environment(
     """Return the environment variables that a launch in client mode adds. Their present values are kept. No command line shows them.
 
     Args:
-        environment: of spark-submit.
-        span: of the window, in offsets.
+        environment: the environment of spark-submit.
+        span: the span of the window.
         program: spark-submit, or None for the one that pyspark starts for a session of this process.
         given: the user's settings. If they have options about archives, this package adds none.
     """

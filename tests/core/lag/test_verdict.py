@@ -231,9 +231,7 @@ def test_where_it_is_not_known_how_long_records_wait_the_silence_decides() -> No
     assert look(unknown).verdict == "OK"
     found = look(unknown, partition(5, 60.0), pace=silent(5 * HOUR))
     assert (found.verdict, found.lag_seconds) == ("STALLED", None)
-    assert found.reason.startswith(
-        "905 offsets unread, for how long is not known (usually at most 1 h 10 min), and the"
-    )
+    assert found.reason.startswith("905 offsets unread, for an unknown time (usually at most 1 h 10 min), and the")
 
 
 def test_one_partition_of_which_it_is_not_known_hides_no_other() -> None:

@@ -39,7 +39,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.waiting import (
     CALL_AGAIN_AFTER,
-    Seen,
+    GroupSnapshot,
     decide,
     decide_until,
     decide_window,
@@ -64,10 +64,10 @@ def seen(
     bounds: Mapping[TopicPartition, tuple[int, int]],
     *at: Mapping[TopicPartition, int | None],
     **more: Any,
-) -> Seen:
+) -> GroupSnapshot:
     """Let ledger and Kafka hold this, and the timestamp index say this for each lookup time."""
     times = lookup_times(condition, NOON)
-    return Seen(NOON, state(offsets), log(bounds), dict(zip(times, at, strict=True)), **more)
+    return GroupSnapshot(NOON, state(offsets), log(bounds), dict(zip(times, at, strict=True)), **more)
 
 
 def is_met(condition: LogCondition, *what: Any, **more: Any) -> bool:
@@ -115,7 +115,7 @@ def test_the_cap_of_a_window_does_not_limit_what_is_unread() -> None:
 def test_an_open_window_is_unread_to_a_sensor() -> None:
     open_window = window({tp(0): (0, 100)}, state=State.PLANNED)
     condition = UnreadAtLeast(group(), min_span=100)
-    look = Seen(NOON, state({tp(0): 100}, open_window), log({tp(0): (0, 100)}))
+    look = GroupSnapshot(NOON, state({tp(0): 100}, open_window), log({tp(0): (0, 100)}))
     assert decide(condition, look).is_met
 
 
@@ -172,7 +172,7 @@ def test_what_planning_would_refuse_is_an_error_not_a_wait(kind: Any) -> None:
     with pytest.raises(MissingPartitionError, match="Kafka has no topic orders"):
         is_met(condition, None, {})
     with pytest.raises(TopicRecreatedError):
-        decide(condition, Seen(NOON, state({tp(0): 5}), log({tp(0): (0, 9)}, orders="another")))
+        decide(condition, GroupSnapshot(NOON, state({tp(0): 5}), log({tp(0): (0, 9)}, orders="another")))
     with pytest.raises(LogTruncatedError):
         is_met(condition, {tp(0): 5}, {tp(0): (0, 4)})
 
@@ -191,7 +191,7 @@ def test_lost_offsets_that_the_policy_skips_are_not_waited_for() -> None:
 
 def test_what_an_open_window_has_does_not_call_another_run() -> None:
     open_window = window({tp(0): (0, 100)}, state=State.PLANNED)
-    look = Seen(NOON, state({tp(0): 100}, open_window), log({tp(0): (0, 109)}))
+    look = GroupSnapshot(NOON, state({tp(0): 100}, open_window), log({tp(0): (0, 109)}))
     assert not decide(Arrived(UnreadAtLeast(group(), min_span=10)), look).is_met
 
 
@@ -216,13 +216,13 @@ def test_a_call_that_leads_to_no_plan_is_repeated_once_no_window_is_open() -> No
     enough, dead = UnreadAtLeast(group(), min_span=10), window({tp(0): (0, 50)}, state=State.PLANNED)
     waits, free = state({tp(0): 50}, dead), state({tp(0): 50})
     kafka = log({tp(0): (0, 60)})
-    event = decide(Arrived(enough), Seen(NOON, waits, kafka)).event
+    event = decide(Arrived(enough), GroupSnapshot(NOON, waits, kafka)).event
     later = NOON + CALL_AGAIN_AFTER
-    assert not decide(Arrived(enough, event), Seen(later - timedelta(seconds=1), free, kafka)).is_met
-    assert not decide(Arrived(enough, event), Seen(later, waits, kafka)).is_met
-    again = decide(Arrived(enough, event), Seen(later, free, kafka))
+    assert not decide(Arrived(enough, event), GroupSnapshot(later - timedelta(seconds=1), free, kafka)).is_met
+    assert not decide(Arrived(enough, event), GroupSnapshot(later, waits, kafka)).is_met
+    again = decide(Arrived(enough, event), GroupSnapshot(later, free, kafka))
     assert again.is_met
-    assert not decide(Arrived(enough, again.event), Seen(later, free, kafka)).is_met
+    assert not decide(Arrived(enough, again.event), GroupSnapshot(later, free, kafka)).is_met
 
 
 def test_a_first_run_is_called_once_too() -> None:

@@ -1,4 +1,4 @@
-"""A job that tells how its driver's JVM was started, into the file that it is given; with a session, also how its executors were."""
+"""A job that writes to a file how its driver's JVM was started, and with a session, how its executors were."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import psutil
 
 
-def tell(jvm: Any) -> dict[str, Any]:
-    """Return what is known of a driver's JVM."""
+def start_of(jvm: Any) -> dict[str, Any]:
+    """Return how a driver's JVM was started."""
     pid = jvm.java.lang.ProcessHandle.current().pid()
     beans = jvm.java.lang.management.ManagementFactory
     diagnostics = beans.getPlatformMXBean(jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean"))
@@ -30,7 +30,7 @@ def tell(jvm: Any) -> dict[str, Any]:
 def executors(spark: Any) -> list[str]:
     """Return the commands of a session's executors, once they have run something."""
     spark.range(10).count()
-    # Of one that has just ended there is no command.
+    # A process that has just ended has no command.
     processes = [process.info for process in psutil.process_iter(["name", "cmdline"])]
     commands = [" ".join(info["cmdline"] or ()) for info in processes if info["name"] == "java"]
     app = spark.sparkContext.applicationId
@@ -38,21 +38,21 @@ def executors(spark: Any) -> list[str]:
 
 
 def without_session() -> dict[str, Any]:
-    """Return what is known of the JVM alone: a session would take most of the time."""
+    """Return how the JVM was started, without a session, which would take most of the time."""
     from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 
     # To the JVM that runs this job, as PySpark goes there: all of PySpark would be half of this job's time.
     port, secret = int(os.environ["PYSPARK_GATEWAY_PORT"]), os.environ["PYSPARK_GATEWAY_SECRET"]
     driver = ClientServer(JavaParameters(port=port, auth_token=secret), PythonParameters(port=0, eager_load=False))
-    return tell(driver.jvm)
+    return start_of(driver.jvm)
 
 
 def with_session() -> dict[str, Any]:
-    """Return what is known of the JVM, and of the executors."""
+    """Return how the JVM and the executors were started."""
     from pyspark.sql import SparkSession
 
     with SparkSession.builder.getOrCreate() as spark:
-        return {**tell(spark._jvm), "executors": executors(spark)}
+        return {**start_of(spark._jvm), "executors": executors(spark)}
 
 
 if __name__ == "__main__":

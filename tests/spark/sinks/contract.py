@@ -4,13 +4,13 @@ A subclass is a `pytest` class with
 
 - `code`: the write, as a line of a job that has `window`, its frame `df` (one column: `n int`), `target` and pyspark's
   functions as `F`;
-- `target` (a fixture): where to, in a place of the test's own; the line has to make what is missing there;
-- `rows`: what a reader of the target finds.
+- `target` (a fixture): the test's own place to write to; the line has to create a missing table;
+- `rows`: the rows that a reader of the target gets.
 
-What many tests begin with (`written`) is written once for a class that can `keep` it, and copied for each of them.
+The output that many tests begin with (`written`) is written once for a class that can `keep` it, and copied for each of them.
 
-Each window reads the same topic of two partitions, with the values 0 to 5 and 6 to 9. Of the window with the number s, `n` is
-100 * s more, so that no two windows have a row in common, and its user wants those rows that a condition on `value` lets through.
+Each window reads the same topic of two partitions, with the values 0 to 5 and 6 to 9. The window with the number s adds 100 * s to `n`,
+so that no two windows have a row in common. Its job keeps the rows that satisfy a condition on `value`.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def job(code: str, window: KafkaWindow, target: Any, condition: str = "true", n:
 
     Args:
         code: the write.
-        window: what it was started with.
-        target: where to.
-        condition: which records the user wants.
+        window: the job's.
+        target: to write to.
+        condition: for the records to keep.
         n: what becomes of `n` on the way.
         limit: how many records the user takes.
     """
@@ -103,13 +103,13 @@ def copy(source: Path, target: Path) -> None:
 
 
 class Jobs:
-    """What each class here needs: jobs that write windows, and what a reader finds of them."""
+    """The needs of each class here: jobs that write windows, and a reader of their rows."""
 
     code: ClassVar[str]
     is_replaced: ClassVar[bool] = True
-    """Whether a rerun replaces what the window wrote; otherwise it leaves it."""
+    """Whether a rerun replaces the output of the window; otherwise it leaves it."""
     is_labelled: ClassVar[bool] = True
-    """Whether the sink knows which window wrote what is there; otherwise the user's function decides."""
+    """Whether the sink finds out which window wrote the old output; otherwise the user's function decides."""
 
     @pytest.fixture
     def target(self) -> Any:
@@ -124,12 +124,12 @@ class Jobs:
         """Keep a copy of the target, and what leads to it at `kept`. By default there is none, and each test writes its own."""
 
     def bring(self, spark: SparkSession, target: Any, kept: Path) -> None:
-        """Make the target of what was kept."""
+        """Make the target from the kept output."""
         raise NotImplementedError
 
     @pytest.fixture(autouse=True)
     def _no_task_has_python(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Let each task fail that would start Python: an executor needs it only for what the user's own job does in Python."""
+        """Let each task fail that would start Python: an executor needs it only for Python of the user's own job."""
         monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python/here")
 
     @pytest.fixture
@@ -216,7 +216,7 @@ class Incomplete(Jobs):
     """An incomplete read alone."""
 
     is_checked_first: ClassVar[bool]
-    """Whether an incomplete read leaves the target as it was; otherwise a part of its window is there until it is run again."""
+    """Whether an incomplete read leaves the target unchanged; otherwise it leaves a part of its window until a rerun."""
 
     def test_an_incomplete_read_fails_the_job_and_the_next_try_puts_it_right(
         self, spark: SparkSession, run: Run, target: Any, written: list[tuple[str, int]], tmp_path: Path
@@ -298,7 +298,7 @@ class SinkContract(Rerun, Incomplete):
         self._expect_one_of_twins(spark, run, target, beside=rows_of(2, *range(10)))
 
     def _expect_one_of_twins(self, spark: SparkSession, run: Run, target: Any, beside: list[tuple[str, int]]) -> None:
-        """Run window 1 twice at the same time, and check that one copy is there, and what was there before."""
+        """Run window 1 twice at the same time, and check that the target has one copy of it, and the earlier rows."""
         conditions = ["value < 3", "value < 7"]
         failed = self._at_once(lambda number: run(1, conditions[number]), [0, 1])
         assert len(failed) < 2, failed

@@ -43,14 +43,14 @@ def run(code, target, seq, condition="true", **how):
 def rows(query):
     return sorted(tuple(row) for row in spark.sql(query).collect())
 
-told = {}
+results = {}
 for name, (code, target, query) in codes.items():
     steps = [(1, "value < 3"), (2, "value > 7"), (1, "value > 8"), (2, "value < 0")]
-    told[name] = [run(code, target, seq, condition) for seq, condition in steps]
-    told[name].append(rows(query) if query else None)
-told["incomplete"] = run(codes["append"][0], codes["append"][1], 3, limit=2)
-told["appended"] = rows(codes["append"][2])
-print(json.dumps(told))
+    results[name] = [run(code, target, seq, condition) for seq, condition in steps]
+    results[name].append(rows(query) if query else None)
+results["incomplete"] = run(codes["append"][0], codes["append"][1], 3, limit=2)
+results["appended"] = rows(codes["append"][2])
+print(json.dumps(results))
 """
 
 
@@ -59,31 +59,31 @@ def test_table_formats_work_without_a_jvm_and_files_say_that_they_need_one(
 ) -> None:
     # A busy server of Spark 4.0 may report no count: see docs/launchers/connect.md. Then all of it runs again, on other tables.
     for again in range(3):
-        told = answers(spark_connect, kafka, ranges, tmp_path / str(again), f"{topic.replace('-', '_')}_{again}")
-        if "Spark did not report it" not in json.dumps({**told, "incomplete": None}):
+        results = answers(spark_connect, kafka, ranges, tmp_path / str(again), f"{topic.replace('-', '_')}_{again}")
+        if "Spark reported no action" not in json.dumps({**results, "incomplete": None}):
             break
     first, second = "lake.orders-000001", "lake.orders-000002"
     replaced = [True, True, True, True, [[first, 109]]]
-    assert {name: told[name] for name in ("replace", "first", "iceberg", "merge")} == dict.fromkeys(
+    assert {name: results[name] for name in ("replace", "first", "iceberg", "merge")} == dict.fromkeys(
         ("replace", "first", "iceberg", "merge"), replaced
     )
-    assert told["function"][:4] == [True] * 4, "what is written is what was counted, and not a second read"
+    assert results["function"][:4] == [True] * 4, "the written rows are the counted ones, and not a second read"
     once = [[first, 100], [first, 101], [first, 102], [second, 208], [second, 209]]
-    assert told["append"] == [True, True, False, False, once]
-    assert all("Spark Connect can't rename" in answer for answer in told["parquet"][:4]), told["parquet"]
-    assert "IncompleteReadError" in told["incomplete"]
-    assert told["appended"] == once
+    assert results["append"] == [True, True, False, False, once]
+    assert all("Spark Connect can't rename" in answer for answer in results["parquet"][:4]), results["parquet"]
+    assert "IncompleteReadError" in results["incomplete"]
+    assert results["appended"] == once
 
 
 def answers(spark_connect: SparkConnect, kafka: KafkaBroker, ranges: Ranges, folder: Path, name: str) -> dict[str, Any]:
-    """Return what a client has to tell that writes below a folder, and to tables of a name."""
+    """Return the results of a client that writes below a folder, and to tables of a name."""
     folder.mkdir()
     lake = str(folder)
     append = "window.write_delta(df.withColumn('of', F.lit(window.id)), target, mode='append')"
     of = "select window_id, n from"
-    look = "told = []; window.write(df, lambda rows, window: told.append(rows._explain_string()))"
+    look = "results = []; window.write(df, lambda rows, window: results.append(rows._explain_string()))"
     codes = {
-        "function": (f"{look}; assert 'InMemoryTableScan' in told[0], told", "", ""),
+        "function": (f"{look}; assert 'InMemoryTableScan' in results[0], results", "", ""),
         "parquet": ("window.write_parquet(df, target)", f"{lake}/parquet", ""),
         "replace": ("window.write_delta(df, target)", f"{lake}/orders", f"{of} delta.`{lake}/orders`"),
         "first": ("window.write_delta(df, target, check_first=True)", f"{lake}/first", f"{of} delta.`{lake}/first`"),
@@ -99,5 +99,5 @@ def answers(spark_connect: SparkConnect, kafka: KafkaBroker, ranges: Ranges, fol
     command = [sys.executable, "-c", CLIENT, json.dumps(arguments)]
     done = run_to_end(command, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-5000:]
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return results

@@ -83,8 +83,12 @@ def test_the_history_says_which_window_made_a_version(
     window = make_window(ranges)
     assert window.write_delta(values(window), f"{tmp_path}/t")
     (note,) = history(spark, tmp_path / "t")
-    told = {name: note[name] for name in ("window_id", "group", "seq", "mode")}
-    assert told == {"window_id": window.id, "group": "lake.orders", "seq": 12, "mode": "replace"}
+    assert {name: note[name] for name in ("window_id", "group", "seq", "mode")} == {
+        "window_id": window.id,
+        "group": "lake.orders",
+        "seq": 12,
+        "mode": "replace",
+    }
     assert json.loads(note["ranges"]) == {
         topic: {str(p): list(ends) for p, ends in partitions.items()} for topic, partitions in ranges.items()
     }
@@ -167,14 +171,14 @@ def test_after_a_skipped_write_no_read_is_missed_but_one_that_is_made_is_checked
 
     fourth = make_window(ranges)
     assert fourth.write_delta(frame, f"{tmp_path}/t", mode="append") is False
-    assert fourth.is_unread, "what it gave was read by no one, and may have gone elsewhere too"
+    assert fourth.is_unread, "no one read its frame, which may have been written elsewhere too"
 
 
 def test_a_table_is_replaced_or_appended_to_not_both(make_window: MakeWindow, ranges: Ranges, tmp_path: Path) -> None:
     window = make_window(ranges)
     window.write_delta(values(window), f"{tmp_path}/t")
     again = make_window(ranges)
-    with pytest.raises(WriteOptionError, match=r"set mode='replace'"):
+    with pytest.raises(WriteOptionError, match=r"Set mode='replace'"):
         again.write_delta(values(again), f"{tmp_path}/t", mode="append")
 
 
@@ -236,8 +240,8 @@ def test_the_error_of_a_table_that_can_not_be_created_has_the_reason_of_each_try
     window = make_window(ranges)
     with pytest.raises(RuntimeError) as caught:
         window.write_delta(values(window), f"{tmp_path}/t")
-    told = "".join(traceback.format_exception(caught.value))
-    assert [reason for reason in reasons if reason in told] == reasons
+    text = "".join(traceback.format_exception(caught.value))
+    assert [reason for reason in reasons if reason in text] == reasons
 
 
 def test_a_session_that_lets_delta_skip_writes_is_refused(

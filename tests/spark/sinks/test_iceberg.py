@@ -254,10 +254,10 @@ def test_a_snapshot_says_which_window_made_it_and_a_task_writes_its_own_file(
     window = make_window(ranges)
     window.write_iceberg(window.read(minPartitions=1), table, **{"snapshot-property.by": "me"})
     row = spark.sql(f"SELECT summary FROM {table}.snapshots ORDER BY committed_at DESC LIMIT 1").collect()[0]
-    told = {name: value for name, value in row.summary.items() if name.startswith("kafka-") or name == "by"}
+    properties = {name: value for name, value in row.summary.items() if name.startswith("kafka-") or name == "by"}
     (topic,) = ranges
-    assert len(told.pop("kafka-digest")) == 16, "windows of many partitions can be told apart without their ranges"
-    assert told == {
+    assert len(properties.pop("kafka-digest")) == 16, "windows of many partitions differ without their ranges"
+    assert properties == {
         "by": "me",
         "kafka-window-id": window.id,
         "kafka-group": "lake.orders",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Jdbc:
-    """A table that is there."""
+    """A table that exists."""
 
     code = "window.write_jdbc(df, target.jdbc, target.table, target.properties)"
     is_checked_first = True
