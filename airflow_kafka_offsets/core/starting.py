@@ -81,11 +81,7 @@ def parse_starting_offsets(value: StartingOffsets) -> Start:
         return AtCommitted()
     if value.lstrip().startswith("{"):
         return AtOffsets(load_offsets_or_edges(value))
-    return _edge_or_time(
-        value,
-        "starting_offsets",
-        f"'earliest', 'latest', 'committed', a time such as {_EXAMPLE}, a timedelta or Spark's JSON of offsets",
-    )
+    return _edge_or_time(value, "starting_offsets", "'committed', a timedelta, ")
 
 
 def parse_reset_target(to: str) -> AtEdge | AtTime:
@@ -97,17 +93,19 @@ def parse_reset_target(to: str) -> AtEdge | AtTime:
     Raises:
         BadInputError: the text is something else, or is a time without a zone or before 1970.
     """
-    return _edge_or_time(to, "--to", f"'earliest', 'latest', a time such as {_EXAMPLE} or Spark's JSON of offsets")
+    return _edge_or_time(to, "--to")
 
 
-def _edge_or_time(value: str, what: str, forms: str) -> AtEdge | AtTime:
+def _edge_or_time(value: str, what: str, more_forms: str = "") -> AtEdge | AtTime:
     edges = {"earliest": AtEdge(Edge.EARLIEST), "latest": AtEdge(Edge.LATEST)}
     if value in edges:
         return edges[value]
     try:
         time = read_time(value)
     except ValueError as exc:
-        raise BadInputError(f"{what}: {short(value)} is not {forms}") from exc
+        raise BadInputError(
+            f"{what}: {short(value)} is not 'earliest', 'latest', {more_forms}a time such as {_EXAMPLE} or Spark's JSON of offsets"
+        ) from exc
     return AtTime(_checked_time(time, what))
 
 
@@ -163,10 +161,10 @@ def _at_edge(edge: Edge, log: LogSnapshot, tp: TopicPartition) -> int:
 def _explicit(offsets: Mapping[TopicPartition, int | Edge], log: LogSnapshot) -> dict[TopicPartition, int]:
     unknown = sorted(offsets.keys() - log.bounds.keys())
     if unknown:
-        raise BadInputError(f"starting_offsets names partitions that Kafka doesn't have: {name_some(unknown, ', ')}")
+        raise BadInputError(f"starting_offsets: Kafka has no partition {name_some(unknown, ', ')}")
     unnamed = sorted(log.bounds.keys() - offsets.keys())
     if unnamed:
-        raise BadInputError(f"starting_offsets must name every partition; not named: {name_some(unnamed, ', ')}")
+        raise BadInputError(f"starting_offsets must name all partitions; missing: {name_some(unnamed, ', ')}")
     resolved = {tp: _at_edge(o, log, tp) if isinstance(o, Edge) else o for tp, o in offsets.items()}
     check_inside(resolved, log, "starting_offsets")
     return resolved
@@ -179,12 +177,10 @@ def _committed(
     without = sorted(log.bounds.keys() - offsets.keys())
     if without:
         raise MissingPartitionError(
-            f"{where} has committed no offset for {name_some(without, ', ')}. Write starting_offsets as JSON, with -2 (earliest) "
-            "for these",
+            f"{where} has no offset of {name_some(without, ', ')}. Write starting_offsets as JSON, with -2 (earliest) for these",
             {tp: f"{tp}: no committed offset" for tp in without},
         )
-    way_out = "To start elsewhere, give the group another name, or remove its offsets there"
-    check_inside(offsets, log, f"{where}: the committed offset", f". {way_out}")
+    check_inside(offsets, log, f"{where}: the committed offset", ". To start elsewhere, give the group another name")
     return offsets
 
 
@@ -195,7 +191,7 @@ def check_inside(offsets: Offsets, log: LogSnapshot, what: str, way_out: str = "
         BadInputError: an offset lies below the beginning offset or above the end offset of its partition.
     """
     outside = [
-        f"{tp}: {offset} is not between the beginning offset {b.beginning} and the end offset {b.end}"
+        f"{tp}: {offset} (beginning offset {b.beginning}, end offset {b.end})"
         for tp, offset in sorted(offsets.items())
         if not (b := log.bounds[tp]).beginning <= offset <= b.end
     ]

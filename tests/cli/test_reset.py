@@ -108,7 +108,7 @@ def test_a_reset_to_where_it_is_settles_records_that_kafka_replaced(cli: Cli, qu
         (("--to", '{"orders":{"1":"x"}}'), "an offset must be a whole number"),
         (("--to", '{"orders":{"1":-2}}'), "-2 (earliest) is not allowed here"),
         (("--to", '{"orders":{"7":1}}'), "Kafka has no partition orders-7"),
-        (("--to", '{"orders":{"1":9999}}'), "orders-1: 9999 is not between"),
+        (("--to", '{"orders":{"1":9999}}'), "orders-1: 9999 (beginning offset"),
         (("--to", "2026-01-31T00:00:00"), "--to: the time 2026-01-31T00:00:00 has no zone"),
         (("--to", "committed"), "--to: 'committed' is not 'earliest', 'latest', a time such as"),
         (("--to", "yesterday"), "--to: 'yesterday' is not 'earliest', 'latest', a time such as"),

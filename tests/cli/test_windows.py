@@ -136,9 +136,9 @@ def test_one_window_by_its_id(cli: Cli, arguments: tuple[str, ...]) -> None:
         ("2-", "'2-' is not a window id"),
         (
             "1,,2",
-            "'1,,2' has nothing before, between or after commas: write e.g. 3,12-14",
+            "'1,,2' has an empty part: write e.g. 3,12-14",
         ),
-        ("2, ", "'2, ' has nothing before, between or after commas"),
+        ("2, ", "'2, ' has an empty part"),
         ("3-2", "'3-2' names no window"),
         ("0", "'0' names no window"),
         ("1-5000", "'1-5000' are more than 1000 windows"),

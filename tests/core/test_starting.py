@@ -104,21 +104,19 @@ def test_an_answer_that_leaves_a_partition_out_is_not_taken_for_the_end() -> Non
 
 def test_explicit_offsets_name_every_partition_and_lie_in_the_log() -> None:
     assert first_offsets(AtOffsets({tp(0): 20, tp(1): Edge.LATEST}), LOG) == {tp(0): 20, tp(1): 30}
-    with pytest.raises(BadInputError, match="not named: orders-1"):
+    with pytest.raises(BadInputError, match="missing: orders-1"):
         first_offsets(AtOffsets({tp(0): 20}), LOG)
-    with pytest.raises(BadInputError, match="Kafka doesn't have: orders-7"):
+    with pytest.raises(BadInputError, match="Kafka has no partition orders-7"):
         first_offsets(AtOffsets({tp(0): 20, tp(1): 30, tp(7): 1}), LOG)
     for outside in (9, 21):
-        with pytest.raises(
-            BadInputError, match=f"orders-0: {outside} is not between the beginning offset 10 and the end offset 20"
-        ):
+        with pytest.raises(BadInputError, match=rf"orders-0: {outside} \(beginning offset 10, end offset 20\)"):
             first_offsets(AtOffsets({tp(0): outside, tp(1): 30}), LOG)
 
 
 def test_the_consumer_groups_offsets_are_all_there_and_lie_in_the_log() -> None:
     assert first_offsets(AtCommitted(), LOG, committed={tp(0): 11, tp(1): 30}) == {tp(0): 11, tp(1): 30}
-    with pytest.raises(MissingPartitionError, match="no offset for orders-1") as raised:
+    with pytest.raises(MissingPartitionError, match="no offset of orders-1") as raised:
         first_offsets(AtCommitted(), LOG, committed={tp(0): 11, tp(1): None})
     assert set(raised.value.partitions) == {tp(1)}
-    with pytest.raises(BadInputError, match="orders-0: 9 is not between"):
+    with pytest.raises(BadInputError, match="orders-0: 9 \\(beginning offset"):
         first_offsets(AtCommitted(), LOG, committed={tp(0): 9, tp(1): 30})

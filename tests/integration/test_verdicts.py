@@ -298,11 +298,11 @@ def test_a_compacted_topic_is_planned_by_its_offsets(kafka: KafkaBroker, topic: 
 @pytest.mark.parametrize(
     ("group", "says"),
     [
-        ({"starting_offsets": '{"nope":{"0":1}}'}, "starting_offsets names partitions that Kafka doesn't have: nope-0"),
-        ({"starting_offsets": '{"TOPIC":{"0":1,"7":1}}'}, "doesn't have: .*-7"),
+        ({"starting_offsets": '{"nope":{"0":1}}'}, "starting_offsets: Kafka has no partition nope-0"),
+        ({"starting_offsets": '{"TOPIC":{"0":1,"7":1}}'}, "no partition .*-7"),
         (
             {"starting_offsets": '{"TOPIC":{"0":999}}'},
-            "999 is not between the beginning offset 0 and the end offset 10",
+            r"999 \(beginning offset 0, end offset 10\)",
         ),
         ({"topics": ["no-such-topic"]}, "Kafka has no topic no-such-topic"),
     ],

@@ -395,7 +395,7 @@ def test_a_preview_says_what_can_run_and_what_can_not(server: PageServer) -> Non
     assert [window["id"] for window in preview["again"]] == ["lake.orders-000001", "lake.orders-000004"]
     refused = {window["id"][-3:]: window["why"] for window in preview["refused"]}
     assert refused.keys() == {"005", "999"}
-    assert "An ordinary run of its DAG reads them" in refused["005"]
+    assert "An ordinary run of its DAG reads it" in refused["005"]
     assert preview["conf"] == {"kafka_offsets": {"group": "lake.orders", "windows": "1,4"}}
     assert {dag["dag_id"]: dag["may_run"] for dag in preview["dags"]} == {"orders": True, "replays": True}
 
@@ -406,7 +406,7 @@ def test_a_preview_refuses_what_has_expired(server: PageServer) -> None:
     [refused] = preview["refused"]
     assert refused["id"] == "lake.orders-000003"
     assert "page-orders-0" in refused["why"]
-    assert "beginning offset 150" in refused["why"]
+    assert "are not all in the log [150, " in refused["why"]
     text = server.get("groups/lake.orders/replay?windows=3").text
     assert "Nothing of this can run" in text
     assert "data-confirm" not in text

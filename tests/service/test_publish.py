@@ -309,7 +309,7 @@ def test_a_group_does_not_begin_elsewhere_than_its_store_stands(world: World, st
 def test_a_store_that_stands_outside_of_the_log_says_how_to_begin_anew(world: World, store: MemoryStore) -> None:
     store.groups["lake"] = {tp(0): 500, tp(1): 0}
     world.configure(starting_offsets="committed")
-    with pytest.raises(BadInputError, match=r"orders-0: 500 is not between .*give the group another name, or remove"):
+    with pytest.raises(BadInputError, match=r"orders-0: 500 \(beginning offset .*give the group another name"):
         world.plan(ONE)
 
 

@@ -123,7 +123,7 @@ def test_a_run_with_a_superseded_window_stops(world: World) -> None:
     world.kafka.produce(tp(0), 10)
     first = world.run(ONE)
     world.service.reset(world.group, "earliest", "me", "wrong output", supersede=True)
-    with pytest.raises(IllegalStepError, match=f"{first.id} of this run was superseded"):
+    with pytest.raises(IllegalStepError, match=f"offsets of {first.id} of this run to other"):
         world.plan(ONE)
 
 
@@ -154,7 +154,7 @@ def test_retention_before_a_rerun_is_an_error_with_the_ranges(world: World) -> N
     world.kafka.produce(tp(0), 10)
     world.run(ONE)
     world.kafka.expire(tp(0), 4)
-    with pytest.raises(DataLossError, match=r"orders-0: offsets \[0, 10\) .*beginning offset 4"):
+    with pytest.raises(DataLossError, match=r"orders-0: offsets \[0, 10\) are not all in the log \[4, "):
         world.plan(ONE, last_clear=1)  # cleared
     assert world.watermark == {0: 10, 1: 0}
 
@@ -394,7 +394,7 @@ def test_what_the_first_run_chose_is_persisted_at_once(quick_folder: Path, choic
 
 def test_a_consumer_group_without_offsets_is_no_first_run(quick_folder: Path) -> None:
     world = World(quick_folder, starting_offsets="committed")
-    with pytest.raises(MissingPartitionError, match="committed no offset for orders-0, orders-1"):
+    with pytest.raises(MissingPartitionError, match="has no offset of orders-0, orders-1"):
         world.plan(ONE)
     assert world.watermark == {}
 

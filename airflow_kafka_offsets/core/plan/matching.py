@@ -111,7 +111,7 @@ def left_warning(group: KafkaGroup, position: Position) -> str | None:
         return None
     watermarks = [f"{tp} at {offset}" for tp, offset in sorted(position.offsets.items()) if tp.topic in left]
     return (
-        f"topics_pattern={group.topics_pattern!r} no longer matches {name_some(sorted(left), ', ')}, so no window reads it from now on "
+        f"topics_pattern={group.topics_pattern!r} no longer matches {name_some(sorted(left), ', ')}, so no window reads it "
         f"(watermarks: {name_some(watermarks, ', ')}). If that is a mistake, correct the pattern before retention removes the records"
     )
 

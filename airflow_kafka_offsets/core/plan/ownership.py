@@ -141,7 +141,7 @@ def own_windows(state: GroupState) -> tuple[WindowRecord, ...]:
 def made_again(claim: Claim, own: Sequence[WindowRecord]) -> str:
     """Return the warning about a run that has windows before its first try: it was deleted and made again."""
     ids = name_some([record.id for record in own], ", ")
-    return f"{claim} was deleted and made again, so it runs {ids} again and reads nothing new. For new records, use another run id"
+    return f"{claim} was deleted and made again: it runs {ids} again and reads nothing new. Use another run id"
 
 
 def is_owner(owner: Owner | None, claim: Claim) -> bool:
@@ -165,7 +165,7 @@ def other_name(group: KafkaGroup, owner: Owner, owned: Sequence[KafkaGroup]) -> 
         return None
     return (
         f"{owner} has planned the same topics as group {name_some(names, ', ')}, and {group.name} begins at its own starting_offsets. If "
-        "that is not meant, correct the name before a job runs: docs/howto/rename-a-group.md"
+        "that is not meant, correct the name first: docs/howto/rename-a-group.md"
     )
 
 
@@ -173,7 +173,7 @@ ANOTHER_GROUP = "Use a group of another name for today's topic"
 """The way out where a group can't go on among the windows that it has."""
 
 
-KEEP_OUTPUT = "The output of the windows that own these offsets is the only copy: keep it"
+KEEP_OUTPUT = "The output of these offsets is the only copy: keep it"
 
 
 def reset_command(group: str, options: str) -> str:
@@ -198,8 +198,8 @@ def check_same_group(group: str, claim: Claim, state: GroupState) -> None:
     """
     if state.elsewhere:
         raise BadInputError(
-            f"{claim} had {name_some(state.elsewhere, ', ')}, and its task reads group {group} now. For what is new, trigger a new run; "
-            "for the old windows, see docs/howto/rename-a-group.md"
+            f"{claim} had {name_some(state.elsewhere, ', ')}, and its task reads group {group} now. Trigger a new run, or see "
+            "docs/howto/rename-a-group.md"
         )
 
 
@@ -231,12 +231,12 @@ def check_topics(group: KafkaGroup, state: GroupState, claim: Claim, records: It
         if unread and _is_open_live(window):
             raise UnreadTopicError(
                 f"Window {window.id} has records of {unread}, which group {group.name} no longer reads. To read them, clear "
-                f"{record.holder} or put {unread} back until the window is committed; to leave them out:{abandon_command(window.id)}"
+                f"{record.holder} or put {unread} back; to leave them out:{abandon_command(window.id)}"
             )
         if unread:
             raise UnreadTopicError(
                 f"Window {window.id} has records of {unread}, which {Owner.of(claim)} leaves out of group {group.name}. Add the topics, or "
-                "use another group for another output"
+                "use another group"
             )
 
 
@@ -433,8 +433,7 @@ def check_gap(abandonment: Abandonment, leave_gap: bool) -> None:
     if abandonment.skipped and not leave_gap:
         gaps = name_some([f"{tp} {r}" for tp, r in abandonment.skipped.items()], ", ")
         raise ConfirmationError(
-            f"Later windows follow window {abandonment.window.id}, so only a replay can read {gaps} after that. To leave this gap, add "
-            "--leave-gap"
+            f"Only a replay can read {gaps} after that, as later windows follow. To leave this gap, add --leave-gap"
         )
 
 

@@ -285,7 +285,7 @@ def _refuse(
                 tp: f"{tp}: offsets [{position.offsets[tp]}, {log.bounds[tp].beginning}) expired before they were read"
                 for tp in gone
             },
-            "To continue without them and record the gap: KafkaGroup(on_data_loss='skip'), or once:"
+            "To record the gap and continue: KafkaGroup(on_data_loss='skip'), or once:"
             + reset_to(group.name, {tp: log.bounds[tp].beginning for tp in gone}),
         )
 

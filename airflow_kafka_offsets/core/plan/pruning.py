@@ -170,8 +170,8 @@ def check_span(group: str, start: datetime, pruned: Pruned) -> None:
     """
     if pruned.planned_until is not None and start < pruned.planned_until:
         raise PrunedWindowError(
-            f"The windows before {name_window(group, pruned.before)} were pruned from the ledger. Ask for a time span that starts at "
-            f"{pruned.planned_until.isoformat()} or later, or name windows"
+            f"The windows before {name_window(group, pruned.before)} were pruned. Ask for a time span that starts at "
+            f"{pruned.planned_until.isoformat()} or later"
         )
 
 
@@ -207,6 +207,6 @@ def check_reset(group: str, target: Offsets, pruned: Pruned, topic_ids: Mapping[
     ]
     if below:
         raise IllegalStepError(
-            f"The windows before {name_window(group, pruned.before)} were pruned from the ledger, so it has forgotten whose output to "
-            f"remove before these offsets are read again: {name_some(below)}. {ANOTHER_GROUP}"
+            f"The windows before {name_window(group, pruned.before)} were pruned, and it is unknown whose output to remove "
+            f"if these offsets are read again: {name_some(below)}. {ANOTHER_GROUP}"
         )

@@ -56,7 +56,7 @@ def check_has_planned(group: str, state: GroupState) -> None:
         NotYetError: nothing lies below it.
     """
     if state.position is None:
-        raise NotYetError(f"Group {group} has not planned yet. Let an ordinary run of its DAG plan first")
+        raise NotYetError(f"Group {group} has not planned yet. Let an ordinary run plan first")
 
 
 def may_replay(window: Window) -> bool:
@@ -79,7 +79,7 @@ def check_replayable(window: Window) -> None:
         return
     if window.state.is_open:
         raise IllegalStepError(
-            f"Window {window.id} is {window.state}, so its offsets are not below the watermark yet. An ordinary run of its DAG reads them"
+            f"Window {window.id} is {window.state}, so it is not below the watermark yet. An ordinary run of its DAG reads it"
         )
     raise IllegalStepError(
         f"Window {window.id} was {window.state} and no longer owns anything. Name the time span or the offsets instead"
@@ -246,7 +246,7 @@ def check_in_log(gaps: Gaps, log: LogSnapshot, position: Position) -> None:
         if pieces[0].start < (b := log.bounds[tp]).beginning
     }
     if gone:
-        raise DataLossError.naming(gone, "No window owns these offsets, and they expired: ask for later ones")
+        raise DataLossError.naming(gone, "These offsets expired without an owner: ask for later ones")
 
 
 def check_not_truncated(gaps: Gaps, log: LogSnapshot) -> None:
@@ -261,7 +261,7 @@ def check_not_truncated(gaps: Gaps, log: LogSnapshot) -> None:
         if pieces[-1].end > (b := log.bounds[tp]).end
     }
     if gone:
-        raise LogTruncatedError.naming(gone, "No window owns these offsets, and Kafka lost them: ask for earlier ones")
+        raise LogTruncatedError.naming(gone, "Kafka lost these offsets, which have no owner: ask for earlier ones")
 
 
 def _is_another(topic: str, log: LogSnapshot, position: Position) -> bool:
@@ -300,9 +300,7 @@ def check_divides(span: TimeSpan) -> None:
         BadInputError: it has no width.
     """
     if span.start == span.end:
-        raise BadInputError(
-            f"This run's data interval starts and ends at {span.start.isoformat()}, so it has no window. {WITH_INTERVALS}"
-        )
+        raise BadInputError(f"This run's data interval starts and ends at {span.start.isoformat()}. {WITH_INTERVALS}")
 
 
 def nothing_to_replay(what: str, owners: Sequence[Window] = ()) -> BadInputError:
@@ -312,7 +310,7 @@ def nothing_to_replay(what: str, owners: Sequence[Window] = ()) -> BadInputError
         what: the request.
         owners: windows that own the records of the requested time, but have another planned-until time.
     """
-    hint = "kafka-offsets windows lists the windows, with each planned-until time"
+    hint = "kafka-offsets windows lists the windows and their times"
     if owners:
         named = name_some([window.id for window in owners], ", ")
         hint = f"Other windows own the records of that time. Name these windows: {named}"

@@ -36,9 +36,7 @@ OUR_KEYS = (*REPLAY_KEYS, GROUP, SCOPED)
 MAX_NAMED_WINDOWS = 1000
 """Windows that one text may name."""
 
-WITH_INTERVALS = (
-    "For backfills use a timetable with intervals, such as CronDataIntervalTimetable('@hourly', timezone='UTC')"
-)
+WITH_INTERVALS = "Use a timetable with intervals, such as CronDataIntervalTimetable"
 
 _WAYS = ((WINDOWS,), (FROM, TO), (STARTING_OFFSETS, ENDING_OFFSETS))
 _ONE_WAY = f"Name one replay: by {', or by '.join(' and '.join(way) for way in _WAYS)}"
@@ -258,7 +256,7 @@ def is_of_group(group: str, groups: Collection[str], params: Mapping[str, Any], 
         return bool(named == group)
     if must_name and len(names) > 1:
         raise BadInputError(
-            f'The replay names none of the groups of this DAG, {name_some(names, ", ")}. Add one to the conf, e.g. "{GROUP}": "{names[0]}"'
+            f'The replay names none of the groups {name_some(names, ", ")}. Add e.g. "{GROUP}": "{names[0]}"'
         )
     return True
 
@@ -278,7 +276,7 @@ def scoped(conf: Mapping[str, Any]) -> Mapping[str, Any] | None:
     keys = (*REPLAY_KEYS, GROUP)
     if not isinstance(given, Mapping) or not given.keys() <= set(keys):
         raise BadInputError(
-            f'"{SCOPED}" in the conf must be an object with some of the keys {", ".join(keys)}, got {short(given)}'
+            f'"{SCOPED}" in the conf must be an object with keys of {", ".join(keys)}, got {short(given)}'
         )
     return given
 
@@ -304,9 +302,7 @@ def span(start: datetime, end: datetime) -> TimeSpan:
     """
     made = TimeSpan(start, end)
     if made.end <= made.start:
-        raise BadInputError(
-            f"A replay goes from an earlier to a later time, got {start.isoformat()} to {end.isoformat()}"
-        )
+        raise BadInputError(f"A replay can't go from {start.isoformat()} to {end.isoformat()}")
     return made
 
 
@@ -321,7 +317,7 @@ def parse_windows(group: str, text: str) -> list[int]:
     """
     parts = [part.strip() for part in text.split(",")]
     if not all(parts):
-        raise BadInputError(f"{short(text)} has nothing before, between or after commas: write e.g. 3,12-14")
+        raise BadInputError(f"{short(text)} has an empty part: write e.g. 3,12-14")
     seqs = {seq for part in parts for seq in _parse_part(group, part)}
     _check_number(text, len(seqs))
     return sorted(seqs)
@@ -384,7 +380,7 @@ def _time(key: str, value: Any) -> datetime:
     except ValueError as exc:
         raise BadInputError(f"{key}: {short(value)} is not a time such as '2026-01-31T00:00:00+01:00'") from exc
     if time.tzinfo is None:
-        raise BadInputError(f"{key}: {value} has no zone; write e.g. Z or +01:00 after it")
+        raise BadInputError(f"{key}: {value} has no zone, such as Z or +01:00")
     try:
         return time.astimezone(UTC)
     except OverflowError as exc:

@@ -73,7 +73,7 @@ def test_expired_offsets_are_an_error_not_a_jump() -> None:
         plan_window(group(), position({tp(3): 120, tp(4): 7}), log({tp(3): (500, 900), tp(4): (0, 9)}))
     assert str(raised.value) == (
         "orders-3: offsets [120, 500) expired before they were read. "
-        "To continue without them and record the gap: KafkaGroup(on_data_loss='skip'), or once:\n"
+        "To record the gap and continue: KafkaGroup(on_data_loss='skip'), or once:\n"
         "    kafka-offsets reset lake --to '{\"orders\":{\"3\":500}}' --why '...'"
     )
     assert set(raised.value.partitions) == {tp(3)}
@@ -101,7 +101,7 @@ def test_a_truncated_log_is_an_error_whatever_the_policy(on_data_loss: str) -> N
         plan_window(group(on_data_loss=on_data_loss), position({tp(): 100}), log({tp(): (0, 80)}))
     assert str(raised.value) == (
         "orders-0: the log ends at 80, before the watermark 100. "
-        "The output of the windows that own these offsets is the only copy: keep it. To continue at the log's end:\n"
+        "The output of these offsets is the only copy: keep it. To continue at the log's end:\n"
         "    kafka-offsets reset lake --to '{\"orders\":{\"0\":80}}' --why '...'"
     )
     assert isinstance(raised.value, DataLossError)

@@ -195,7 +195,7 @@ def test_expired_offsets_are_refused_with_the_numbers() -> None:
         check_in_log(gaps_of((3, 5), (15, 30)) | gaps_of((1, 9), partition=1), now, here)
     assert str(raised.value) == (
         "orders-0: offsets [3, 20) (beginning offset 20); orders-1: offsets [1, 9) (beginning offset 20). "
-        "No window owns these offsets, and they expired: ask for later ones"
+        "These offsets expired without an owner: ask for later ones"
     )
     assert set(raised.value.partitions) == {tp(0), tp(1)}
 

@@ -81,7 +81,7 @@ def test_an_id_is_an_id_whatever_the_groups_name(group: str) -> None:
         ("lake-0000012", "not a window id"),
         ("12-", "not a window id"),
         ("-12", "not a window id"),
-        ("1,,2", "'1,,2' has nothing before, between or after commas"),
+        ("1,,2", "'1,,2' has an empty part"),
         ("1-2-3", "not a window id"),
         ("१२", "not a window id"),
         ("all", "not a window id"),
@@ -180,9 +180,9 @@ def test_a_time_may_have_any_zone(text: str) -> None:
         (FROM, "2026-02-01T00:00:00", "to: .* has no zone"),
         ("yesterday", TO, "from: 'yesterday' is not a time"),
         (FROM, 5, "to: 5 is not a time"),
-        (TO, FROM, "from an earlier to a later time"),
-        (FROM, FROM, "from an earlier to a later time"),
-        (FROM, "2026-01-31T01:00:00+01:00", "from an earlier to a later time"),
+        (TO, FROM, "can't go from"),
+        (FROM, FROM, "can't go from"),
+        (FROM, "2026-01-31T01:00:00+01:00", "can't go from"),
         ("0001-01-01T00:00:00+14:00", TO, "years 1 to 9999"),
         (FROM, "9999-12-31T23:59:59-12:00", "years 1 to 9999"),
     ],
@@ -217,7 +217,7 @@ def test_the_hour_that_the_clocks_show_twice_is_two_hours() -> None:
     assert span(first, second).end - span(first, second).start == timedelta(hours=1)
     asked = span(first, earlier_on_the_clock)
     assert asked.end - asked.start == timedelta(minutes=45)
-    with pytest.raises(BadInputError, match="from an earlier to a later time"):
+    with pytest.raises(BadInputError, match="can't go from"):
         span(earlier_on_the_clock, first)
     interval = TimeSpan(first, second, is_interval=True)
     assert (interval.start, interval.end) == (asked.start, asked.start + timedelta(hours=1))
@@ -294,7 +294,7 @@ def test_what_is_ours_can_stand_in_an_object_of_its_own() -> None:
 
 @pytest.mark.parametrize("wrong", ["12-15", 7, ["12"], {"windws": "3"}, {"windows": "3", "mine": 1}])
 def test_an_object_with_anything_else_is_refused(wrong: Any) -> None:
-    with pytest.raises(BadInputError, match=r"an object with some of the keys windows, from, .*, group, got"):
+    with pytest.raises(BadInputError, match=r"an object with keys of windows, from, .*, group, got"):
         scoped({SCOPED: wrong})
 
 
