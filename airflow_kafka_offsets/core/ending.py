@@ -160,7 +160,7 @@ def _next(left: Left) -> str:
     if left.holder is not None:
         return f"{left.holder} commits it"
     if left.needs_person:
-        return "a person decides, as the error says: until then each try fails"
+        return "a person decides, as the error says"
     again = left.again if left.job is None else "it only commits"
     if left.follows is not None:
         return f"{left.follows}: {again}"

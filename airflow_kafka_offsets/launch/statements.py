@@ -77,7 +77,7 @@ def check_statements(statements: Sequence[str], view: str, parameters: Mapping[s
     named = re.compile(rf"\b{view}\b", re.IGNORECASE)
     if not any(named.search(_code(statement)) for statement in statements):
         raise BadInputError(
-            f"None of the statements ({len(statements)}) reads {view}. For another name of the view:\n    KafkaSparkSqlOperator(view=...)"
+            f"None of the statements ({len(statements)}) reads {view}. For another name of the view: KafkaSparkSqlOperator(view=...)"
         )
 
 

@@ -133,9 +133,7 @@ class SparkHook(SparkSubmitHook):
         target = self.target
         if target.is_yarn and target.is_cluster_mode:
             if open_cluster(target) is None:
-                raise BadInputError(
-                    f"{_ON_YARN} {target.yarn_address} in the connection's extra (http://rm:8088): a retry must find the earlier driver"
-                )
+                raise BadInputError(f"{_ON_YARN} {target.yarn_address} in the connection's extra (http://rm:8088)")
             if durable and not target.is_tracked:
                 raise BadInputError(
                     f"{_ON_YARN} yarn_track_via_rm_api=True, and a retry continues with the driver; or durable=False, and it stops it"
@@ -148,9 +146,7 @@ class SparkHook(SparkSubmitHook):
             if self._track_driver_via_k8s_api:
                 self._validate_track_driver_via_k8s_api_config()
         if target.is_kubernetes and target.is_cluster_mode and not target.is_tracked:
-            raise BadInputError(
-                "Kubernetes' cluster mode needs track_driver_via_k8s_api=True: spark-submit does not report a driver's failure"
-            )
+            raise BadInputError("Kubernetes' cluster mode needs track_driver_via_k8s_api=True")
 
 
 class LaunchHook(SparkHook):

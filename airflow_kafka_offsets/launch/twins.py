@@ -75,7 +75,7 @@ def stop(cluster: Cluster, name: JobName) -> None:
 
 def overdue(window_id: str, job: str) -> str:
     """Return the message about a job that was asked to stop and did not end."""
-    return f"Window {window_id}: {job} still runs {PATIENCE:g} s after the request to stop it. Stop it on the cluster; {_NEXT_TRY}"
+    return f"Window {window_id}: {job} still runs after {PATIENCE:g} s. Stop it on the cluster; {_NEXT_TRY}"
 
 
 def _overdue(name: JobName, step: Step) -> str:

@@ -53,7 +53,7 @@ from airflow_kafka_offsets.ledger.rows import (
 from airflow_kafka_offsets.ledger.tables import acts, attempts, groups, windows
 
 
-class Acts(Connections):
+class ActLedger(Connections):
     """The ledger, as acts need it. Every write is one transaction."""
 
     def abandon(self, window_id: str, act: Act, *, leave_gap: bool = False) -> Abandonment:
@@ -78,9 +78,9 @@ class Acts(Connections):
         return done
 
     def commit_by_hand(
-        self, window_id: str, act: Act, *, in_two_steps: bool = False, output: Sequence[str] = ()
+        self, window_id: str, act: Act, *, leave_committing: bool = False, output: Sequence[str] = ()
     ) -> None:
-        """Commit a planned window on a person's word, which is recorded; `in_two_steps` and `output` as in `commit`.
+        """Commit a planned window on a person's word, which is recorded; `leave_committing` and `output` as in `commit`.
 
         Raises:
             IllegalStepError: it is not planned.
@@ -90,7 +90,7 @@ class Acts(Connections):
         with writing(self._publishing(output)) as connection:
             window, group_id, _ = runs.find_record(connection, window_id)
             check_steps(window_id, window.state, State.COMMITTING, State.COMMITTED)
-            runs.commit_window(connection, group_id, window, act.at, in_two_steps=in_two_steps)
+            runs.commit_window(connection, group_id, window, act.at, leave_committing=leave_committing)
             _record(connection, group_id, act)
             if output and window.span:
                 staging.publish(connection, window_id, output, None, act.at, is_planned=True)

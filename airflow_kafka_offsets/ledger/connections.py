@@ -46,9 +46,8 @@ class Connections:
             return
         schema.upgrade(self._engine)
         logger.warning(
-            "A new ledger was made: %s, in which each group begins at window 000001; that is right for a first run. If there was a "
-            "ledger before, its records would be read and written again: turn the DAGs off and restore it, see "
-            '"Keep the ledger" in the docs (docs/howto/keep-the-ledger.md)',
+            "A new ledger was made: %s, with no groups; that is right for a first run. If there was one before, turn the DAGs off and "
+            "restore it, or its records are read and written again: docs/howto/keep-the-ledger.md",
             where(self._engine),
         )
 

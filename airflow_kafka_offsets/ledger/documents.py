@@ -45,8 +45,8 @@ def damaged(what: str, exc: Exception) -> DamagedRowError:
     """Return the error for a value that this package never writes."""
     why = str(exc)[:MAX_VALUE]
     return DamagedRowError(
-        f"The ledger has {what} in a form that this package never writes ({type(exc).__name__}: {why}): its row is damaged, or was "
-        'changed by hand. Restore it from a copy of the ledger: "Keep the ledger" in the docs (docs/howto/keep-the-ledger.md)'
+        f"The ledger has {what}, but its row is damaged ({type(exc).__name__}: {why}). Restore it from a copy of the ledger: "
+        "docs/howto/keep-the-ledger.md"
     )
 
 

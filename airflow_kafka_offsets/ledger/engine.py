@@ -125,13 +125,10 @@ def _check_file(url: URL, what: str) -> None:
     # The path can't be separated from the options, so a read-only command could not avoid making the file.
     if what == "ledger" and url.database.startswith("file:"):
         raise BadInputError(
-            "The ledger's URL names a file in SQLite's form (file:...): write its path instead, such as "
-            "sqlite:////var/lib/kafka_offsets.db"
+            "The ledger's URL begins with file: - write a path, such as sqlite:////var/lib/kafka_offsets.db"
         )
     if os.path.isdir(url.database):
-        raise BadInputError(
-            f"The {what}'s URL {_shown(url)} names a folder: name a file in it, such as kafka_offsets.db"
-        )
+        raise BadInputError(f"The {what}'s URL {_shown(url)} names a folder: name a file in it")
 
 
 def _engine(url: URL, what: str, extra: str, connect_args: dict[str, Any]) -> Engine:
@@ -368,17 +365,14 @@ def translated(engine: Engine) -> Iterator[None]:
     try:
         yield
     except IntegrityError as exc:
-        raise ConcurrentChangeError(
-            "Another process wrote the same row to the ledger first; nothing was written"
-        ) from exc
+        raise ConcurrentChangeError("Another process wrote the same row first; nothing was written") from exc
     except DBAPIError as exc:
         if is_lost(exc):
             raise ConcurrentChangeError("Another process changed the ledger first; nothing was written") from exc
         reason = f"{type(exc.orig).__name__}: {first_line(exc)}"
         if isinstance(exc, OperationalError | InterfaceError):
             raise LedgerUnavailableError(
-                f"The ledger {where(engine)} did not answer ({reason}). "
-                "Check the database, then let the task retry: the next try continues from what the ledger holds"
+                f"The ledger {where(engine)} did not answer ({reason}). Check the database, then let the task retry"
             ) from exc
         raise LedgerError(f"The ledger {where(engine)} refused a statement ({reason}); nothing was written") from exc
 

@@ -39,13 +39,13 @@ from airflow_kafka_offsets.core.window import (
     WindowRecord,
 )
 from airflow_kafka_offsets.core.window_id import parse_window_id
-from airflow_kafka_offsets.ledger.acts import Acts
-from airflow_kafka_offsets.ledger.many_groups import ManyGroups
+from airflow_kafka_offsets.ledger.acts import ActLedger
+from airflow_kafka_offsets.ledger.many_groups import ManyGroups, ids_of
 from airflow_kafka_offsets.ledger.rows import (
     HOLDER,
     ID_OF_GROUP,
+    ask_many,
     attempt_of,
-    chunks,
     definition_of,
     find_window,
     id_of,
@@ -57,13 +57,14 @@ from airflow_kafka_offsets.ledger.rows import (
     select_standing_group,
     select_summaries,
     select_windows,
+    windows_at,
     without_ranges,
 )
-from airflow_kafka_offsets.ledger.runs import Runs
+from airflow_kafka_offsets.ledger.runs import RunLedger
 from airflow_kafka_offsets.ledger.tables import attempts, claim_windows, claims, groups, windows
 
 
-class Ledger(Runs, Acts, ManyGroups):
+class Ledger(RunLedger, ActLedger, ManyGroups):
     """The record of groups, windows, claims, attempts and acts, in SQLite, PostgreSQL, MySQL or MariaDB.
 
     Raises:
@@ -136,7 +137,7 @@ class Ledger(Runs, Acts, ManyGroups):
             since: only windows with this number or a larger one.
             limit: how many at most.
         """
-        rows = self._history_of(group, states, lane, seqs, cut_in, before, since, limit, _history_among)
+        rows = self._history_of(group, states, lane, seqs, cut_in, before, since, limit, select_history)
         return [record_of(row) for row in rows]
 
     def summaries(
@@ -150,7 +151,7 @@ class Ledger(Runs, Acts, ManyGroups):
             seqs: only these; none: all.
             limit: how many at most.
         """
-        rows = self._history_of(group, states, None, seqs, None, None, None, limit, _summaries_among)
+        rows = self._history_of(group, states, None, seqs, None, None, None, limit, select_summaries)
         return [record_of(row) for row in rows]
 
     def _history_of(
@@ -163,7 +164,7 @@ class Ledger(Runs, Acts, ManyGroups):
         before: int | None,
         since: int | None,
         limit: int,
-        among: Callable[[str], Select[Any]],
+        build: Callable[[], Select[Any]],
     ) -> list[Row[Any]]:
         """Find windows with their history, as `windows` is asked for them."""
         cut_after, cut_until = cut_in or (None, None)
@@ -175,10 +176,8 @@ class Ledger(Runs, Acts, ManyGroups):
         with self._reading() as connection:
             # In one statement, PostgreSQL would read all windows of the group for a join with 200 of them, and SQLite would take so many
             # branches to find much.
-            found = connection.execute(page, {"of_group": group, "at_most": limit, **asked}).scalars().all()
-            query = among(connection.dialect.name)
-            each = [{"of_group": group, **_as_numbers(some)} for some in chunks(found)]
-            rows = [row for numbers in each for row in connection.execute(query, numbers)]
+            pairs = connection.execute(page, {"of_group": group, "at_most": limit, **asked})
+            rows = windows_at(connection, build, [(row.group_id, row.seq) for row in pairs])
         # Some may have changed since their numbers were found.
         still = [row for row in rows if not states or row.state in states]
         return sorted(still, key=lambda row: -row.seq)
@@ -213,16 +212,16 @@ class Ledger(Runs, Acts, ManyGroups):
         """Return the attempts at a window, oldest first."""
         group, seq = parse_window_id(window_id)
         with self._reading() as connection:
-            return [attempt_of(row) for row in connection.execute(select_attempts(group).where(attempts.c.seq == seq))]
+            query = select_attempts().where(attempts.c.group_id == id_of(group), attempts.c.seq == seq)
+            return [attempt_of(row) for row in connection.execute(query)]
 
     def attempts_at(self, group: str, seqs: Sequence[int]) -> Mapping[int, Sequence[Attempt]]:
         """Return the attempts at windows of a group by their number, oldest first; a window without one is not in the answer."""
         found: dict[int, list[Attempt]] = {}
         with self._reading() as connection:
-            query = select_attempts(group).where(_among(connection.dialect.name, attempts.c.seq))
-            for some in chunks(seqs):
-                for row in connection.execute(query, _as_numbers(some)):
-                    found.setdefault(row.seq, []).append(attempt_of(row))
+            pairs = [(id_, seq) for id_ in ids_of(connection, [group]).values() for seq in seqs]
+            for row in ask_many(connection, select_attempts, pairs, attempts.c.group_id, attempts.c.seq):
+                found.setdefault(row.seq, []).append(attempt_of(row))
         return found
 
     def windows_of_run(
@@ -253,18 +252,8 @@ class Ledger(Runs, Acts, ManyGroups):
 
 
 @cache
-def _history_among(dialect: str) -> Select[Any]:
-    return select_history().where(windows.c.group_id == ID_OF_GROUP, _among(dialect, windows.c.seq))
-
-
-@cache
-def _summaries_among(dialect: str) -> Select[Any]:
-    return select_summaries().where(windows.c.group_id == ID_OF_GROUP, _among(dialect, windows.c.seq))
-
-
-@cache
 def _page(states: Sequence[State], lane: Lane | None, asked: Collection[str]) -> Select[Any]:
-    """Select the numbers of windows of the group `of_group`, the newest first, `at_most` so many.
+    """Select group id and numbers of windows of the group `of_group`, the newest first, `at_most` so many.
 
     For each lane and state by an index of its own: a database that looks for several at once may read all of the history.
 
@@ -286,36 +275,23 @@ def _page(states: Sequence[State], lane: Lane | None, asked: Collection[str]) ->
         "since": seq >= bindparam("since"),
     }
     limit = bindparam("at_most", type_=Integer)
-    mine = select(windows.c.seq).where(windows.c.group_id == ID_OF_GROUP, *(conditions[name] for name in sorted(asked)))
+    wanted = (conditions[name] for name in sorted(asked))
+    mine = select(windows.c.group_id, windows.c.seq).where(windows.c.group_id == ID_OF_GROUP, *wanted)
     if is_ordered:
         mine = mine.order_by(windows.c.seq.desc()).limit(limit)
     if not states and lane is None and is_ordered:
         return mine
     each = [
-        select(mine.where(windows.c.lane == one, windows.c.state == state, *more).subquery().c.seq)
+        select(mine.where(windows.c.lane == one, windows.c.state == state, *more).subquery())
         for one in (Lane if lane is None else [lane])
         for state in states or sorted(State)
         for more in ([()] if is_ordered else [[windows.c.is_capped == capped] for capped in (false(), true())])
     ]
     found = union_all(*each).subquery()
-    return select(found.c.seq).order_by(found.c.seq.desc()).limit(limit)
+    return select(found).order_by(found.c.seq.desc()).limit(limit)
 
 
 def _numbered(before: int | None, since: int | None) -> list[ColumnElement[bool]]:
     """Return what holds for windows with numbers from one on, and before another one."""
     seq = windows.c.seq
     return [*([] if before is None else [seq < before]), *([] if since is None else [seq >= since])]
-
-
-def _among(dialect: str, seq: ColumnElement[int]) -> ColumnElement[bool]:
-    """Return the condition that a number is one of those that are asked for (`_as_numbers`)."""
-    is_one = seq.in_(bindparam("of_seqs", expanding=True))
-    if dialect != "postgresql":
-        return is_one
-    # Where most groups are small, it would read all of a large one rather than look for each number. The span says that few lie there.
-    return and_(is_one, seq.between(bindparam("first_seq"), bindparam("last_seq")))
-
-
-def _as_numbers(seqs: Sequence[int]) -> dict[str, Any]:
-    """Return numbers of windows as the parameters of `_among`."""
-    return {"of_seqs": list(seqs), "first_seq": min(seqs), "last_seq": max(seqs)}

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import product
 from typing import Any
 
 from sqlalchemy import (
-    ARRAY,
     ColumnElement,
     Connection,
     Executable,
     FromClause,
-    Integer,
     Row,
     ScalarSelect,
     Select,
-    String,
     Subquery,
     and_,
-    any_,
+    bindparam,
     case,
-    cast,
     false,
     func,
     or_,
@@ -58,17 +55,19 @@ from airflow_kafka_offsets.ledger.documents import (
 from airflow_kafka_offsets.ledger.rows import (
     OWNER,
     act_of,
+    ask_many,
     chunks,
     is_of_group,
     newest_live,
     owner_of,
     record_of,
-    rows_at,
     select_records,
     select_standing_groups,
     select_summaries,
     select_windows,
+    singles,
     states_of,
+    windows_at,
 )
 from airflow_kafka_offsets.ledger.tables import acts, attempts, claims, groups, pruned, windows
 
@@ -82,21 +81,16 @@ class ManyGroups(Connections):
         Of the open windows of a group only the oldest is there, where the watermark is: all of them may have a million ranges.
         """
         with self._reading_many() as connection:
-            found: dict[str, GroupState] = {}
-            for some in chunks(names):
-                rows = connection.execute(
-                    select_standing_groups().where(is_one_of(connection, groups.c.name, some))
-                ).all()
-                found |= states_of(connection, rows, oldest_open)
-            return found
+            rows = ask_many(connection, select_standing_groups, singles(names), groups.c.name)
+            return states_of(connection, rows, oldest_open)
 
     def records(self, window_ids: Sequence[str]) -> Mapping[str, WindowRecord]:
         """Return windows without their ranges; one that does not exist is not in the answer."""
         asked = [parse_window_id(window_id) for window_id in window_ids]
         with self._reading() as connection:
-            ids = _ids(connection, {group for group, _ in asked})
+            ids = ids_of(connection, {group for group, _ in asked})
             pairs = [(ids[group], seq) for group, seq in asked if group in ids]
-            found = map(record_of, rows_at(connection, select_records, pairs))
+            found = map(record_of, windows_at(connection, select_records, pairs))
             return {window.id: window for window in found}
 
     def overviews(self, names: Sequence[str], *, newest_acts: int | None = None) -> Mapping[str, Overview]:
@@ -107,18 +101,12 @@ class ManyGroups(Connections):
             newest_acts: of each, only so many of the newest acts; None: all.
         """
         with self._reading_many() as connection:
-            found: dict[str, Overview] = {}
-            for some in chunks(names):
-                found |= _overviews(connection, is_one_of(connection, groups.c.name, some), newest_acts)
-            return found
+            return _overviews(connection, names, newest_acts)
 
     def outlines(self, names: Sequence[str]) -> Mapping[str, Outline]:
         """Return groups in a line each, without any ranges; one that the ledger does not have is not in the answer."""
-        found: dict[str, Outline] = {}
         with self._reading_many() as connection:
-            for some in chunks(names):
-                found |= _outlines(connection, some)
-        return found
+            return _outlines(connection, names)
 
     def recent_commits(self, wanted: Mapping[str, int]) -> Mapping[str, Sequence[Commit]]:
         """Return the newest committed live windows of groups, newest first, without their ranges: of each group at most so many.
@@ -127,7 +115,7 @@ class ManyGroups(Connections):
         """
         found: dict[str, list[Commit]] = {}
         with self._reading_many() as connection:
-            ids = list(_ids(connection, list(wanted)).items())
+            ids = list(ids_of(connection, wanted).items())
             for some in chunks(ids, MAX_BRANCHES):
                 for name, rows in _newest_commits(connection, some, wanted).items():
                     with intact(f"the times of the windows of group {name}"):
@@ -138,12 +126,11 @@ class ManyGroups(Connections):
         """Return how far groups have come in time; one that never planned is not in the answer."""
         with self._reading_many() as connection:
             found: dict[str, Frontier] = {}
-            for some in chunks(names):
-                rows = connection.execute(_frontiers().where(is_one_of(connection, groups.c.name, some))).all()
-                waiting = open_seqs(connection, [row.id for row in rows if row.oldest_open is not None])
-                for row in rows:
-                    with intact(f"the planned-until times of group {row.name}"):
-                        found[row.name] = _frontier(row, waiting.get(row.id, ()))
+            rows = ask_many(connection, _frontiers, singles(names), groups.c.name)
+            waiting = open_seqs(connection, [row.id for row in rows if row.oldest_open is not None])
+            for row in rows:
+                with intact(f"the planned-until times of group {row.name}"):
+                    found[row.name] = _frontier(row, waiting.get(row.id, ()))
             return found
 
 
@@ -154,11 +141,11 @@ MAX_OPEN = 50
 """How many open windows of a group an overview has."""
 
 
-def _overviews(connection: Connection, which: ColumnElement[bool], newest_acts: int | None) -> dict[str, Overview]:
-    found = connection.execute(select_standing_groups().where(which)).all()
+def _overviews(connection: Connection, names: Sequence[str], newest_acts: int | None) -> dict[str, Overview]:
+    found = ask_many(connection, select_standing_groups, singles(names), groups.c.name)
     states, ids = states_of(connection, found, oldest_open), [row.id for row in found]
     committed = {row.id: seq for row in found if (seq := row._mapping[State.COMMITTED.value]) is not None}
-    last = {row.group_id: record_of(row) for row in _rows_of(connection, committed.items())}
+    last = {row.group_id: record_of(row) for row in windows_at(connection, select_summaries, committed.items())}
     is_open = _newest_open(connection, ids)
     before = pruning.before(connection, ids)
     done = _acts_of(connection, {row.id: row.name for row in found}, newest_acts)
@@ -184,40 +171,46 @@ def _acts_of(connection: Connection, names: Mapping[int, str], newest: int | Non
     """
     found: dict[int, list[Act]] = {}
     ids = list(names) if newest is None else _with_acts(connection, list(names))
-    for query in _acts_queries(ids, newest):
-        for row in sorted(connection.execute(query), key=lambda row: int(row.id)):
-            found.setdefault(row.group_id, []).append(act_of(names[row.group_id], row))
+    if newest is None:
+        rows = ask_many(connection, _select_acts, singles(ids), acts.c.group_id)
+    else:
+        rows = [row for some in chunks(ids, MAX_BRANCHES) for row in connection.execute(_newest_acts(some, newest))]
+    for row in sorted(rows, key=lambda row: int(row.id)):
+        found.setdefault(row.group_id, []).append(act_of(names[row.group_id], row))
     return found
+
+
+@cache
+def _select_acts() -> Select[Any]:
+    return select(acts)
 
 
 def _with_acts(connection: Connection, ids: Sequence[int]) -> list[int]:
     """Return the groups to which people did anything: for most it is nothing, and a branch for each takes time."""
+    return [row.id for row in ask_many(connection, _groups_with_acts, singles(ids), groups.c.id)]
+
+
+@cache
+def _groups_with_acts() -> Select[Any]:
     # Not `exists`: MariaDB makes a join of that, and reads all acts.
     any_act = select(acts.c.id).where(acts.c.group_id == groups.c.id).limit(1).correlate(groups).scalar_subquery()
-    query = select(groups.c.id).where(any_act.is_not(None))
-    queries = (query.where(is_one_of(connection, groups.c.id, some)) for some in chunks(ids))
-    return [id_ for one in queries for id_ in connection.execute(one).scalars()]
+    return select(groups.c.id).where(any_act.is_not(None))
 
 
-def _acts_queries(ids: Sequence[int], newest: int | None) -> Iterator[Executable]:
-    if newest is None:
-        for some in chunks(ids):
-            yield select(acts).where(acts.c.group_id.in_(some))
-        return
-    for some in chunks(ids, MAX_BRANCHES):
-        each = (
-            select(acts).where(acts.c.group_id == group_id).order_by(acts.c.id.desc()).limit(newest).subquery()
-            for group_id in some
-        )
-        yield union_all(*map(select, each))
+def _newest_acts(ids: Sequence[int], newest: int) -> Executable:
+    each = (
+        select(acts).where(acts.c.group_id == group_id).order_by(acts.c.id.desc()).limit(newest).subquery()
+        for group_id in ids
+    )
+    return union_all(*map(select, each))
 
 
 def _outlines(connection: Connection, names: Sequence[str]) -> dict[str, Outline]:
-    rows = connection.execute(_lists().where(is_one_of(connection, groups.c.name, names))).all()
+    rows = ask_many(connection, _lists, singles(names), groups.c.name)
     recent = _recent(connection, rows)
     is_open = {row.id: _open_windows(row) for row in rows}
     shown = [(row.id, seq) for row in rows for seq in (*is_open[row.id][0].values(), row.last) if seq is not None]
-    lines = {(row.group_id, row.seq): row for row in rows_at(connection, select_records, shown)}
+    lines = {(row.group_id, row.seq): row for row in windows_at(connection, select_records, shown)}
     return {row.name: _outline(row, is_open[row.id], lines, recent.get(row.id, ([], set()))) for row in rows}
 
 
@@ -266,13 +259,13 @@ def _recent(connection: Connection, rows: Sequence[Row[Any]]) -> dict[int, _Rece
     # Each database has a form of its own: with that of another one it reads whole histories, or takes three times as long.
     match connection.dialect.name:
         case "postgresql":
-            query = _newest_by_limit()
+            build = _newest_by_limit
         case "sqlite":
-            query = _newest_by_number()
+            build = _newest_by_number
         case _:
             return _recent_by_row(connection, rows)
-    found = connection.execute(query.where(is_one_of(connection, groups.c.id, [row.id for row in rows])))
-    return {group_id: _gathered(*map(_listed, lists)) for group_id, *lists in found}
+    found = ask_many(connection, build, singles(row.id for row in rows), groups.c.id)
+    return {row.id: _gathered(_listed(row.lags), _listed(row.dag_ids)) for row in found}
 
 
 def _listed(value: Any) -> list[Any]:
@@ -300,7 +293,8 @@ def _newest_by_limit() -> Select[Any]:
     here = select(windows).where(windows.c.group_id == groups.c.id).correlate(groups)
     newest = here.order_by(windows.c.seq.desc()).limit(MAX_RECENT).lateral()
     lags = func.json_agg(func.json_build_array(newest.c.seq, _lag_of(newest)))
-    query = select(groups.c.id, lags, func.json_agg(_dag_of(newest).distinct()))
+    dag_ids = func.json_agg(_dag_of(newest).distinct())
+    query = select(groups.c.id, lags.label("lags"), dag_ids.label("dag_ids"))
     return query.join(newest, true()).group_by(groups.c.id)
 
 
@@ -308,7 +302,8 @@ def _newest_by_limit() -> Select[Any]:
 def _newest_by_number() -> Select[Any]:
     is_new = and_(windows.c.group_id == groups.c.id, windows.c.seq >= groups.c.next_seq - MAX_RECENT)
     lags = func.json_group_array(func.json_array(windows.c.seq, _lag_of(windows)))
-    query = select(groups.c.id, lags, func.json_group_array(_dag_of(windows).distinct()))
+    dag_ids = func.json_group_array(_dag_of(windows).distinct())
+    query = select(groups.c.id, lags.label("lags"), dag_ids.label("dag_ids"))
     return query.join(windows, is_new).group_by(groups.c.id)
 
 
@@ -341,38 +336,12 @@ def _outline(row: Row[Any], is_open: _Open, lines: Mapping[tuple[int, int], Row[
     )
 
 
-def is_one_of(connection: Connection, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
-    """Return the condition that a name or number is one of these: where the database can, they are one value, as a thousand take long to send."""
-    match connection.dialect.name:
-        case "sqlite":
-            asked = func.json_each(json.dumps(list(values))).table_valued("value")
-            return column.in_(select(asked.c.value))
-        case "postgresql":
-            return column == any_(cast(list(values), ARRAY(String if isinstance(column.type, String) else Integer)))
-        case _:
-            return column.in_(values)
-
-
-def _rows_of(connection: Connection, pairs: Iterable[tuple[int, int]]) -> list[Row[Any]]:
-    """Find windows by group id and number, with their history."""
-    return rows_at(connection, select_summaries, list(pairs))
-
-
 def _newest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[WindowRecord]]:
     """Find the newest open windows of groups, in both lanes: at most `MAX_OPEN` of each group."""
-    each = [
-        select(windows.c.group_id, windows.c.seq).where(
-            is_one_of(connection, windows.c.group_id, group_ids), windows.c.lane == lane, windows.c.state == state
-        )
-        for lane in Lane
-        for state in sorted(OPEN)
-    ]
-    is_open = union_all(*each).subquery()
-    place = func.row_number().over(partition_by=is_open.c.group_id, order_by=is_open.c.seq.desc()).label("place")
-    ranked = select(is_open, place).subquery()
-    pairs = connection.execute(select(ranked.c.group_id, ranked.c.seq).where(ranked.c.place <= MAX_OPEN)).all()
+    is_open = open_seqs(connection, group_ids, *Lane)
+    pairs = [(group_id, seq) for group_id, seqs in is_open.items() for seq in seqs[-MAX_OPEN:]]
     found: dict[int, list[WindowRecord]] = {}
-    rows = _rows_of(connection, ((row.group_id, row.seq) for row in pairs))
+    rows = windows_at(connection, select_summaries, pairs)
     for row in sorted(rows, key=lambda row: -row.seq):
         found.setdefault(row.group_id, []).append(record_of(row))
     return found
@@ -381,27 +350,34 @@ def _newest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, 
 def oldest_open(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[WindowRecord]]:
     """Find the oldest of these windows of each group: it alone is read with its ranges."""
     oldest = [(group_id, seqs[0]) for group_id, seqs in open_seqs(connection, group_ids).items()]
-    return {row.group_id: [record_of(row)] for row in rows_at(connection, select_windows, oldest)}
+    return {row.group_id: [record_of(row)] for row in windows_at(connection, select_windows, oldest)}
 
 
-def open_seqs(connection: Connection, group_ids: Sequence[int]) -> dict[int, list[int]]:
-    """Find the numbers of these windows, without their ranges."""
+def open_seqs(connection: Connection, group_ids: Sequence[int], *lanes: Lane) -> dict[int, list[int]]:
+    """Find the numbers of the open windows of groups in some lanes, or in the live one, oldest first."""
     found: dict[int, list[int]] = {}
-    for some in chunks(group_ids):
-        are_live = and_(is_one_of(connection, windows.c.group_id, some), windows.c.lane == Lane.LIVE)
-        of_groups = select(windows.c.group_id, windows.c.seq).where(are_live)
-        for state in sorted(OPEN):
-            for row in connection.execute(of_groups.where(windows.c.state == state)):
-                found.setdefault(row.group_id, []).append(row.seq)
+    for lane, state in product(lanes or [Lane.LIVE], sorted(OPEN)):
+        which = {"of_lane": lane, "of_state": state}
+        for row in ask_many(connection, _in_lane_and_state, singles(group_ids), windows.c.group_id, **which):
+            found.setdefault(row.group_id, []).append(row.seq)
     return {group_id: sorted(seqs) for group_id, seqs in found.items()}
 
 
-def _ids(connection: Connection, names: Collection[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for some in chunks(sorted(names)):
-        query = select(groups.c.name, groups.c.id).where(is_one_of(connection, groups.c.name, some))
-        found |= {row.name: row.id for row in connection.execute(query)}
-    return found
+@cache
+def _in_lane_and_state() -> Select[Any]:
+    query = select(windows.c.group_id, windows.c.seq)
+    return query.where(windows.c.lane == bindparam("of_lane"), windows.c.state == bindparam("of_state"))
+
+
+def ids_of(connection: Connection, names: Collection[str]) -> dict[str, int]:
+    """Return the ids of groups by name; one that the ledger does not have is not in the answer."""
+    rows = ask_many(connection, _select_ids, singles(sorted(names)), groups.c.name)
+    return {row.name: row.id for row in rows}
+
+
+@cache
+def _select_ids() -> Select[Any]:
+    return select(groups.c.name, groups.c.id)
 
 
 @cache

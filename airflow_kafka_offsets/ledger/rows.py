@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache, lru_cache, partial
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from sqlalchemy import (
     Row,
     ScalarSelect,
     Select,
+    String,
     and_,
     bindparam,
     cast,
@@ -111,46 +112,72 @@ def states_of(connection: Connection, found: Sequence[Row[Any]], find_open: Find
     }
 
 
-def rows_at(
-    connection: Connection, build: Callable[[], Select[Any]], pairs: Sequence[tuple[int, int]]
+def ask_many(
+    connection: Connection,
+    build: Callable[[], Select[Any]],
+    values: Collection[tuple[Any, ...]],
+    *columns: Column[Any],
+    **more: Any,
 ) -> list[Row[Any]]:
-    """Ask a query for windows by group id and number. It is kept for the function that builds it, which is one of this module."""
-    asking = _query_at(build, connection.dialect.name)
-    return [row for some in chunks(pairs) for row in connection.execute(asking, _as_asked(connection, some))]
+    """Ask a query about many groups or windows, with few statements.
+
+    Args:
+        connection: to the database.
+        build: builds the query, a function of a module: what it builds is kept.
+        values: the names, ids or numbers to ask for: of each row the values of `columns`.
+        columns: the columns that have one of these rows.
+        more: other parameters of the query.
+    """
+    dialect = connection.dialect.name
+    query = _about_many(build, dialect, columns)
+    return [row for some in chunks(list(values)) for row in connection.execute(query, _as_asked(dialect, some) | more)]
 
 
 @cache
-def _query_at(build: Callable[[], Select[Any]], dialect: str) -> Select[Any]:
-    return build().where(_are(dialect))
-
-
-def _are(dialect: str) -> ColumnElement[bool]:
-    """Return the condition that windows have one of the group ids and numbers that are asked for (`_as_asked`)."""
-    which = tuple_(windows.c.group_id, windows.c.seq)
+def _about_many(build: Callable[[], Select[Any]], dialect: str, columns: tuple[Column[Any], ...]) -> Select[Any]:
+    """Add the condition that columns have one of the rows in the parameters (`_as_asked`)."""
+    names = [f"many_{number}" for number in range(len(columns))]
+    several = columns[0] if len(columns) == 1 else tuple_(*columns)
     match dialect:
         case "sqlite":
             # With a list of several pairs, SQLite reads the whole table: its index serves what is selected from somewhere. As JSON, they are one value.
-            asked = func.json_each(bindparam("pairs")).table_valued("value")
-            first, second = (func.json_extract(asked.c.value, path) for path in ("$[0]", "$[1]"))
-            return which.in_(select(first, second))
+            asked = func.json_each(bindparam("many")).table_valued("value")
+            each = [func.json_extract(asked.c.value, f"$[{number}]") for number in range(len(columns))]
+            return build().where(several.in_(select(*each)))
         case "postgresql":
             # A list of a thousand pairs takes three times as long: PostgreSQL plans each as a question of its own.
-            numbers = ARRAY(Integer)
-            values = (cast(bindparam(name, type_=numbers), numbers) for name in ("of_ids", "of_seqs"))
-            return which.in_(select(*map(func.unnest, values)))
+            arrays = [ARRAY(String if isinstance(column.type, String) else Integer) for column in columns]
+            unnested = [
+                func.unnest(cast(bindparam(name, type_=array), array))
+                for name, array in zip(names, arrays, strict=True)
+            ]
+            return build().where(several.in_(select(*unnested)))
         case _:
-            return which.in_(bindparam("pairs", expanding=True))
+            # In the order of the joins: MariaDB would begin with the small table of groups, and read all windows of each.
+            query = build().prefix_with("STRAIGHT_JOIN")
+            return query.where(several.in_(bindparam("many", expanding=True)))
 
 
-def _as_asked(connection: Connection, pairs: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """Return group ids and numbers of windows as the parameters of `_are`."""
-    match connection.dialect.name:
+def _as_asked(dialect: str, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    match dialect:
         case "sqlite":
-            return {"pairs": json.dumps([list(pair) for pair in pairs])}
+            return {"many": json.dumps(rows)}
         case "postgresql":
-            return {"of_ids": [group_id for group_id, _ in pairs], "of_seqs": [seq for _, seq in pairs]}
+            return {f"many_{number}": list(values) for number, values in enumerate(zip(*rows, strict=True))}
         case _:
-            return {"pairs": pairs}
+            return {"many": rows if len(rows[0]) > 1 else [value for (value,) in rows]}
+
+
+def singles(values: Iterable[Any]) -> list[tuple[Any]]:
+    """Return values for one column of `ask_many`."""
+    return [(value,) for value in values]
+
+
+def windows_at(
+    connection: Connection, build: Callable[[], Select[Any]], pairs: Collection[tuple[int, int]]
+) -> list[Row[Any]]:
+    """Ask a query for windows by group id and number."""
+    return ask_many(connection, build, pairs, windows.c.group_id, windows.c.seq)
 
 
 @cache
@@ -177,7 +204,7 @@ def is_of_group(table: FromClause, lane: Lane, state: State) -> ColumnElement[bo
 def positions_of(connection: Connection, found: Sequence[Row[Any]]) -> dict[int, Position]:
     """Find where the next live window of groups starts: at the end of the last one that owns its offsets, or at the origin."""
     newest = {row.id: seq for row in found if (seq := newest_owner(row)) is not None and seq >= row.origin_seq}
-    ends = {row.group_id: row for row in rows_at(connection, _ends, list(newest.items()))}
+    ends = {row.group_id: row for row in windows_at(connection, _ends, newest.items())}
     positions: dict[int, Position] = {}
     for row in found:
         with intact(f"the watermark of group {row.name}"):
@@ -237,12 +264,13 @@ def with_history(query: Select[Any]) -> Select[Any]:
     return query.add_columns(count.label("attempts"), records.label("records"))
 
 
-def select_attempts(group: str) -> Select[Any]:
+@cache
+def select_attempts() -> Select[Any]:
+    """Select attempts, oldest first."""
     return (
         select(attempts, groups.c.name.label("group_name"), *HOLDER)
         .join(claims)
         .join(groups, groups.c.id == attempts.c.group_id)
-        .where(attempts.c.group_id == id_of(group))
         .order_by(attempts.c.id)
     )
 

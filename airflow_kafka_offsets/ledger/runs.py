@@ -80,7 +80,7 @@ from airflow_kafka_offsets.ledger.rows import (
 from airflow_kafka_offsets.ledger.tables import attempts, claim_windows, claims, groups, windows
 
 
-class Runs(Connections):
+class RunLedger(Connections):
     """The ledger, as runs need it. Every write is one transaction."""
 
     def load(self, group: str, claim: Claim | None = None) -> GroupState:
@@ -221,7 +221,8 @@ class Runs(Connections):
 
     def succeeded(self, group: str, claim: Claim, this_try: Try) -> Mapping[int, Attempt]:
         """Return the successful attempts of a task that this try continues, by the window's sequence number."""
-        query = select_attempts(group).where(
+        query = select_attempts().where(
+            attempts.c.group_id == id_of(group),
             attempts.c.claim_id == id_of_claim(),
             attempts.c.series == this_try.series,
             attempts.c.outcome == Outcome.SUCCEEDED,
@@ -246,7 +247,7 @@ class Runs(Connections):
         attempt: int | None,
         now: datetime,
         *,
-        in_two_steps: bool = False,
+        leave_committing: bool = False,
         output: Sequence[str] = (),
     ) -> bool:
         """Commit a window, if it is still planned; False: it was committed before, and nothing changed but its output.
@@ -256,7 +257,7 @@ class Runs(Connections):
             claim: who commits.
             attempt: the attempt that is the evidence; None: there is none, or none is needed.
             now: the time.
-            in_two_steps: leave a live window committing, until `finish`.
+            leave_committing: leave a live window committing, until `finish`.
             output: tables of the ledger's database that get, in the same transaction, what the job staged for them.
 
         Raises:
@@ -268,7 +269,7 @@ class Runs(Connections):
             window, group_id, outcome = find_record(connection, window_id, attempt)
             is_first = check_commit(window, claim, outcome)
             if is_first:
-                commit_window(connection, group_id, window, now, in_two_steps=in_two_steps)
+                commit_window(connection, group_id, window, now, leave_committing=leave_committing)
             elif output:  # another commit of the same rerun must wait for this one
                 change_window(connection, group_id, window, state=window.state)
             if output and window.span:
@@ -525,10 +526,10 @@ def change_window(connection: Connection, group_id: int, window: WindowRecord, /
 
 
 def commit_window(
-    connection: Connection, group_id: int, window: WindowRecord, now: datetime, *, in_two_steps: bool
+    connection: Connection, group_id: int, window: WindowRecord, now: datetime, *, leave_committing: bool
 ) -> None:
     """Change a window to committed, or in two steps a live one to committing."""
-    done = State.COMMITTING if in_two_steps and window.lane is Lane.LIVE else State.COMMITTED
+    done = State.COMMITTING if leave_committing and window.lane is Lane.LIVE else State.COMMITTED
     at = now if done is State.COMMITTED else None
     change_window(connection, group_id, window, state=done, committed_at=at)
 

@@ -109,9 +109,8 @@ def check_revision(engine: Engine) -> None:
         raise _foreign(engine, found)
     if not is_there(engine.url):
         raise NoLedgerError(
-            f"There is no ledger in {where(engine)} yet. If the path is right, make it: kafka-offsets db upgrade --ledger "
-            f"{shlex.quote(where(engine))} (a group's first plan makes the default ledger), or preview a first window: "
-            "kafka-offsets plan --dag FILE",
+            f"There is no ledger in {where(engine)} yet. If the path is right, make it:\n"
+            f"    kafka-offsets db upgrade --ledger {shlex.quote(where(engine))}",
             where(engine),
         )
     message = (
@@ -123,8 +122,8 @@ def check_revision(engine: Engine) -> None:
 
 def _made_by_another(engine: Engine, found: SchemaState) -> LedgerSchemaError:
     return LedgerSchemaError(
-        f"Another version of airflow-kafka-offsets made the ledger {where(engine)} (revision {found.revision or 'unknown'}, and this "
-        f"version needs {REVISION}), so nothing was changed: install the version that made it, or name another database"
+        f"Another version of airflow-kafka-offsets made the ledger {where(engine)} (revision {found.revision or 'unknown'}, not "
+        f"{REVISION}), so nothing was changed: install the version that made it, or name another database"
     )
 
 
@@ -132,8 +131,7 @@ def _foreign(engine: Engine, found: SchemaState) -> LedgerSchemaError:
     flag = " --beside-others" if _is_file(engine) else ""
     message = (
         f"There is no ledger in {where(engine)}: it holds {counted(len(found.others), 'table')} of something else "
-        f"({name_some(found.others, ', ')}). Nothing was written: name the right database, or make a ledger next to these "
-        f"tables; run once, with the same ledger: kafka-offsets db upgrade{flag}"
+        f"({name_some(found.others, ', ')}). Name the right database, or make a ledger beside them: kafka-offsets db upgrade{flag}"
     )
     # Applications share a server's database, so a ledger may be made there. A file belongs to one application.
     return LedgerSchemaError(message) if _is_file(engine) else NoLedgerError(message, where(engine))

@@ -94,9 +94,7 @@ def clean(engine: Engine) -> None:
                 with writing(engine) as connection:
                     connection.execute(update(staged).where(staged.c.id == number).values(staging=None))
     except (DBAPIError, KafkaOffsetsError) as exc:
-        logger.warning(
-            "The next commit drops the staging tables in %s, because this one could not: %s", where(engine), exc
-        )
+        logger.warning("Staging tables in %s can't be dropped yet: %s", where(engine), exc)
 
 
 def _is_dropped(engine: Engine, one: Staged) -> bool:
@@ -111,9 +109,7 @@ def _is_dropped(engine: Engine, one: Staged) -> bool:
     except LedgerUnavailableError:
         raise
     except LedgerError as exc:
-        logger.warning(
-            "Staging table %s of %s can't be dropped; a later commit tries again: %s", one.staging, one.target, exc
-        )
+        logger.warning("Staging table %s of %s can't be dropped yet: %s", one.staging, one.target, exc)
         return False
     return True
 
@@ -129,8 +125,8 @@ def _replace(connection: Connection, window_id: str, one: Staged, *, is_planned:
     inserted = connection.execute(fill).rowcount
     if inserted != one.rows:
         raise OutputError(
-            f"Window {window_id}: the job staged {counted(one.rows, 'row')} for {one.target}, but {one.staging} has {inserted} now. "
-            "Nothing is committed: clear the task to run the window again"
+            f"Window {window_id}: {one.staging} has {inserted} of the {counted(one.rows, 'row')} that the job staged for {one.target}. "
+            "Nothing is committed: clear the task"
         )
 
 
@@ -144,8 +140,7 @@ def _refusals_translated(connection: Connection, window_id: str, target: str) ->
             raise
         raise OutputError(
             f"Window {window_id}: {where(connection.engine)} refused its rows for {target} "
-            f"({type(exc.orig).__name__}: {first_line(exc)}). Nothing is committed: correct that, then let the task retry (its job "
-            "does not run again) or clear it (its job runs again)"
+            f"({type(exc.orig).__name__}: {first_line(exc)}). Nothing is committed: correct that, then let the task retry"
         ) from exc
 
 
@@ -153,8 +148,8 @@ def _check_transactions(connection: Connection, window_id: str, target: str) -> 
     named = _table(target)
     if engine := engine_without_transactions(connection, named.name, named.schema):
         raise OutputError(
-            f"Window {window_id}: {target} has the engine {engine}, which has no transactions. Nothing is committed: type ALTER TABLE {target} "
-            "ENGINE = InnoDB, then let the task retry (its job does not run again)"
+            f"Window {window_id}: {target} has the engine {engine}, which has no transactions, so nothing is committed. Type ALTER TABLE "
+            f"{target} ENGINE = InnoDB, then let the task retry"
         )
 
 

@@ -53,14 +53,16 @@ class Acts(UseCases):
         act = Act("commit", who, why, self._clock(), {"window": window_id})
         group, _ = parse_window_id(window_id)
         self.check_commit_by_hand(window_id)
-        in_two_steps, output = self._publisher.store is not None, self.ledger.group(group).output_tables
+        leave_committing, output = self._publisher.store is not None, self.ledger.group(group).output_tables
         try:
-            until_won(lambda: self.ledger.commit_by_hand(window_id, act, in_two_steps=in_two_steps, output=output))
+            until_won(
+                lambda: self.ledger.commit_by_hand(window_id, act, leave_committing=leave_committing, output=output)
+            )
         except OutputError as exc:
             raise OutputError(
                 f"{exc}. If no run can read the window again, abandon it: kafka-offsets abandon {window_id} --why '...'"
             ) from exc
-        if in_two_steps:
+        if leave_committing:
             until_won(lambda: self._publisher.finish(group))
 
     def preview_abandon(self, window_id: str) -> Abandonment:
@@ -190,8 +192,7 @@ class Acts(UseCases):
                 raise BadInputError(f"Window {to_window} is not one of group {group.name}")
             if window.lane is Lane.BACKFILL:
                 raise BadInputError(
-                    f"Window {to_window} is a backfill window, and perhaps no live window starts where it does. "
-                    f"Name the offsets: --to '{dump_offsets(window.ranges.starts)}'"
+                    f"Window {to_window} is a backfill window: name its offsets, --to '{dump_offsets(window.ranges.starts)}'"
                 )
             topic_ids = self._kafka.topic_ids(read_before(group, position))
             committed = committed_windows(self.ledger, group.name)

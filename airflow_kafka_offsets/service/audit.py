@@ -35,7 +35,7 @@ def audit_table(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequenc
     """
     position = ledger.load(group.name).position
     if position is None:
-        raise UnknownGroupError(f"Group {group.name} has not planned yet, so no table has anything of it")
+        raise UnknownGroupError(f"Group {group.name} has not planned yet")
     if seqs:
         _check_committed(ledger, group.name, seqs)
     floors = ledger.pruned(group.name).floors_of(position.topic_ids)
@@ -50,9 +50,7 @@ def _check_committed(ledger: Ledger, group: str, seqs: Sequence[int]) -> None:
         raise absent(group, unknown, ledger.pruned(group))
     others = sorted((seq, state) for seq, state in states.items() if state is not State.COMMITTED)
     if uncommitted := [f"{name_window(group, seq)} ({state})" for seq, state in others]:
-        raise IllegalStepError(
-            f"A table need not hold the records of windows that are not committed: {name_some(uncommitted, ', ')}. Name committed windows only"
-        )
+        raise IllegalStepError(f"Only committed windows can be audited, not {name_some(uncommitted, ', ')}")
 
 
 def _with_records(ledger: Ledger, found: Iterator[WindowRecord]) -> Iterator[tuple[Window, int | None]]:

@@ -62,7 +62,7 @@ from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.base import utc_now
 from airflow_kafka_offsets.service.plan import IsOver
-from airflow_kafka_offsets.service.times import find
+from airflow_kafka_offsets.service.times import search_times
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.ledger.ledger import Ledger
@@ -451,7 +451,9 @@ class _Look:
             limited = [tp for tp, _ in wanted if (r := retentions.get(tp.topic)) is not None and r.size is not None]
             try:
                 hits.update(
-                    find(kafka, list(new.values()), guesses, [rate_probe(tp, now_ms) for tp in limited], self.rounds)
+                    search_times(
+                        kafka, list(new.values()), guesses, [rate_probe(tp, now_ms) for tp in limited], self.rounds
+                    )
                 )
             except KafkaAnswerError:
                 # The bounds of a search that was not ended may be days apart.

@@ -29,7 +29,7 @@ from airflow_kafka_offsets.core.starting import EPOCH, AtCommitted, first_offset
 from airflow_kafka_offsets.core.window import Claim, Draft, Window
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.publish import Publisher
-from airflow_kafka_offsets.service.times import find
+from airflow_kafka_offsets.service.times import search_times
 from airflow_kafka_offsets.service.topics import topics_now
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class Look:
             search = Search(tp, offsets.start, ranges[tp].end, now_ms, now_ms - int(kept.total_seconds() * 1000))
             search.learn(questions[tp].time_ms, hits[questions[tp]])
             searches.append(search)
-        find(self.kafka, searches, {})
+        search_times(self.kafka, searches, {})
         # A search that found no record has nothing to lose.
         ages = {s.partition: (now_ms - s.low) / 1000 for s in searches if not s.is_empty}
         return dangers(at_risk, ages, retentions, pace)

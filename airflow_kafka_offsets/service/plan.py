@@ -39,7 +39,7 @@ from airflow_kafka_offsets.core.plan.readable import unreadable
 from airflow_kafka_offsets.core.plan.replay import Owned
 from airflow_kafka_offsets.core.plan.request import Live, Refused, Replay, Request, TimeSpan, parse_seq
 from airflow_kafka_offsets.core.run import Try
-from airflow_kafka_offsets.core.window import Claim, Lane, State, Window, WindowRecord
+from airflow_kafka_offsets.core.window import Claim, Draft, Lane, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.service import replay
 from airflow_kafka_offsets.service.base import UseCases, until_won
@@ -162,7 +162,7 @@ class Planner(UseCases):
                 before, facts = self._look(look, asking, is_over)
             try:
                 with self.ledger.turn(name):
-                    records = load(self.ledger, asking, facts, before=before)
+                    records = load_records(self.ledger, asking, facts, before=before)
                     decision = decide(asking, records, facts)
                     planned = write(self.ledger, asking, records, decision) if decision else []
             except LogError:
@@ -172,7 +172,8 @@ class Planner(UseCases):
             if decision is None:
                 facts = None
                 raise ConcurrentChangeError(f"Another process changed group {name}")
-            self._log(look, asking, facts, records, decision, planned)
+            _log(asking, facts, records, decision, planned)
+            look.warn_of_retention(records.group, _not_new_live(records, decision))
             return planned
 
         return until_won(step)
@@ -205,7 +206,7 @@ class Planner(UseCases):
         if isinstance(replayed, TimeSpan):
             group = as_last_planned(self.ledger, asking.group, has_planned=True)
             facts = look.at_span(group, state, replayed)
-        records = load(self.ledger, asking, facts, state=state)
+        records = load_records(self.ledger, asking, facts, state=state)
         facts = replace(facts, over=look.at_holders(asking, records, is_over))
         facts = look.at_kafka(asking.request, records, choose(asking, records, facts), facts)
         first = decide(asking, records, facts)
@@ -223,21 +224,6 @@ class Planner(UseCases):
             subjects = {name: self._registry.subject(name) for name in sorted(subjects_to_ask(records, first))}
             facts = replace(facts, subjects=subjects)
         return records, facts
-
-    def _log(
-        self, look: Look, asking: Asking, facts: Facts, records: Records, decision: Decision, planned: list[Planned]
-    ) -> None:
-        """Log what was planned, and what a person should know of it."""
-        group, again = asking.group.name, to_run(decision.choice, records)
-        warn_of_silence(again, facts)
-        backfill = [draft for draft in decision.plans if draft.lane is Lane.BACKFILL]
-        new = {f"new backfill window {number}": draft for number, draft in enumerate(backfill, 1)}
-        look.warn_of_retention(records.group, {**{window.id: window for window in again}, **new})
-        for warning in (*decision.notes, *(warning for p in planned for warning in p.warnings)):
-            logger.warning("Group %s: %s", group, warning)
-        for p in planned:
-            partitions = counted(len(p.window.ranges.without_empty()), "partition")
-            logger.info("Group %s window %s (%s): %s, span %d", group, p.window.id, p.how, partitions, p.window.span)
 
     # Without writing anything.
 
@@ -268,7 +254,7 @@ class Planner(UseCases):
         state = replace(self.ledger.load(group.name), owner=None)
         refuse(asking, state)
         facts = look.at_span(group, state, request) if isinstance(request, TimeSpan) else Facts(state.version)
-        records = load(self.ledger, asking, facts, state=state)
+        records = load_records(self.ledger, asking, facts, state=state)
         over = {(held.seq, held.holds): True for held in records.owned.windows}
         facts = replace(facts, over=over)
         facts = look.at_kafka(asking.request, records, choose(asking, records, facts), facts)
@@ -291,7 +277,7 @@ class Planner(UseCases):
         return errors
 
 
-def load(
+def load_records(
     ledger: Ledger, asking: Asking, facts: Facts, *, state: GroupState | None = None, before: Records | None = None
 ) -> Records:
     """Load what the ledger has for a run that asks.
@@ -354,6 +340,24 @@ def write(ledger: Ledger, asking: Asking, records: Records, decision: Decision) 
     return planned + [
         Planned(held.window, False, How.NEW, warnings=plan.warnings) for held, plan in zip(added, plans, strict=True)
     ]
+
+
+def _log(asking: Asking, facts: Facts, records: Records, decision: Decision, planned: Sequence[Planned]) -> None:
+    """Log what was planned, and what a person should know of it."""
+    group = asking.group.name
+    warn_of_silence(to_run(decision.choice, records), facts)
+    for warning in (*decision.notes, *(warning for p in planned for warning in p.warnings)):
+        logger.warning("Group %s: %s", group, warning)
+    for p in planned:
+        partitions = counted(len(p.window.ranges.without_empty()), "partition")
+        logger.info("Group %s window %s (%s): %s, span %d", group, p.window.id, p.how, partitions, p.window.span)
+
+
+def _not_new_live(records: Records, decision: Decision) -> dict[str, Draft]:
+    """Return by name the windows whose retention the look has not asked for: those that run again, and new backfill windows."""
+    backfill = [draft for draft in decision.plans if draft.lane is Lane.BACKFILL]
+    new = {f"new backfill window {number}": draft for number, draft in enumerate(backfill, 1)}
+    return {**{window.id: window for window in to_run(decision.choice, records)}, **new}
 
 
 def _planned(held: WindowRecord, how: How, done: Attempt | None) -> Planned:

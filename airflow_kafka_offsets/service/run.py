@@ -66,13 +66,13 @@ class Runs(UseCases):
             StoreError: the offset store did not follow. The window is committing and its job is done. Another call, or the
                 next plan, finishes the commit.
         """
-        in_two_steps = self._publisher.store is not None
+        leave_committing = self._publisher.store is not None
         is_first = until_won(
             lambda: self.ledger.commit(
-                window_id, claim, attempt, self._clock(), in_two_steps=in_two_steps, output=self._output
+                window_id, claim, attempt, self._clock(), leave_committing=leave_committing, output=self._output
             )
         )
-        if in_two_steps and is_first:
+        if leave_committing and is_first:
             is_first = self._finish(window_id)
         logger.info(
             "Window %s: %s", window_id, "committed" if is_first else "was committed before, so the watermark stays"

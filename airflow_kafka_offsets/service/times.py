@@ -9,7 +9,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.ports import LogOffsets
 
 
-def find(
+def search_times(
     kafka: LogOffsets,
     searches: Sequence[Search],
     guesses: Mapping[TopicPartition, int],

@@ -31,7 +31,7 @@ from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.service.freshness import look
-from airflow_kafka_offsets.service.times import find
+from airflow_kafka_offsets.service.times import search_times
 from tests.bench.plan_and_commit import PER_BROKER, PER_TOPIC, make_topics
 from tests.lab.kafka import KafkaBroker
 
@@ -119,7 +119,7 @@ def measure(log: Counted, ledger: Ledger, topics: list[str], now: datetime) -> l
         one = seconds(lambda: log.offsets_at(partitions, now - WEEK / 3, LEVEL))
         log.lookups = log.questions = 0
         searches = [Search(tp, mark, bounds[tp].end, now_ms, to_ms(now - 2 * WEEK)) for tp, mark in marks.items()]
-        searched = seconds(lambda found=searches: find(log, found, {}))  # type: ignore[misc]
+        searched = seconds(lambda found=searches: search_times(log, found, {}))  # type: ignore[misc]
         assert all(search.is_done for search in searches)
         assert log.lookups <= MOST_LOOKUPS
         lookups, questions = log.lookups, log.questions

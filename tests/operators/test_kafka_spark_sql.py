@@ -66,7 +66,7 @@ def test_statements_that_name_the_view_are_taken(sql: str) -> None:
         ("select 1; select 'kafka_window' -- kafka_window", {}, r"None of the statements \(2\) reads kafka_window"),
         ("select * from my_kafka_window", {}, r"None of the statements \(1\) reads kafka_window"),
         ("", {}, r"None of the statements \(0\)"),
-        (READS, {"view": "orders"}, r"reads orders\. .*\n    KafkaSparkSqlOperator\(view=\.\.\.\)"),
+        (READS, {"view": "orders"}, r"reads orders\. .*KafkaSparkSqlOperator\(view=\.\.\.\)"),
         (READS, {"parameters": ["seq"]}, "parameters must be a mapping of names to values; got a list$"),
         ([READS, 5], {}, "sql must be SQL, or a list of SQL texts; got "),
         (READS, {"parameters": {"seq": 1}}, "parameters must not have seq"),

@@ -37,7 +37,7 @@ from tests.service.simulation import BrokenLawError, simulate
 
 _finish = service.WindowService._finish
 _hold = runs._hold
-_load = plan.load
+_load = plan.load_records
 
 
 def _change(connection: Connection, group_id: int, window: Window, /, **values: Any) -> None:
@@ -69,7 +69,7 @@ def _load_as_seen(*args: Any, before: Records | None = None, **more: Any) -> Rec
 def _both(*patches: AbstractContextManager[Any]) -> Iterator[None]:
     """Break a rule that two things keep: whoever plans loads the group again in its turn, and writes by compare-and-set."""
     with ExitStack() as stack:
-        for one in (patch.object(plan, "load", _load_as_seen), *patches):
+        for one in (patch.object(plan, "load_records", _load_as_seen), *patches):
             stack.enter_context(one)
         yield
 
@@ -142,7 +142,7 @@ def first_noticed(rule: str, schedules: int) -> tuple[int, str] | None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Break rules one by one; 1: of one of them, no schedule noticed."""
     parser = argparse.ArgumentParser(prog="python -m tests.service.broken_rules", description=main.__doc__)
-    parser.add_argument("--schedules", type=int, default=100, help="how many of them have to suffice")
+    parser.add_argument("--schedules", type=int, default=300, help="how many of them have to suffice")
     parser.add_argument("words", nargs="*", help="only rules with one of these words")
     args = parser.parse_args(argv)
     missed = 0

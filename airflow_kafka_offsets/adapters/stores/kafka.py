@@ -122,7 +122,7 @@ class KafkaStore:
         if absent and not moving & existing:
             raise StoreRefusedError(
                 f"{self.name}: Kafka has no partition {name_some(sorted(absent), ', ')}. "
-                "Correct the address, or remove offset_store"
+                "Correct the address, or remove offset_store if the topic is gone"
             )
         if absent:
             logger.warning("%s: Kafka no longer has %s", self.name, name_some(sorted(absent), ", "))

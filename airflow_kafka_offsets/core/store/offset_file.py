@@ -34,7 +34,7 @@ class OffsetFile:
         group: the group.
         version: its number, from 1; 0: there is no file yet.
         offsets: the next offset of every topic-partition of the group.
-        window_id: the window whose commit writes it, or empty if the file was read.
+        window_id: the window whose commit writes it, or empty if no window's does, or the file was read.
         written_at: when it is written, or None if the file was read.
         token: a random text that only this writer's file has, or empty if the file was read.
     """
