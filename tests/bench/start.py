@@ -154,7 +154,7 @@ class Timed:
         )
         self.submitted = 0
         self._note = note
-        self._step("_checked", "check what was written (and find Spark, its version and the connector)")
+        self._step("_check_and_prepare", "check what was written (and find Spark, its version and the connector)")
         self._step("_launch", "open the ledger, plan, begin the attempt", before=True)
         self._run_job = self.operator.run_job
         self.operator.run_job = self._timed_job
