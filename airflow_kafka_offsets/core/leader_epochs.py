@@ -2,7 +2,7 @@
 
 A log may be cut back (an unclean leader election, a lost disk) and then grow past the watermark. Then its offsets look like
 those of any other log. But each new leader of a partition writes under its own epoch, one higher than the last, and Kafka
-knows where the records of an epoch, and of all epochs before it, end (KIP-101, KIP-320).
+reports where the records of an epoch, and of all epochs before it, end (KIP-101, KIP-320).
 
 So a window notes the epoch of the leader that reported its end offsets: all that it reads was written under this epoch or an
 earlier one. As long as that leader leads, it loses nothing. When another one leads, Kafka is asked where the records of the

@@ -105,7 +105,7 @@ def test_a_reset_settles_what_it_names_and_nothing_else() -> None:
     assert leader_epochs.left_behind(AT_100, {tp(0): 150}, ends) == ranges({tp(0): (60, 100)})
 
 
-def test_of_windows_only_what_they_read_is_asked_and_told() -> None:
+def test_only_the_epochs_of_what_windows_read_are_asked_for() -> None:
     read = replace(window({tp(0): (80, 100), tp(1): (50, 50)}), leader_epochs={tp(0): 3, tp(1): 4})
     later = replace(window({tp(0): (100, 120)}, seq=2), leader_epochs={tp(0): 4})
     log = led({tp(0): 5, tp(1): 5})

@@ -23,7 +23,7 @@ class PartitionLag:
     Attributes:
         watermark: the next offset that is not committed; None if the group has none here yet, and begins at `beginning`.
         beginning, end: the bounds of the log at the group's isolation level; None if Kafka has no such partition.
-        verdict: what planning says of the partition; None means planning can't judge any.
+        verdict: that of planning, or None if planning can't judge any partition.
         lag: end offset minus watermark, in offsets, never below 0; None if the two can't be compared.
         lag_seconds: how long the oldest unread record has waited; 0 without lag. It is rarely more than 1 s or 2 % too large, and too
             small only after an open transaction. None means not known, e.g. because a record before it is dated in the future.
@@ -102,7 +102,7 @@ class GroupLag:
     Attributes:
         group: its name.
         at: the moment of the look.
-        verdict: in one word; None means not known, and `error` says why.
+        verdict: in one word, or None if it is not known; see `error`.
         reason: the verdict in one sentence, with numbers.
         partitions: each topic-partition that the group reads or has read; empty if Kafka refused, did not answer, or was not asked. If it
             answered in part, times are missing.

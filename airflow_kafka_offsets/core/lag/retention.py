@@ -17,7 +17,7 @@ class Retention:
         time: records become removable when they are older than this (``retention.ms``); None means never by age.
         size: bytes of a partition above which its oldest records go (``retention.bytes``); None means no limit.
         is_compacted: whether compaction removes records that have a newer one of the same key.
-        is_assumed: whether this is what the group's definition says, because Kafka does not let the user read the configuration.
+        is_assumed: whether this is the retention of the group's definition, because Kafka does not let the user read the configuration.
     """
 
     time: timedelta | None

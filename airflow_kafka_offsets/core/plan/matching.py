@@ -29,8 +29,8 @@ def topics_to_ask_for(group: KafkaGroup, listed: Iterable[str], position: Positi
     """
     if group.topics_pattern is None:
         return tuple(group.topics)
-    known, reads = position.topic_ids if position else {}, group.reads
-    return tuple(sorted({topic for topic in (*listed, *known) if topic in reads}))
+    planned, reads = position.topic_ids if position else {}, group.reads
+    return tuple(sorted({topic for topic in (*listed, *planned) if topic in reads}))
 
 
 def topics_with(group: KafkaGroup, window: Draft) -> set[str]:
@@ -85,8 +85,8 @@ def appeared_note(
     Returns:
         A sentence, or None if there is no such topic.
     """
-    known = position.topic_ids if position else {}
-    new = sorted(topic for topic in matched if topic not in known and topic not in given)
+    planned = position.topic_ids if position else {}
+    new = sorted(topic for topic in matched if topic not in planned and topic not in given)
     if not new:
         return None
     return (
@@ -116,26 +116,26 @@ def left_warning(group: KafkaGroup, position: Position) -> str | None:
     )
 
 
-def check_there(group: KafkaGroup, known: Position, log: LogSnapshot) -> None:
+def check_there(group: KafkaGroup, position: Position, log: LogSnapshot) -> None:
     """Refuse a group with a topic that does not exist and never did; or with a pattern that matches nothing.
 
     Raises:
         MissingPartitionError: with what can be done.
     """
     if group.topics_pattern is not None:
-        _check_matches(group, known, log)
-    elif absent := [t for t in group.topics if t not in log.topic_ids and t not in known.topic_ids]:
+        _check_matches(group, position, log)
+    elif absent := [t for t in group.topics if t not in log.topic_ids and t not in position.topic_ids]:
         raise MissingPartitionError(
             f"Kafka has no topic {name_some(absent, ', ')}: create it, or correct the group's topics"
         )
 
 
-def _check_matches(group: KafkaGroup, known: Position, log: LogSnapshot) -> None:
+def _check_matches(group: KafkaGroup, position: Position, log: LogSnapshot) -> None:
     # One that was listed, and deleted before it was looked at, was never the group's.
     reads = group.reads
-    if any(topic in reads for topic in (*log.topic_ids, *known.topic_ids)):
+    if any(topic in reads for topic in (*log.topic_ids, *position.topic_ids)):
         return
-    had = f" (the group has read {name_some(sorted(known.topic_ids), ', ')})" if known.topic_ids else ""
+    had = f" (the group has read {name_some(sorted(position.topic_ids), ', ')})" if position.topic_ids else ""
     raise MissingPartitionError(
         f"Kafka lists no topic whose whole name matches topics_pattern={group.topics_pattern!r}{had}. Correct the pattern, or grant this "
         "user the ACL Describe on the topics"

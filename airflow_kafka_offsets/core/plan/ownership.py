@@ -191,7 +191,7 @@ def reset_to(group: str, to: Offsets) -> str:
 
 
 def check_same_group(group: str, claim: Claim, state: GroupState) -> None:
-    """Refuse a run that had windows in another group: here it would get new windows instead of its own.
+    """Refuse a run that had windows in another group: in this one it would get new windows instead of its own.
 
     Raises:
         BadInputError: with these windows.

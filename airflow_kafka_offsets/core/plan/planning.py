@@ -64,8 +64,8 @@ def judge(tp: TopicPartition, position: Position | None, log: LogSnapshot, recov
     bounds = log.bounds.get(tp)
     if position is None:
         return Verdict.MISSING if bounds is None else Verdict.FIRST
-    known_id, topic_id = position.topic_ids.get(tp.topic), log.topic_ids.get(tp.topic)
-    if known_id is not None and topic_id is not None and topic_id != known_id:
+    noted_id, topic_id = position.topic_ids.get(tp.topic), log.topic_ids.get(tp.topic)
+    if noted_id is not None and topic_id is not None and topic_id != noted_id:
         return Verdict.RECREATED
     if bounds is None:
         return Verdict.MISSING
@@ -94,12 +94,12 @@ def judge_all(
         log: what Kafka holds.
         recovered: the logs of the `suspects` up to their high watermarks, by a second look.
     """
-    known, again = position or NOWHERE, recovered or {}
-    partitions = sorted({**known.offsets, **log.bounds})  # almost sorted already: a set would lose that
+    recovered = recovered or {}
+    partitions = sorted({**(position or NOWHERE).offsets, **log.bounds})  # almost sorted already: a set would lose that
     reads = group.reads
     read = {topic for topic in topics_of(partitions) if topic in reads}
     return {
-        tp: judge(tp, position, log, again.get(tp)) if tp.topic in read else Verdict.LEFT_GROUP for tp in partitions
+        tp: judge(tp, position, log, recovered.get(tp)) if tp.topic in read else Verdict.LEFT_GROUP for tp in partitions
     }
 
 
@@ -139,24 +139,24 @@ def plan_all(
         TopicRecreatedError: a topic has another id than recorded.
         MissingPartitionError: a topic or partition is gone.
     """
-    known = position or NOWHERE
-    check_there(group, known, log)
+    before = position or NOWHERE
+    check_there(group, before, log)
     verdicts = judge_all(group, position, log, recovered)
-    _refuse(group, known, log, verdicts, recovered or {})
-    starts = {tp: _start(tp, verdict, known, log, first or {}) for tp, verdict in verdicts.items()}
+    _refuse(group, before, log, verdicts, recovered or {})
+    starts = {tp: _start(tp, verdict, before, log, first or {}) for tp, verdict in verdicts.items()}
     by_time = ends or {}
     ranges = OffsetRanges(
         (tp, _range(start, verdicts[tp], log.bounds.get(tp), by_time.get(tp))) for tp, start in starts.items()
     )
     lost = OffsetRanges(
-        (tp, OffsetRange(known.offsets[tp], log.bounds[tp].beginning))
+        (tp, OffsetRange(before.offsets[tp], log.bounds[tp].beginning))
         for tp, verdict in verdicts.items()
         if verdict is Verdict.DATA_LOSS
     )
     fell_back = [tp for tp in suspects(position, log) if verdicts[tp] is Verdict.CONTINUE]
     return Plan(
         ranges,
-        {**known.topic_ids, **log.topic_ids},
+        {**before.topic_ids, **log.topic_ids},
         until,
         group.isolation_level,
         lost,

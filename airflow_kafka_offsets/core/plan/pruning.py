@@ -102,17 +102,17 @@ def why_kept(old: WindowRecord, limits: Limits, log: LogSnapshot) -> str | None:
 def _why_held(window: Window, limits: Limits, log: LogSnapshot) -> str | None:
     held = []
     for tp, owned in window.ranges.without_empty().items():
-        known, now = window.topic_ids.get(tp.topic), log.topic_ids.get(tp.topic)
-        if known is None:
+        noted, now = window.topic_ids.get(tp.topic), log.topic_ids.get(tp.topic)
+        if noted is None:
             return f"it has no id of topic {tp.topic}"
-        if now == known:
+        if now == noted:
             bounds = log.bounds.get(tp)
             if bounds is None or owned.end > bounds.beginning:
                 beginning = "unknown" if bounds is None else bounds.beginning
                 held.append(f"{tp} offsets {owned} (beginning offset {beginning})")
         elif not (limits.are_deleted or (now is not None and now == limits.topic_ids.get(tp.topic))):
             return (
-                f"Kafka has no topic {tp.topic} with the id {known}: make sure that this is the right Kafka, and if the topic was deleted, "
+                f"Kafka has no topic {tp.topic} with the id {noted}: make sure that this is the right Kafka, and if the topic was deleted, "
                 "add --deleted-topics"
             )
     return f"Kafka may still hold some of its offsets: {name_some(held, ', ')}" if held else None

@@ -265,8 +265,8 @@ def check_not_truncated(gaps: Gaps, log: LogSnapshot) -> None:
 
 
 def _is_another(topic: str, log: LogSnapshot, position: Position) -> bool:
-    known = position.topic_ids.get(topic)
-    return known is not None and log.topic_ids.get(topic) != known
+    noted_id = position.topic_ids.get(topic)
+    return noted_id is not None and log.topic_ids.get(topic) != noted_id
 
 
 def cut_backfill(gaps: Gaps, max_offsets: int | None) -> list[OffsetRanges]:

@@ -184,7 +184,7 @@ def plan_reset(
         if left:
             unread[window.id] = OffsetRanges(left)
         for tp, offsets in owned.items():
-            # No live window will start in what is unread, whatever the position is.
+            # No live window will start in unread parts, whatever the position is.
             if tp not in left and position.offsets.get(tp, 0) > offsets.start:
                 raise IllegalStepError(
                     f"Window {window.id} owns {tp} offsets {offsets}, and this reset would take only a part of them. "
@@ -242,7 +242,7 @@ def topics_of_today(position: Position, topic_ids: Mapping[str, str]) -> dict[st
 
 def _of_today(window: Window, today: Mapping[str, str]) -> OffsetRanges:
     """Return a window's ranges without those of recreated topics, where its offsets mean nothing."""
-    same = {topic for topic, known in window.topic_ids.items() if today.get(topic) == known}
+    same = {topic for topic, id_ in window.topic_ids.items() if today.get(topic) == id_}
     return OffsetRanges((tp, offsets) for tp, offsets in window.ranges.items() if tp.topic in same)
 
 
@@ -360,22 +360,17 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
     """
     if confirmed or not reset.superseded:
         return
-    irreplaceable = (
-        [
-            f"Kafka no longer holds {name_some(reset.irreplaceable, ', ')}: put this output aside first, as it is the only copy."
-        ]
-        if reset.irreplaceable
-        else []
-    )
     lines = [
         f"This takes offsets away from {counted(len(reset.superseded), 'committed window')}: "
         f"{name_some([window.id for window in reset.superseded], ', ')}. New windows read them again: make sure that no run of these is "
         "at work, and remove their output.",
-        *irreplaceable,
         *nobody_reads(reset),
         "To do it all the same, add --supersede. To run these windows again instead:",
         f"""    airflow dags trigger DAG --conf '{{"group": "{group}", "windows": "{name_windows(w.seq for w in reset.superseded)}"}}'""",
     ]
+    if reset.irreplaceable:
+        named = name_some(reset.irreplaceable, ", ")
+        lines.insert(1, f"Kafka no longer holds {named}: put this output aside first, as it is the only copy.")
     raise ConfirmationError("\n".join(lines))
 
 

@@ -1,4 +1,4 @@
-"""What planning says about records that retention may remove before their window has run."""
+"""What planning does about records that retention may remove before their window has run."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_warning_names_partitions_numbers_and_what_to_do() -> None:
     )
 
 
-def test_what_a_cap_leaves_in_danger_is_said() -> None:
+def test_a_cap_that_leaves_records_at_risk_is_a_warning() -> None:
     [warned] = warn_of_risk(group(max_offsets=30), cut(plan(), 1, 30), {tp(0): danger(headroom=9000.0)}, None, THERE)
     text = warned.warnings[-1]
     assert text.startswith("max_offsets=30 leaves out orders-0 offsets [1, 60) in 2 h 30 min")

@@ -97,7 +97,7 @@ def test_1000_windows_may_be_named() -> None:
 
 
 @given(st.sets(st.integers(1, 2000), min_size=1, max_size=50), st.randoms())
-def test_windows_are_told_in_order_and_once_however_they_are_named(seqs: set[int], random: Any) -> None:
+def test_windows_are_read_in_order_and_once_however_they_are_named(seqs: set[int], random: Any) -> None:
     names = [random.choice([str, lambda s: f"{s}-{s}", lambda s: name_window("lake", s)])(s) for s in seqs] * 2
     random.shuffle(names)
     assert parse_windows("lake", ",".join(names)) == sorted(seqs)
