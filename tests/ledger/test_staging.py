@@ -126,7 +126,7 @@ class OutputContract:
         warehouse.stage(held, range(80, 100))
         attempt = succeed(ledger, held)
         with pytest.raises(
-            OutputError, match=f"(?s)has 1 row of .* this ledger has never .*DELETE FROM {warehouse.table}"
+            OutputError, match=f"(?s)has 1 row of .* this ledger never .*DELETE FROM {warehouse.table}"
         ):
             self.commit(ledger, warehouse, held, attempt)
         assert (self.state(ledger, held), warehouse.numbers()) == (State.PLANNED, [1])
