@@ -125,7 +125,7 @@ class ActLedger(Connections):
         """Write down a group that never planned, and where its first window starts.
 
         Raises:
-            ConcurrentChangeError: the group is there.
+            ConcurrentChangeError: the ledger has the group already.
         """
         with self._writing() as connection:
             definition, origin = json.dumps(group.to_json()), dump_position(position)
@@ -160,7 +160,7 @@ class ActLedger(Connections):
         Args:
             old: these windows.
             act: what is recorded.
-            number: that of the act, if a part of it is recorded already: its details are changed; None: it is new.
+            number: of the act, whose details change if a part of it is recorded already; None if it is new.
 
         Returns:
             The number of the act.

@@ -68,7 +68,7 @@ class Connections:
             ConcurrentChangeError: as the writes of this transaction.
         """
         with writing(self._engine) as connection:
-            # SQLite has locked all of the ledger by now, and knows no FOR UPDATE.
+            # SQLite has locked all of the ledger by now, and has no FOR UPDATE.
             connection.execute(select(groups.c.id).where(groups.c.name == group).with_for_update())
             with self._sharing(connection):
                 yield

@@ -1,4 +1,4 @@
-"""Statements about groups and windows that several questions share, and what their rows say."""
+"""Statements about groups and windows that several questions share, and the values of their rows."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def record_of(row: Row[Any], partitions: Collection[TopicPartition] | None = Non
 
     Args:
         row: of `select_windows`, `select_records`, or one of these with more columns.
-        partitions: decode the ranges of these only; None: of all.
+        partitions: decode the ranges of these only, or None for all.
     """
     decode = cache(partial(_window_of, row, partitions)) if "ranges" in row._fields else None
     more = {name: row._mapping[name] for name in ("attempts", "records", "last_attempt") if name in row._fields}

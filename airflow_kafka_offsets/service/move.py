@@ -56,7 +56,7 @@ class Selection:
         source: the source.
         name: the name under which it keeps the offsets.
         meaning: whether its numbers are next offsets or last offsets read.
-        topics: only these; none: all that the group reads, or all that the source has.
+        topics: only these, or none for all that the group reads or the source has.
     """
 
     source: OffsetSource
@@ -94,7 +94,7 @@ class Import:
         position: where the group will continue.
         state: the group at that moment.
         unchecked: the leader epochs, of the source and of the group, whose ends Kafka did not report. They are noted, so the next plan asks.
-        reset: how its watermark moves; None: the group is new to the ledger.
+        reset: how its watermark moves, or None if the group is new to the ledger.
     """
 
     group: KafkaGroup
@@ -174,7 +174,7 @@ class Moving:
         """Work out an import without writing anything.
 
         Args:
-            name: the group that continues from there. If the ledger does not know it, the import creates it.
+            name: the group that continues from there. If the ledger does not have it, the import creates it.
             selection: where the offsets are, and which.
             open_log: opens the group's Kafka.
             kafka_conn_id: the Airflow connection of a group that is created.
@@ -225,7 +225,7 @@ class Moving:
             who: who does it.
             why: the reason, kept in the ledger.
             supersede: the person confirms that windows lose their offsets.
-            store: the group's own offset store, which follows; None: it has none.
+            store: the group's own offset store, which follows, or None if it has none.
 
         Raises:
             ConfirmationError: windows would lose their offsets, and `supersede` is not set.
@@ -275,7 +275,7 @@ class Moving:
     def carry_out_copy(self, plan: Copy, store: OffsetStore, who: str, why: str) -> Moves:
         """Record a copy, do it, and read it back.
 
-        The order is on purpose: if something dies in the middle, the ledger knows what may have been written. The ledger has
+        The order is on purpose: if something dies in the middle, the ledger has what may have been written. The ledger has
         what was asked for; the store has the result.
 
         Returns:
@@ -322,7 +322,7 @@ class Moving:
         except (KafkaAnswerError, NotYetError) as exc:
             if isinstance(selection.source, StoreSource):  # it would leave a topic out, and no one would know
                 raise
-            # The source has all that it has, whatever Kafka says. So this command works also while Kafka is away.
+            # The source has all that it has, whatever Kafka has. So this command works also while Kafka is away.
             note = f"whether topics have appeared since the group last planned is not known: {exc}"
             return _Taken(tuple(group.topics), position, note)
 
@@ -369,8 +369,8 @@ class _Taken:
 
     Attributes:
         topics: to ask for.
-        position: where the group's next live window starts; None: there was none, or the topics are a list.
-        note: why Kafka could not be asked; None: it was, or need not be.
+        position: where the group's next live window starts, or None if there was none, or if the topics are a list.
+        note: why Kafka could not be asked, or None if it was, or need not be.
     """
 
     topics: tuple[str, ...]

@@ -42,7 +42,7 @@ Visible = Callable[[Iterable[Outline]], list[Outline]]
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
-    """A group in the list: its definition, and where it stands."""
+    """A group in the list: its definition and its outline."""
 
     group: KafkaGroup
     outline: Outline
@@ -53,7 +53,7 @@ class FullGroup:
     """A group with all its partitions and its open windows, for programs.
 
     Attributes:
-        line: its definition, and where it stands in one line.
+        line: its definition and its outline.
         overview: with the newest things that people did. One has no details if it names too many windows to look up whose they are, or a
             group that this person may not see.
         holders: the DAGs that have, or had, the windows which acts name, by the window's id; a pruned one is not there.
@@ -85,7 +85,7 @@ class GroupPicture:
         holders: the DAGs that have, or had, the first and the last window that an act was about, by the window's id.
         rows: the windows, newest first.
         backfills: backfill windows that are newer than the oldest of `rows`, and not among them.
-        older: the number below which the next page begins; None: there is no older window.
+        older: the number below which the next page begins, or None if there is no older window.
         attempts: at the windows of `rows`, by their number.
         pruned: a summary of the windows that were pruned.
     """
@@ -131,7 +131,7 @@ class WindowPicture:
 
     Attributes:
         pruned_before: the group no longer has windows with smaller numbers; 1: it has all.
-        schemas: those that are frozen with the window; None: none are.
+        schemas: those that are frozen with the window, or None if none are.
     """
 
     group: KafkaGroup
@@ -180,7 +180,7 @@ def in_full(ledger: Ledger, lines: Sequence[GroupLine], visible: Visible) -> lis
 
 
 def _without(hidden: frozenset[str], acts: Sequence[Act]) -> tuple[Act, ...]:
-    """Return acts: those that tell of a hidden group have no details."""
+    """Return acts: those that name a hidden group have no details."""
     return tuple(replace(act, details={}) if act.group_names & hidden else act for act in acts)
 
 
@@ -285,12 +285,12 @@ def windows_of_run(ledger: Ledger, lines: Sequence[WindowRecord]) -> list[tuple[
 
 
 def hidden_window(window_id: str) -> UnknownWindowError:
-    """Return the error about a window that is not there, or that this person may not see: it does not say which."""
+    """Return the error about a window that is not there, or that this person may not see, without which of the two."""
     return UnknownWindowError(f"There is no window {window_id} that you may see")
 
 
 def window(ledger: Ledger, window_id: str, visible: Visible) -> WindowPicture:
-    """Return a window with everything that the ledger knows about it.
+    """Return a window with everything that the ledger has about it.
 
     Whether someone may see it, its own DAGs decide (`WindowPicture.dag_ids`): the group may be theirs no longer.
 

@@ -38,8 +38,8 @@ class Prune:
     Attributes:
         windows, attempts: how many.
         lost: how many offsets these windows had recorded as lost to retention.
-        first, last: the numbers of the first and the last window; None: there is none.
-        kept: the number of the first window that stays; None: there is none after these.
+        first, last: the numbers of the first and the last window, or None if there is none.
+        kept: the number of the first window that stays, or None if there is none after these.
         why: why that one stays.
     """
 
@@ -74,7 +74,7 @@ class _Search:
     why: str | None = None
 
     def pages(self) -> Iterator[Sequence[WindowRecord]]:
-        """Return the windows that may leave, oldest first. After them, `kept` and `why` say what ended the search."""
+        """Return the windows that may leave, oldest first. After them, `kept` and `why` have what ended the search."""
         since, limit = 1, FIRST_PAGE
         while page := self.ledger.old_windows(self.group.name, since=since, limit=limit):
             self._look_at({tp.topic for old in page for tp in old.window.ranges.without_empty()})

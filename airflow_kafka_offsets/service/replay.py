@@ -130,7 +130,7 @@ def find(
         group: the group.
         request: the replay.
         state: where the group is.
-        between: the offsets of a time span, see `core.plan.replay.between_times`; None: the replay is none of a time span.
+        between: the offsets of a time span, see `core.plan.replay.between_times`, or None for another replay.
         own: the windows that the run has; what the live lane will read is left out then.
 
     Raises:

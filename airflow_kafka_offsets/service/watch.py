@@ -67,14 +67,14 @@ def ask(
     is_over: IsOver | None = None,
     now: datetime | None = None,
 ) -> list[Decision | Exception]:
-    """Answer each condition, or say why there is no answer. An error of one condition does not affect the others.
+    """Answer each condition, or return why there is no answer. An error of one condition does not affect the others.
 
     Args:
         conditions: on one Kafka and one ledger.
         open_ledger: opens the ledger, if a condition needs it.
-        open_log: opens Kafka, if a condition needs it; None: none does.
-        is_over: whether the claim that holds a window is over; None: no condition asks that.
-        now: the time; None: that of the clock.
+        open_log: opens Kafka, if a condition needs it, or None if none does.
+        is_over: whether the claim that holds a window is over, or None if no condition asks that.
+        now: the time, or None for that of the clock.
     """
     # Many may wait for one holder: Airflow is asked once.
     look = _Look(open_ledger, open_log, cache(is_over) if is_over else None, now or utc_now())
