@@ -41,7 +41,7 @@ def import_offsets(args: Namespace) -> Answer:
     """Set the watermark of a group to the offsets of a source."""
     who, ledger = person(args), open_ledger(args)
     moving = Moving(ledger)
-    group = moving.known(args.group) or _new_group(args)
+    group = moving.group_or_none(args.group) or _new_group(args)
     planned = moving.plan_import(
         args.group,
         requested_source(args, ledger, group),
@@ -76,7 +76,7 @@ def _import_document(planned: Import, ledger: Ledger) -> Document:
         before = {**before, **{tp: old for tp, (old, _) in planned.reset.moves.items()}}
     beginnings = imported.unnamed if planned.reset is None else ()
     return {
-        "from": planned.asked.source.name,
+        "from": planned.selection.source.name,
         "meaning": meaning,
         "founded": planned.reset is None,
         "topics": list(planned.group.topics),
@@ -146,13 +146,13 @@ def export(args: Namespace) -> Answer:
 
 
 def _export_document(exported: Export) -> Document:
-    meaning = exported.asked.meaning.value
+    meaning = exported.selection.meaning.value
     return {
-        "from": exported.asked.source.name,
+        "from": exported.selection.source.name,
         "meaning": meaning,
         "notes": list(exported.notes),
         "offsets": [
-            {**tp._asdict(), "found": exported.found[tp], "meaning": meaning, "to": offset}
+            {**tp._asdict(), "found": exported.stored[tp], "meaning": meaning, "to": offset}
             for tp, offset in exported.offsets.items()
         ],
     }
@@ -192,15 +192,15 @@ def copy(args: Namespace) -> Answer:
 
 
 def _copy_document(planned: Copy) -> Document:
-    exported, meaning = planned.given, planned.given.asked.meaning.value
+    exported, meaning = planned.given, planned.given.selection.meaning.value
     return {
-        "from": exported.asked.source.name,
+        "from": exported.selection.source.name,
         "to": planned.store,
         "meaning": meaning,
         "notes": list(exported.notes),
         "same": len(exported.offsets) - len(planned.moves),
         "moves": [
-            {**tp._asdict(), "found": exported.found[tp], "meaning": meaning, "from": old, "to": new}
+            {**tp._asdict(), "found": exported.stored[tp], "meaning": meaning, "from": old, "to": new}
             for tp, (old, new) in planned.moves.items()
         ],
         "only_in_target": [

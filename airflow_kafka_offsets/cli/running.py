@@ -134,7 +134,7 @@ def explained(exc: KafkaOffsetsError) -> KafkaOffsetsError:
         return exc
     from airflow_kafka_offsets.cli.airflow_runs import connection_ids
 
-    return exc.beside(connection_ids())
+    return exc.with_suggestion(connection_ids())
 
 
 def _imported(function: str) -> Callable[[Namespace], Answer | Answers]:

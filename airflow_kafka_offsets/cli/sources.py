@@ -25,7 +25,7 @@ from airflow_kafka_offsets.core.source.offsets import (
     parse_source_address,
 )
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
-from airflow_kafka_offsets.service.move import Asked
+from airflow_kafka_offsets.service.move import Selection
 from airflow_kafka_offsets.service.sources import LedgerSource, StoreSource
 from airflow_kafka_offsets.wiring import late
 from airflow_kafka_offsets.wiring.stores import opening
@@ -116,7 +116,7 @@ def open_own_store(args: Namespace, group: KafkaGroup) -> OffsetStore | None:
     return late(partial(opening.open_store, address, group, kafka_config(args)), name=str(address))
 
 
-def requested_source(args: Namespace, ledger: Ledger, group: KafkaGroup) -> Asked:
+def requested_source(args: Namespace, ledger: Ledger, group: KafkaGroup) -> Selection:
     """Open the source of offsets that the arguments name.
 
     Raises:
@@ -126,7 +126,7 @@ def requested_source(args: Namespace, ledger: Ledger, group: KafkaGroup) -> Aske
     check_meaning(source, meaning)
     check_name(source, args.as_name)
     name = args.as_name or group.name
-    return Asked(_open_source(args, ledger, group, source, name), name, meaning, tuple(args.topic or ()))
+    return Selection(_open_source(args, ledger, group, source, name), name, meaning, tuple(args.topic or ()))
 
 
 def _open_source(args: Namespace, ledger: Ledger, group: KafkaGroup, source: SourceAddress, name: str) -> OffsetSource:

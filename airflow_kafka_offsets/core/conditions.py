@@ -145,9 +145,9 @@ def checked_verdicts(verdicts: Sequence[str]) -> tuple[GroupVerdict, ...]:
     Raises:
         BadInputError: it is no sequence of verdicts.
     """
-    known = [verdict.value for verdict in GroupVerdict]
-    if isinstance(verdicts, str) or not isinstance(verdicts, Sequence) or not verdicts or set(verdicts) - set(known):
-        raise BadInputError(f"verdicts must be a list of some of {', '.join(known)}; got {short(verdicts)}")
+    words = [verdict.value for verdict in GroupVerdict]
+    if isinstance(verdicts, str) or not isinstance(verdicts, Sequence) or not verdicts or set(verdicts) - set(words):
+        raise BadInputError(f"verdicts must be a list of some of {', '.join(words)}; got {short(verdicts)}")
     return tuple(map(GroupVerdict, verdicts))
 
 

@@ -90,17 +90,17 @@ class NoConnectionError(NotYetError):
         example: such a connection, as JSON.
     """
 
-    def __init__(self, conn_id: str, example: str, known: Sequence[str] = ()) -> None:
+    def __init__(self, conn_id: str, example: str, conn_ids: Sequence[str] = ()) -> None:
         super().__init__(
-            f"Airflow has no connection {conn_id!r}{did_you_mean(conn_id, known)}. Create it, for example:\n"
+            f"Airflow has no connection {conn_id!r}{did_you_mean(conn_id, conn_ids)}. Create it, for example:\n"
             f"    airflow connections add {quote(conn_id)} --conn-json '{example}'"
         )
         self.conn_id = conn_id
         self.example = example
 
-    def beside(self, known: Sequence[str]) -> NoConnectionError:
-        """Return the same error, with a suggestion from the ids of the connections that Airflow has."""
-        return NoConnectionError(self.conn_id, self.example, known)
+    def with_suggestion(self, conn_ids: Sequence[str]) -> NoConnectionError:
+        """Return the same error, with a suggestion from the connections that Airflow has."""
+        return NoConnectionError(self.conn_id, self.example, conn_ids)
 
 
 class OffsetsJsonError(BadInputError):
@@ -123,8 +123,8 @@ class PrunedWindowError(UnknownWindowError):
     """The window was pruned after Kafka no longer held its offsets, so no run can read it again."""
 
 
-def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """Return the known name that may be meant, as words in brackets after a space, or empty if none is near.
+def did_you_mean(name: str, names: Sequence[str]) -> str:
+    """Return the one of these names that may be meant, as words in brackets after a space, or empty if none is near.
 
     >>> did_you_mean("lake.ordres", ["lake.clicks", "lake.orders"]), did_you_mean("x", ["lake.orders"])
     (' (did you mean lake.orders?)', '')
@@ -132,7 +132,7 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     from difflib import get_close_matches
 
     # Groups of one lake begin with the same letters, so the usual likeness would find some for any name.
-    folded = {name.casefold(): name for name in known}
+    folded = {name.casefold(): name for name in names}
     near = get_close_matches(name.casefold(), folded, n=1, cutoff=0.8)
     return f" (did you mean {folded[near[0]]}?)" if near else ""
 
@@ -144,14 +144,14 @@ def no_window(window_id: str, group: str) -> UnknownWindowError:
     )
 
 
-def no_group(name: str, known: Sequence[str]) -> UnknownGroupError:
+def no_group(name: str, groups: Sequence[str]) -> UnknownGroupError:
     """Return the error for a group that the ledger does not have.
 
     >>> print(no_group("lake.ordres", ["lake.clicks", "lake.orders"]))
     The ledger has no group lake.ordres (did you mean lake.orders?); it has lake.clicks, lake.orders
     """
-    has = name_some(known, ", ") or "none yet"
-    return UnknownGroupError(f"The ledger has no group {name}{did_you_mean(name, known)}; it has {has}")
+    has = name_some(groups, ", ") or "none yet"
+    return UnknownGroupError(f"The ledger has no group {name}{did_you_mean(name, groups)}; it has {has}")
 
 
 class ForeignGroupError(BadInputError):

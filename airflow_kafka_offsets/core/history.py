@@ -141,10 +141,10 @@ def check_details(details: Mapping[str, Any]) -> None:
     """
     numbers = [details.get(NEXT_WINDOW, 1), details.get(KEPT_FROM, 1), *founded_at([details]).values()]
     if not all(is_whole(number) and number >= 0 for number in numbers):
-        raise ValueError("offsets and the numbers of windows must be whole numbers, 0 or more")
+        raise ValueError("an offset or a window is no number")
     names = [*acted_on(details), *details.get("left_open", ())]
     if not all(isinstance(name, str) for name in (*names, *details.get(LEFT, {}).values())):
-        raise ValueError("windows and the ids of topics must be texts")
+        raise ValueError("a window or a topic id is no text")
 
 
 MAX_WHO = 200

@@ -136,7 +136,7 @@ def families(
         Family("kafka_offsets_ledger_up", "Whether the ledger answered.", (), {(): is_ledger_up}),
         Family(
             "kafka_offsets_scrape_timestamp_seconds",
-            "The ledger's last answer; 0: never.",
+            "The last answer of the ledger.",
             (),
             {(): _seconds(collected_at)},
         ),
@@ -187,7 +187,7 @@ def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
     group = ("group",)
     yield Family(
         "kafka_offsets_last_commit_timestamp_seconds",
-        "Last commit of a live window; 0: never.",
+        "Last commit of a live window.",
         group,
         {(s.group.name,): _seconds(s.lag.pace.last_commit_at) for s in groups},
     )
@@ -223,7 +223,7 @@ def _of_groups(groups: Sequence[GroupNow], now: datetime) -> Iterable[Family]:
     )
     yield Family(
         _ANSWERED,
-        "Kafka's last answer; 0: never.",
+        "The last answer of Kafka.",
         group,
         {(s.group.name,): _seconds(s.answered_at) for s in groups},
     )

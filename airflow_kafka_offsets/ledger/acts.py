@@ -8,35 +8,16 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Select,
-    and_,
-    func,
-    insert,
-    select,
-)
+from sqlalchemy import Connection, Select, and_, func, insert, select
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act
-from airflow_kafka_offsets.core.plan.ownership import (
-    Abandonment,
-    Owner,
-    Position,
-    abandonment,
-    check_gap,
-)
+from airflow_kafka_offsets.core.plan.ownership import Abandonment, Owner, Position, abandonment, check_gap
 from airflow_kafka_offsets.core.plan.pruning import Pruned
-from airflow_kafka_offsets.core.window import (
-    State,
-    WindowRecord,
-    check_steps,
-)
+from airflow_kafka_offsets.core.window import State, WindowRecord, check_steps
 from airflow_kafka_offsets.ledger import pruning, runs, staging
 from airflow_kafka_offsets.ledger.connections import Connections
-from airflow_kafka_offsets.ledger.documents import (
-    dump_position,
-)
+from airflow_kafka_offsets.ledger.documents import dump_position
 from airflow_kafka_offsets.ledger.engine import writing
 from airflow_kafka_offsets.ledger.rows import (
     ID_OF_GROUP,
@@ -125,7 +106,7 @@ class ActLedger(Connections):
         """Write down a group that never planned, and where its first window starts.
 
         Raises:
-            ConcurrentChangeError: the group is there.
+            ConcurrentChangeError: the ledger has the group already.
         """
         with self._writing() as connection:
             definition, origin = json.dumps(group.to_json()), dump_position(position)
@@ -160,7 +141,7 @@ class ActLedger(Connections):
         Args:
             old: these windows.
             act: what is recorded.
-            number: that of the act, if a part of it is recorded already: its details are changed; None: it is new.
+            number: of the act, whose details change if a part of it is recorded already; None if it is new.
 
         Returns:
             The number of the act.

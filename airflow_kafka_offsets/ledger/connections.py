@@ -7,11 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from sqlalchemy import (
-    Connection,
-    Engine,
-    select,
-)
+from sqlalchemy import Connection, Engine, select
 
 from airflow_kafka_offsets.ledger import schema, staging
 from airflow_kafka_offsets.ledger.engine import open_engine, reading, shared_engine, translated, where, writing
@@ -68,7 +64,7 @@ class Connections:
             ConcurrentChangeError: as the writes of this transaction.
         """
         with writing(self._engine) as connection:
-            # SQLite has locked all of the ledger by now, and knows no FOR UPDATE.
+            # SQLite has locked all of the ledger by now, and has no FOR UPDATE.
             connection.execute(select(groups.c.id).where(groups.c.name == group).with_for_update())
             with self._sharing(connection):
                 yield

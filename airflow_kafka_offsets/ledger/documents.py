@@ -141,7 +141,7 @@ def _columns(topic_id: str | None) -> dict[str, Any]:
 
 
 def _whole(numbers: list[int]) -> list[int]:
-    # Of whole columns: a look at each number would take as long as to unpack them.
+    # On whole columns: a look at each number would take as long as to unpack them.
     if not set(map(type, numbers)) <= {int} or min(numbers, default=0) < 0:
         raise ValueError("these must all be whole numbers, 0 or more")
     return numbers

@@ -110,8 +110,8 @@ def open_engine(url: str, *, what: str = "ledger", connect_args: Mapping[str, An
 def shared_engine(url: str) -> Engine:
     """Return an engine for a ledger, the same one each time: for a process that asks again and again.
 
-    It keeps no connection, but it knows the server's version, and the text of statements that were asked before. To find these out takes
-    longer than what most pages ask.
+    It keeps no connection, but the server's version and the text of earlier statements. To find these out takes longer than the
+    questions of most pages.
 
     Raises:
         BadInputError: as `open_engine`.
@@ -239,13 +239,13 @@ def is_there(url: URL) -> bool:
 
 
 def missing_folder(url: URL) -> Path | None:
-    """Return the folder of a SQLite file if it does not exist or this user can't see it; None: it is there."""
+    """Return the folder of a SQLite file if this user can't see it, or None if it can be used."""
     file = _file_of(url)
     return None if file is None or os.path.isdir(file.parent) else file.parent
 
 
 def _file_of(url: URL) -> Path | None:
-    """Return the file of a SQLite database; None: it has none, or its URL has more than a path, as an offset store's may."""
+    """Return the file of a SQLite database, or None if it has none, or if its URL has more than a path, as an offset store's may."""
     is_path = url.database and url.database != ":memory:" and not url.database.startswith("file:")
     is_file = url.get_backend_name() == "sqlite" and is_path
     return Path(str(url.database)) if is_file else None

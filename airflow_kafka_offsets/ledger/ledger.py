@@ -7,37 +7,15 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Integer,
-    Row,
-    Select,
-    and_,
-    bindparam,
-    false,
-    select,
-    true,
-    union_all,
-)
+from sqlalchemy import ColumnElement, Integer, Row, Select, and_, bindparam, false, select, true, union_all
 
-from airflow_kafka_offsets.core.errors import (
-    no_group,
-)
+from airflow_kafka_offsets.core.errors import no_group
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.overview import (
-    MAX_OF_RUN,
-)
-from airflow_kafka_offsets.core.plan.ownership import (
-    Owner,
-    Position,
-)
-from airflow_kafka_offsets.core.window import (
-    Lane,
-    State,
-    WindowRecord,
-)
+from airflow_kafka_offsets.core.plan.overview import MAX_OF_RUN
+from airflow_kafka_offsets.core.plan.ownership import Owner, Position
+from airflow_kafka_offsets.core.window import Lane, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.ledger.acts import ActLedger
 from airflow_kafka_offsets.ledger.many_groups import ManyGroups, ids_of
@@ -108,7 +86,7 @@ class Ledger(RunLedger, ActLedger, ManyGroups):
             return record_of(find_window(connection, select_history(), window_id))
 
     def position(self, group: str) -> Position | None:
-        """Return where the next live window of a group starts; None: the ledger does not have the group."""
+        """Return where the next live window of a group starts, or None if the ledger does not have the group."""
         with self._reading() as connection:
             found = connection.execute(select_standing_group(), {"of_group": group}).all()
             return next(iter(positions_of(connection, found).values()), None)
@@ -129,9 +107,9 @@ class Ledger(RunLedger, ActLedger, ManyGroups):
 
         Args:
             group: its name.
-            states: only these; none: all.
-            lane: only this one; None: both.
-            seqs: only these; none: all.
+            states: only these, or none for all.
+            lane: only this one, or None for both.
+            seqs: only these, or none for all.
             cut_in: only windows with ``start < planned_until <= end``.
             before: only windows with smaller numbers, for the next page.
             since: only windows with this number or a larger one.
@@ -147,8 +125,8 @@ class Ledger(RunLedger, ActLedger, ManyGroups):
 
         Args:
             group: its name.
-            states: only these; none: all.
-            seqs: only these; none: all.
+            states: only these, or none for all.
+            seqs: only these, or none for all.
             limit: how many at most.
         """
         rows = self._history_of(group, states, None, seqs, None, None, None, limit, select_summaries)
@@ -190,7 +168,7 @@ class Ledger(RunLedger, ActLedger, ManyGroups):
         before: int | None = None,
         since: int | None = None,
     ) -> WindowRecord | None:
-        """Return the newest committed live window, with the ranges of some partitions only; None: there is none.
+        """Return the newest committed live window, with the ranges of some partitions only, or None if there is none.
 
         Args:
             group: its name.
@@ -234,8 +212,8 @@ class Ledger(RunLedger, ActLedger, ManyGroups):
         Args:
             dag_id: the run's DAG.
             run_id: the run.
-            task_id: only those of this task; None: of all.
-            map_index: only those of this mapped task instance; None: of all.
+            task_id: only those of this task, or None for all tasks.
+            map_index: only those of this mapped task instance, or None for all.
         """
         columns = (*without_ranges(), groups.c.name.label("group_name"), *HOLDER)
         query: Select[Any] = select(*columns).select_from(windows).join(groups)
@@ -258,9 +236,9 @@ def _page(states: Sequence[State], lane: Lane | None, asked: Collection[str]) ->
     For each lane and state by an index of its own: a database that looks for several at once may read all of the history.
 
     Args:
-        states: the states that are wanted; none: all.
-        lane: the lane that is wanted; None: both.
-        asked: the parameters that say what else must hold.
+        states: the wanted states, or none for all.
+        lane: the wanted lane, or None for both.
+        asked: the names of the parameters that limit the windows further.
     """
     is_ordered = (
         "planned_until" not in asked

@@ -1,4 +1,4 @@
-"""What is asked of many groups at once: a thousand of them take a handful of statements."""
+"""Questions about many groups at once: a thousand of them take a handful of statements."""
 
 from __future__ import annotations
 
@@ -30,28 +30,13 @@ from sqlalchemy import (
 
 from airflow_kafka_offsets.core.history import Act, Frontier
 from airflow_kafka_offsets.core.lag.pace import Commit
-from airflow_kafka_offsets.core.plan.overview import (
-    MAX_RECENT,
-    Outline,
-    Overview,
-    first_open,
-)
-from airflow_kafka_offsets.core.plan.ownership import (
-    GroupState,
-)
-from airflow_kafka_offsets.core.window import (
-    OPEN,
-    Lane,
-    Outcome,
-    State,
-    WindowRecord,
-)
+from airflow_kafka_offsets.core.plan.overview import MAX_RECENT, Outline, Overview, first_open
+from airflow_kafka_offsets.core.plan.ownership import GroupState
+from airflow_kafka_offsets.core.window import OPEN, Lane, Outcome, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.ledger import pruning
 from airflow_kafka_offsets.ledger.connections import Connections
-from airflow_kafka_offsets.ledger.documents import (
-    intact,
-)
+from airflow_kafka_offsets.ledger.documents import intact
 from airflow_kafka_offsets.ledger.rows import (
     OWNER,
     act_of,
@@ -78,7 +63,7 @@ class ManyGroups(Connections):
     def load_all(self, names: Sequence[str]) -> Mapping[str, GroupState]:
         """Return the states of groups, as `load` without a claim does; one that never planned is not in the answer.
 
-        Of the open windows of a group only the oldest is there, where the watermark is: all of them may have a million ranges.
+        A state has only the oldest open window, where the watermark is: all of them may have a million ranges.
         """
         with self._reading_many() as connection:
             rows = ask_many(connection, select_standing_groups, singles(names), groups.c.name)
@@ -94,11 +79,11 @@ class ManyGroups(Connections):
             return {window.id: window for window in found}
 
     def overviews(self, names: Sequence[str], *, newest_acts: int | None = None) -> Mapping[str, Overview]:
-        """Return where groups stand; one that the ledger does not have is not in the answer.
+        """Return overviews of groups; one that the ledger does not have is not in the answer.
 
         Args:
             names: the groups.
-            newest_acts: of each, only so many of the newest acts; None: all.
+            newest_acts: how many of the newest acts each has, or None for all.
         """
         with self._reading_many() as connection:
             return _overviews(connection, names, newest_acts)
@@ -167,7 +152,7 @@ def _acts_of(connection: Connection, names: Mapping[int, str], newest: int | Non
     Args:
         connection: to the database.
         names: the groups, by their ids.
-        newest: so many of each, with a branch for each group, which reads only so many entries of the index; None: all.
+        newest: how many of each group, or None for all. A branch for each group reads only so many entries of the index.
     """
     found: dict[int, list[Act]] = {}
     ids = list(names) if newest is None else _with_acts(connection, list(names))
@@ -289,7 +274,7 @@ def _dag_of(found: FromClause) -> ScalarSelect[Any]:
 
 @cache
 def _newest_by_limit() -> Select[Any]:
-    # Of a range of numbers, PostgreSQL takes each third window to be in it, and reads all windows of all groups.
+    # PostgreSQL expects each third window in a range of numbers, and would read all windows of all groups.
     here = select(windows).where(windows.c.group_id == groups.c.id).correlate(groups)
     newest = here.order_by(windows.c.seq.desc()).limit(MAX_RECENT).lateral()
     lags = func.json_agg(func.json_build_array(newest.c.seq, _lag_of(newest)))

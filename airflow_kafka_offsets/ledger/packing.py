@@ -55,7 +55,7 @@ def unpack(packed: bytes, wanted: Set[tuple[str, int]] | None = None) -> dict[st
 
     Args:
         packed: what `pack` returned.
-        wanted: topics and partitions that are read; None: all.
+        wanted: topics and partitions that are read, or None for all.
 
     Raises:
         ValueError, LookupError, TypeError: `pack` did not write this.

@@ -182,5 +182,5 @@ def _parts(values: Sequence[Any]) -> list[Sequence[Any]]:
 
 
 def note(connection: Connection, number: int, act: Act) -> None:
-    """Change what an act says of itself, while it is under way."""
+    """Change the details of an act that is under way."""
     connection.execute(update(acts).where(acts.c.id == number).values(details=json.dumps(dict(act.details))))

@@ -1,4 +1,4 @@
-"""Statements about groups and windows that several questions share, and what their rows say."""
+"""Statements about groups and windows that several questions share, and the values of their rows."""
 
 from __future__ import annotations
 
@@ -27,38 +27,18 @@ from sqlalchemy import (
     tuple_,
 )
 
-from airflow_kafka_offsets.core.errors import (
-    UnknownGroupError,
-    counted,
-)
+from airflow_kafka_offsets.core.errors import UnknownGroupError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act, Attempt, check_details
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.ownership import (
-    GroupState,
-    Owner,
-    Position,
-)
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.ranges import OffsetRanges
-from airflow_kafka_offsets.core.window import (
-    OWNING,
-    Claim,
-    Lane,
-    Outcome,
-    Scope,
-    State,
-    Window,
-    WindowRecord,
-)
+from airflow_kafka_offsets.core.window import OWNING, Claim, Lane, Outcome, Scope, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.ledger import pruning
-from airflow_kafka_offsets.ledger.documents import (
-    intact,
-    load_position,
-    load_ranges,
-)
+from airflow_kafka_offsets.ledger.documents import intact, load_position, load_ranges
 from airflow_kafka_offsets.ledger.tables import attempts, claims, groups, windows
 
 MAX_PARAMETERS = 1000
@@ -295,7 +275,7 @@ def record_of(row: Row[Any], partitions: Collection[TopicPartition] | None = Non
 
     Args:
         row: of `select_windows`, `select_records`, or one of these with more columns.
-        partitions: decode the ranges of these only; None: of all.
+        partitions: decode the ranges of these only, or None for all.
     """
     decode = cache(partial(_window_of, row, partitions)) if "ranges" in row._fields else None
     more = {name: row._mapping[name] for name in ("attempts", "records", "last_attempt") if name in row._fields}

@@ -1,4 +1,4 @@
-"""What a run asks and writes, from its plan to its commit."""
+"""Reads and writes of a run, from its plan to its commit."""
 
 from __future__ import annotations
 
@@ -9,30 +9,12 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    CursorResult,
-    ScalarSelect,
-    Select,
-    and_,
-    bindparam,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Connection, CursorResult, ScalarSelect, Select, and_, bindparam, insert, select, update
 
-from airflow_kafka_offsets.core.errors import (
-    MAX_NAMED,
-    ConcurrentChangeError,
-)
+from airflow_kafka_offsets.core.errors import MAX_NAMED, ConcurrentChangeError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Attempt
-from airflow_kafka_offsets.core.plan.ownership import (
-    GroupState,
-    Owner,
-    Position,
-    is_owner,
-)
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position, is_owner
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.schemas import NOTHING, Frozen, ToFreeze
@@ -51,11 +33,7 @@ from airflow_kafka_offsets.core.window import (
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ledger import freezing, pruning, staging
 from airflow_kafka_offsets.ledger.connections import Connections
-from airflow_kafka_offsets.ledger.documents import (
-    dump_position,
-    dump_ranges,
-    intact,
-)
+from airflow_kafka_offsets.ledger.documents import dump_position, dump_ranges, intact
 from airflow_kafka_offsets.ledger.engine import writing
 from airflow_kafka_offsets.ledger.packing import pack
 from airflow_kafka_offsets.ledger.rows import (
@@ -158,14 +136,14 @@ class RunLedger(Connections):
                 _freeze(connection, there)
 
     def define(self, group: KafkaGroup, claim: Claim) -> None:
-        """Write down the definition of a group that is there already, unless the group belongs to another task than the claim's.
+        """Write down the definition of a group in the ledger, unless the group belongs to another task than the claim's.
 
         Raises:
             UnknownGroupError: there is no such group.
         """
         with self._reading() as connection:
             row = find_group(connection, group.name, groups.c.definition, *OWNER)
-        if group.topics_pattern is not None:  # what it matched, only a plan of new windows says
+        if group.topics_pattern is not None:  # only a plan of new windows knows its matches
             group = group.having_matched(definition_of(group.name, row.definition).topics)
         definition = json.dumps(group.to_json())
         is_new = row.definition != definition  # an unchanged definition takes no lock
@@ -180,7 +158,7 @@ class RunLedger(Connections):
         now: datetime,
         there: Sequence[tuple[Window, Frozen]] = (),
     ) -> list[WindowRecord]:
-        """Give windows to a claim, and `freeze` schemas, all or none, if each still has the holder and the state that `held_windows` says.
+        """Give windows to a claim, and `freeze` schemas, all or none, if each still has its holder and state in `held_windows`.
 
         Attempts of others that still run on them become `lost`.
 
@@ -255,7 +233,7 @@ class RunLedger(Connections):
         Args:
             window_id: the window.
             claim: who commits.
-            attempt: the attempt that is the evidence; None: there is none, or none is needed.
+            attempt: the attempt that is the evidence, or None without one.
             now: the time.
             leave_committing: leave a live window committing, until `finish`.
             output: tables of the ledger's database that get, in the same transaction, what the job staged for them.

@@ -66,7 +66,7 @@ def _found(connection: Connection) -> SchemaState:
     tables = set(inspector.get_table_names())
     ours = tables & {VERSION_TABLE, *metadata.tables}
     revision = _revision(connection)
-    # Without a revision, the columns say whether this version began to make the tables and died.
+    # Without a revision, the columns show whether this version began to make the tables and died.
     differing = (
         {column["name"] for column in inspector.get_columns(name)} != set(metadata.tables[name].columns.keys())
         for name in ours & set(metadata.tables)
@@ -76,7 +76,7 @@ def _found(connection: Connection) -> SchemaState:
 
 
 def current_revision(engine: Engine) -> str | None:
-    """Return the revision of the ledger's tables in a database; None: there are none.
+    """Return the revision of the ledger's tables in a database, or None if there are none.
 
     Raises:
         LedgerUnavailableError: the database did not answer.

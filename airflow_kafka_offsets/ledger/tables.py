@@ -99,7 +99,7 @@ groups = Table(
     Column("origin", document(), nullable=False),
     Column("definition", document(), nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
-    # The task that live windows are cut for; None: the first task that plans.
+    # The task that live windows are cut for, or NULL for the first task that plans.
     Column("owner_dag_id", name(250)),
     Column("owner_task_id", name(250)),
 )
@@ -132,16 +132,16 @@ windows = Table(
     # How many partitions have something to read: lists show it without reading the ranges.
     Column("partitions", Integer, nullable=False),
     Column("ranges", document(), nullable=False),
-    # Of a window with many partitions: the ranges, compressed (`packing.pack`).
+    # The ranges of a window with many partitions, compressed (`packing.pack`).
     Column("packed", LargeBinary().with_variant(LONGBLOB(), "mysql", "mariadb")),
     Column("lost", document()),
     # Whether max_offsets cut the window, so that records before its planned-until time may be unplanned.
     Column("is_capped", Boolean, nullable=False),
     Column("planned_at", UtcDateTime, nullable=False),
     Column("committed_at", UtcDateTime),
-    # Of a group with a schema registry: the row of `schemas` that says what was frozen.
+    # The row of `schemas` with what was frozen, if the group has a schema registry.
     Column("schemas", BigInteger),
-    # The group's lag when the window was cut; None: not known (`core.window.Draft.unread`).
+    # The group's lag when the window was cut, or NULL if it is not known (`core.window.Draft.unread`).
     Column("unread", BigInteger),
     # The newest windows of a lane in some states, and those that were cut in a time.
     Index(None, "group_id", "lane", "state", "seq"),
@@ -229,7 +229,7 @@ staged = Table(
     Column("id", _BIG, primary_key=True),
     Column("window_id", name(255), nullable=False),
     Column("target", name(255), nullable=False),
-    # None: the staging table was dropped.
+    # NULL after the staging table was dropped.
     Column("staging", name(64)),
     Column("column_names", document(), nullable=False),
     Column("row_count", BigInteger, nullable=False),

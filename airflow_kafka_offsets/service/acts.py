@@ -100,7 +100,7 @@ class Acts(UseCases):
         """Give a group to another DAG or task, usually a renamed one: a person's act.
 
         Returns:
-            The owner before; None: it had none.
+            The owner before, or None if it had none.
 
         Raises:
             UnknownGroupError: there is no such group.
@@ -125,13 +125,13 @@ class Acts(UseCases):
             group: the group's definition.
             to: ``"earliest"``, ``"latest"``, a time with its zone, or Spark's JSON of offsets; partitions that the JSON
                 doesn't name keep their watermark.
-            topics: only these topics move; none: all of the group's.
+            topics: only these topics move, or none for all of the group's.
             to_window: instead of `to`: the start of this window.
 
         Raises:
             UnknownGroupError: the group has no watermark yet.
             UnknownWindowError: there is no such window.
-            BadInputError, IllegalStepError: it can't be done; the message says what can.
+            BadInputError, IllegalStepError: it can't be done; the message has what can.
         """
         return self._reset(group, to, topics, to_window)[1]
 
@@ -185,7 +185,7 @@ class Acts(UseCases):
     def _written_target(
         self, group: KafkaGroup, position: Position, to: str, to_window: str | None, topics: Sequence[str]
     ) -> Mapping[TopicPartition, int] | None:
-        """Return the target if it is given as offsets or a window; None: it has to be looked up in Kafka."""
+        """Return the target if it is given as offsets or a window, or None if it has to be looked up in Kafka."""
         if to_window is not None:
             window = self.ledger.window(to_window).window
             if window.group != group.name:

@@ -26,7 +26,7 @@ def audit_table(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequenc
         ledger: the ledger.
         group: the group's definition.
         table: what the table has of its topics.
-        seqs: only these windows; none: all that are committed.
+        seqs: only these windows, or none for all that are committed.
 
     Raises:
         UnknownGroupError: the group has not planned yet.

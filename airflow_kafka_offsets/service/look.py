@@ -46,7 +46,7 @@ class Look:
     """Looks for one plan.
 
     Attributes:
-        ledger: knows how fast the group commits.
+        ledger: has how fast the group commits.
         kafka: the group's Kafka.
         publisher: the group's offset store.
         now: the moment of planning.
@@ -223,7 +223,7 @@ class Look:
 
 
 def warn_of_silence(windows: Collection[Window], facts: Facts) -> None:
-    """Warn of windows that run again although Kafka did not say where the epochs of their leaders end."""
+    """Warn of windows that run again although Kafka did not report where the epochs of their leaders end."""
     for level, log in sorted(facts.logs.items()):
         of_level = [window for window in windows if window.isolation_level is level]
         if silent := leader_epochs.unanswered(leader_epochs.of_windows(of_level, log), facts.epoch_ends):

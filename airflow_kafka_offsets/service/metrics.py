@@ -1,4 +1,4 @@
-"""Collects where groups stand, for `core.state_metrics`. Writes nothing, and reads no record."""
+"""Collects the state of groups, for `core.state_metrics`. Writes nothing, and reads no record."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Collector:
         open_ledger: opens the ledger; called for each collection.
         open_log: opens the Kafka of a group.
         is_one_kafka: whether `open_log` opens the same Kafka for every group.
-        per_partition: whether lag and headroom are told for each partition.
-        clock: tells the time.
+        per_partition: whether each partition has its lag and headroom.
+        clock: returns the time.
     """
 
     def __init__(

@@ -49,14 +49,14 @@ LOOKS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Selection:
     """What a person takes from a source.
 
     Attributes:
         source: the source.
         name: the name under which it keeps the offsets.
         meaning: whether its numbers are next offsets or last offsets read.
-        topics: only these; none: all that the group reads, or all that the source has.
+        topics: only these, or none for all that the group reads or the source has.
     """
 
     source: OffsetSource
@@ -73,10 +73,10 @@ class Asked:
         Raises:
             BadInputError: it holds nothing of that.
         """
-        found = self.source.read(self.topics or topics)
-        found = replace(found, offsets=only(found.offsets, self.topics))
-        importing.check_something(self.source.name, self.name, found)
-        return found
+        offsets = self.source.read(self.topics or topics)
+        offsets = replace(offsets, offsets=only(offsets.offsets, self.topics))
+        importing.check_something(self.source.name, self.name, offsets)
+        return offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +84,21 @@ class Import:
     """What an import would do.
 
     Attributes:
-        group: as the ledger knows it, or as the import would create it.
-        asked: where the offsets are from.
+        group: as the ledger has it, or as the import would create it.
+        selection: where the offsets are from.
         imported: these offsets.
         notes: warnings about them.
         left_open: if the source is a group of the ledger: its windows that wait for their commit, and those that were committed behind
             them. They are read again.
         log: what Kafka holds of their topics.
         position: where the group will continue.
-        state: the group as it was seen.
+        state: the group at that moment.
         unchecked: the leader epochs, of the source and of the group, whose ends Kafka did not report. They are noted, so the next plan asks.
-        reset: how its watermark moves; None: the group is new to the ledger.
+        reset: how its watermark moves, or None if the group is new to the ledger.
     """
 
     group: KafkaGroup
-    asked: Asked
+    selection: Selection
     imported: ImportedOffsets
     notes: tuple[str, ...]
     left_open: tuple[WindowRecord, ...]
@@ -114,14 +114,14 @@ class Export:
     """The next offsets of a source.
 
     Attributes:
-        asked: where they are from.
-        found: the numbers as the source has them.
+        selection: where they are from.
+        stored: the numbers as the source has them.
         notes: warnings about them.
         offsets: the next offsets.
     """
 
-    asked: Asked
-    found: Offsets
+    selection: Selection
+    stored: Offsets
     notes: tuple[str, ...]
     offsets: Offsets
 
@@ -155,8 +155,8 @@ class Moving:
         self._ledger = ledger
         self._clock = clock
 
-    def known(self, name: str) -> KafkaGroup | None:
-        """Return a group as the ledger knows it; None: the ledger does not know it."""
+    def group_or_none(self, name: str) -> KafkaGroup | None:
+        """Return a group of the ledger, or None if it has none of this name."""
         try:
             return self._ledger.group(name)
         except UnknownGroupError:
@@ -165,7 +165,7 @@ class Moving:
     def plan_import(
         self,
         name: str,
-        asked: Asked,
+        selection: Selection,
         open_log: Callable[[KafkaGroup], LogOffsets],
         *,
         kafka_conn_id: str | None = None,
@@ -174,8 +174,8 @@ class Moving:
         """Work out an import without writing anything.
 
         Args:
-            name: the group that continues from there. If the ledger does not know it, the import creates it.
-            asked: where the offsets are, and which.
+            name: the group that continues from there. If the ledger does not have it, the import creates it.
+            selection: where the offsets are, and which.
             open_log: opens the group's Kafka.
             kafka_conn_id: the Airflow connection of a group that is created.
             skip_lost: continue at the beginning offset where retention has removed what would come next.
@@ -189,69 +189,71 @@ class Moving:
         """
         # The state first: a group that plans its first window between the two looks is known then, and its state is outdated.
         state = self._ledger.load(name)
-        group = self.known(name)
+        group = self.group_or_none(name)
         if group is not None:
-            _check_known(group, state, asked.topics, kafka_conn_id)
+            _check_group(group, state, selection.topics, kafka_conn_id)
         # A pattern may match topics that the group has not planned yet.
         kafka = open_log(group) if group is not None else None
-        found = asked.read(topics_now(kafka, group, state.position) if group and kafka else ())
-        topics = sorted({tp.topic for tp in found.offsets} | set(asked.topics))
+        source_offsets = selection.read(topics_now(kafka, group, state.position) if group and kafka else ())
+        topics = sorted({tp.topic for tp in source_offsets.offsets} | set(selection.topics))
         if group is not None:
             check_reads(group, topics)
         else:
             group = KafkaGroup(name, topics=topics, kafka_conn_id=kafka_conn_id or "kafka_default")
         kafka = kafka or open_log(group)
         snapshot = snapshot_of_all(kafka, group, topics, state.position)
-        imported = importing.to_import(asked.source.name, found, asked.meaning, snapshot, skip_lost=skip_lost)
+        imported = importing.to_import(
+            selection.source.name, source_offsets, selection.meaning, snapshot, skip_lost=skip_lost
+        )
         reset = (
             work_out(self._ledger, kafka, group, state.position, imported.target, snapshot) if state.position else None
         )
-        silent = _check_replaced(asked.name, found, snapshot, kafka)
+        silent = _check_replaced(selection.name, source_offsets, snapshot, kafka)
         position = leader_epochs.asked_again(reset.position if reset else imported.position(snapshot), silent)
         unchecked = leader_epochs.one_of_each([*silent, *(reset.unchecked if reset else ())])
-        left_open = importing.left_open(found.later, topics)
-        notes = (*found.notes, *importing.left_open_notes(left_open))
-        return Import(group, asked, imported, notes, left_open, snapshot, position, state, unchecked, reset)
+        left_open = importing.left_open(source_offsets.later, topics)
+        notes = (*source_offsets.notes, *importing.left_open_notes(left_open))
+        return Import(group, selection, imported, notes, left_open, snapshot, position, state, unchecked, reset)
 
     def carry_out_import(
-        self, found: Import, who: str, why: str, *, supersede: bool = False, store: OffsetStore | None = None
+        self, plan: Import, who: str, why: str, *, supersede: bool = False, store: OffsetStore | None = None
     ) -> None:
         """Do an import: a person's act.
 
         Args:
-            found: what was worked out.
+            plan: of `plan_import`.
             who: who does it.
             why: the reason, kept in the ledger.
             supersede: the person confirms that windows lose their offsets.
-            store: the group's own offset store, which follows; None: it has none.
+            store: the group's own offset store, which follows, or None if it has none.
 
         Raises:
             ConfirmationError: windows would lose their offsets, and `supersede` is not set.
             ConcurrentChangeError: the group has changed since.
             StoreDriftError: the group's store is neither at the group's offsets nor at the new ones; nothing was changed.
         """
-        act = Act("import", who, why, self._clock(), _import_details(found))
-        if found.reset is None:
-            self._ledger.found(found.group, found.position, act)
+        act = Act("import", who, why, self._clock(), _import_details(plan))
+        if plan.reset is None:
+            self._ledger.found(plan.group, plan.position, act)
             return
-        name, reset = found.group.name, found.reset
+        name, reset = plan.group.name, plan.reset
         check_confirmed(name, reset, supersede)
-        before = found.state.position.offsets if found.state.position else {}
-        after = {**before, **found.position.offsets}
+        before = plan.state.position.offsets if plan.state.position else {}
+        after = {**before, **plan.position.offsets}
         if store is not None:
             must_write(store.name, name, before, after, store.read(name, topics_of(after)))
         superseded = [window.seq for window in reset.superseded]
-        self._ledger.reset(name, found.state.version, found.position, superseded, act)
+        self._ledger.reset(name, plan.state.version, plan.position, superseded, act)
         Publisher(self._ledger, store, self._clock).follow_reset(name, before, after)
 
     def plan_copy(
-        self, group: KafkaGroup, asked: Asked, store: OffsetStore, open_log: Callable[[KafkaGroup], LogOffsets]
+        self, group: KafkaGroup, selection: Selection, store: OffsetStore, open_log: Callable[[KafkaGroup], LogOffsets]
     ) -> Copy:
         """Work out a copy into an offset store without writing anything.
 
         Args:
             group: as the ledger has it.
-            asked: where the offsets are from, and which.
+            selection: where the offsets are from, and which.
             store: the store that gets them.
             open_log: opens the group's Kafka, which is asked only for the topics of a pattern.
 
@@ -260,45 +262,47 @@ class Moving:
             StoreError: source or store did not answer.
             KafkaAnswerError: see `plan_export`.
         """
-        taken = self._taken(group, asked, open_log)
+        taken = self._taken(group, selection, open_log)
         # The store first: a commit after that look moves it, and then the copy's comparison refuses offsets that are older by now.
-        ours = sorted(asked.topics or taken.topics)
+        ours = sorted(selection.topics or taken.topics)
         held = store.read(group.name, ours)
-        given = _export(group, asked, taken)
+        given = _export(group, selection, taken)
         topics = topics_of(given.offsets)
         if others := [topic for topic in topics if topic not in ours]:  # not the group's: no commit moves them
             held |= store.read(group.name, others)
         return Copy(group.name, given, store.name, {tp: offset for tp, offset in held.items() if tp.topic in topics})
 
-    def carry_out_copy(self, found: Copy, store: OffsetStore, who: str, why: str) -> Moves:
+    def carry_out_copy(self, plan: Copy, store: OffsetStore, who: str, why: str) -> Moves:
         """Record a copy, do it, and read it back.
 
-        The order is on purpose: if something dies in the middle, the ledger knows what may have been written. The ledger has
+        The order is on purpose: if something dies in the middle, the ledger has what may have been written. The ledger has
         what was asked for; the store has the result.
 
         Returns:
-            The partitions where the store holds another offset than was written, usually none: found (None: nothing), and written.
+            The partitions where the store holds another offset than was written, usually none: the offset in the store, or None, and the one written.
 
         Raises:
             StoreDriftError: the store has changed since; nothing was written.
             StoreError: as it says.
         """
-        after = found.given.offsets
+        after = plan.given.offsets
         details = {
-            **_origin(found.given.asked),
-            "store": found.store,
-            "moves": {str(tp): list(move) for tp, move in found.moves.items()},
+            **_origin(plan.given.selection),
+            "store": plan.store,
+            "moves": {str(tp): list(move) for tp, move in plan.moves.items()},
         }
-        self._ledger.record(found.group, Act("copy", who, why, self._clock(), details))
-        store.advance(found.group, {tp: offset for tp, offset in found.held.items() if tp in after}, after)
-        return importing.moves(store.read(found.group, topics_of(after)), after)
+        self._ledger.record(plan.group, Act("copy", who, why, self._clock(), details))
+        store.advance(plan.group, {tp: offset for tp, offset in plan.held.items() if tp in after}, after)
+        return importing.moves(store.read(plan.group, topics_of(after)), after)
 
-    def plan_export(self, group: KafkaGroup, asked: Asked, open_log: Callable[[KafkaGroup], LogOffsets]) -> Export:
+    def plan_export(
+        self, group: KafkaGroup, selection: Selection, open_log: Callable[[KafkaGroup], LogOffsets]
+    ) -> Export:
         """Return the next offsets of a source. Writes nothing.
 
         Args:
             group: as the ledger has it.
-            asked: where the offsets are from, and which.
+            selection: where the offsets are from, and which.
             open_log: opens the group's Kafka, which is asked only for the topics of a pattern.
 
         Raises:
@@ -306,26 +310,26 @@ class Moving:
             StoreError: it did not answer.
             KafkaAnswerError: Kafka did not answer which topics the pattern matches, and the source has to be asked for topics by name.
         """
-        return _export(group, asked, self._taken(group, asked, open_log))
+        return _export(group, selection, self._taken(group, selection, open_log))
 
-    def _taken(self, group: KafkaGroup, asked: Asked, open_log: Callable[[KafkaGroup], LogOffsets]) -> _Taken:
+    def _taken(self, group: KafkaGroup, selection: Selection, open_log: Callable[[KafkaGroup], LogOffsets]) -> _Taken:
         """Find out which topics are taken over. The stored topics of a pattern are those of the last plan: one may have appeared since."""
-        if group.topics_pattern is None or asked.topics:
+        if group.topics_pattern is None or selection.topics:
             return _Taken(tuple(group.topics))
         position = self._ledger.load(group.name).position
         try:
             return _Taken(topics_to_take(open_log(group), group, position), position)
         except (KafkaAnswerError, NotYetError) as exc:
-            if isinstance(asked.source, StoreSource):  # it would leave a topic out, and no one would know
+            if isinstance(selection.source, StoreSource):  # it would leave a topic out, and no one would know
                 raise
-            # The source has all that it has, whatever Kafka says. So this command works also while Kafka is away.
+            # The source has all that it has, whatever Kafka has. So this command works also while Kafka is away.
             note = f"whether topics have appeared since the group last planned is not known: {exc}"
             return _Taken(tuple(group.topics), position, note)
 
-    def record_export(self, group: str, found: Export, to: str, who: str, why: str) -> None:
+    def record_export(self, group: str, export: Export, to: str, who: str, why: str) -> None:
         """Record that offsets go into a file. As with a copy, this comes first."""
-        offsets = {str(tp): offset for tp, offset in found.offsets.items()}
-        details = {**_origin(found.asked), "to": to, "offsets": offsets}
+        offsets = {str(tp): offset for tp, offset in export.offsets.items()}
+        details = {**_origin(export.selection), "to": to, "offsets": offsets}
         self._ledger.record(group, Act("export", who, why, self._clock(), details))
 
     def verify(self, group: KafkaGroup, store: OffsetStore | None, kafka: LogOffsets) -> list[Difference]:
@@ -336,12 +340,12 @@ class Moving:
         """
         for _ in range(LOOKS):
             state = self._ledger.load(group.name)
-            found = self._compare(group, state, store, kafka)
-            now = self._ledger.load(group.name) if found else state
+            differences = self._compare(group, state, store, kafka)
+            now = self._ledger.load(group.name) if differences else state
             if (now.version, now.open) == (state.version, state.open):
                 break
             # A commit may have moved the store after this look at the ledger.
-        return found
+        return differences
 
     def _compare(
         self, group: KafkaGroup, state: GroupState, store: OffsetStore | None, kafka: LogOffsets
@@ -365,8 +369,8 @@ class _Taken:
 
     Attributes:
         topics: to ask for.
-        position: where the group's next live window starts; None: there was none, or the topics are a list.
-        note: why Kafka could not be asked; None: it was, or need not be.
+        position: where the group's next live window starts, or None if there was none, or if the topics are a list.
+        note: why Kafka could not be asked, or None if it was, or need not be.
     """
 
     topics: tuple[str, ...]
@@ -374,30 +378,32 @@ class _Taken:
     note: str | None = None
 
 
-def _export(group: KafkaGroup, asked: Asked, taken: _Taken) -> Export:
-    found = asked.read(taken.topics)
+def _export(group: KafkaGroup, selection: Selection, taken: _Taken) -> Export:
+    source_offsets = selection.read(taken.topics)
     note = taken.note
-    if group.topics_pattern is not None and not asked.topics and note is None:
-        given = topics_of(found.offsets)
-        note = appeared_note(group, taken.topics, taken.position, given, asked.source.name)
-    behind = importing.committed_behind_note(importing.left_open(found.later, topics_of(found.offsets)))
-    notes = (*found.notes, *behind, *([] if note is None else [note]))
-    return Export(asked, found.offsets, notes, next_offsets(found.offsets, asked.meaning))
+    if group.topics_pattern is not None and not selection.topics and note is None:
+        topics = topics_of(source_offsets.offsets)
+        note = appeared_note(group, taken.topics, taken.position, topics, selection.source.name)
+    behind = importing.committed_behind_note(
+        importing.left_open(source_offsets.later, topics_of(source_offsets.offsets))
+    )
+    notes = (*source_offsets.notes, *behind, *([] if note is None else [note]))
+    return Export(selection, source_offsets.offsets, notes, next_offsets(source_offsets.offsets, selection.meaning))
 
 
-def _origin(asked: Asked) -> dict[str, str]:
-    return {"source": asked.source.name, "name": asked.name, "meaning": asked.meaning.value}
+def _origin(selection: Selection) -> dict[str, str]:
+    return {"source": selection.source.name, "name": selection.name, "meaning": selection.meaning.value}
 
 
-def _import_details(found: Import) -> dict[str, object]:
-    details: dict[str, object] = {**_origin(found.asked), **importing.facts(found.imported)}
-    if found.left_open:
-        details["left_open"] = [held.id for held in found.left_open]
-    if found.reset is not None:
-        return details | summary_of_reset(replace(found.reset, unchecked=found.unchecked))
-    details |= leader_epochs.unchecked_details(found.unchecked)
-    details[FOUNDED] = {str(tp): offset for tp, offset in found.position.offsets.items()}
-    details["from_beginning"] = [str(tp) for tp in found.imported.unnamed]
+def _import_details(plan: Import) -> dict[str, object]:
+    details: dict[str, object] = {**_origin(plan.selection), **importing.facts(plan.imported)}
+    if plan.left_open:
+        details["left_open"] = [held.id for held in plan.left_open]
+    if plan.reset is not None:
+        return details | summary_of_reset(replace(plan.reset, unchecked=plan.unchecked))
+    details |= leader_epochs.unchecked_details(plan.unchecked)
+    details[FOUNDED] = {str(tp): offset for tp, offset in plan.position.offsets.items()}
+    details["from_beginning"] = [str(tp) for tp in plan.imported.unnamed]
     return details
 
 
@@ -410,17 +416,17 @@ def _gone(kafka: LogOffsets, topics: set[str]) -> set[str]:
 
 
 def _check_replaced(
-    source: str, found: SourceOffsets, log: LogSnapshot, kafka: LogOffsets
+    source: str, source_offsets: SourceOffsets, log: LogSnapshot, kafka: LogOffsets
 ) -> list[leader_epochs.PartitionEpoch]:
     """Refuse offsets of a group below which Kafka has other records now. Return the leader epochs whose ends it did not report."""
-    noted = {tp: epoch for tp, epoch in found.leader_epochs.items() if tp in found.offsets}
-    asked = leader_epochs.doubtful(noted, found.topic_ids, log)
-    ends = kafka.epoch_ends(asked)
-    leader_epochs.check_position(source, Position(found.offsets, found.topic_ids, noted), log, ends)
-    return leader_epochs.unanswered(asked, ends)
+    noted = {tp: epoch for tp, epoch in source_offsets.leader_epochs.items() if tp in source_offsets.offsets}
+    doubtful = leader_epochs.doubtful(noted, source_offsets.topic_ids, log)
+    ends = kafka.epoch_ends(doubtful)
+    leader_epochs.check_position(source, Position(source_offsets.offsets, source_offsets.topic_ids, noted), log, ends)
+    return leader_epochs.unanswered(doubtful, ends)
 
 
-def _check_known(group: KafkaGroup, state: GroupState, topics: Sequence[str], kafka_conn_id: str | None) -> None:
+def _check_group(group: KafkaGroup, state: GroupState, topics: Sequence[str], kafka_conn_id: str | None) -> None:
     check_no_open_window(state)
     check_reads(group, topics)
     if kafka_conn_id not in (None, group.kafka_conn_id):

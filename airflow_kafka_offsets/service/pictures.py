@@ -42,7 +42,7 @@ Visible = Callable[[Iterable[Outline]], list[Outline]]
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
-    """A group in the list: its definition, and where it stands."""
+    """A group in the list: its definition and its outline."""
 
     group: KafkaGroup
     outline: Outline
@@ -53,7 +53,7 @@ class FullGroup:
     """A group with all its partitions and its open windows, for programs.
 
     Attributes:
-        line: its definition, and where it stands in one line.
+        line: its definition and its outline.
         overview: with the newest things that people did. One has no details if it names too many windows to look up whose they are, or a
             group that this person may not see.
         holders: the DAGs that have, or had, the windows which acts name, by the window's id; a pruned one is not there.
@@ -79,15 +79,15 @@ class GroupPicture:
     Attributes:
         group: its definition.
         outline: in one line.
-        position: where the next live window starts; None: that is not known yet.
+        position: where the next live window starts, or None before the first one.
         acts: the newest things that people did, oldest first.
         has_more_acts: whether there are older ones.
         holders: the DAGs that have, or had, the first and the last window that an act was about, by the window's id.
         rows: the windows, newest first.
         backfills: backfill windows that are newer than the oldest of `rows`, and not among them.
-        older: the number below which the next page begins; None: there is no older window.
+        older: the number below which the next page begins, or None if there is no older window.
         attempts: at the windows of `rows`, by their number.
-        pruned: what is known of the windows that the group no longer has.
+        pruned: a summary of the windows that were pruned.
     """
 
     group: KafkaGroup
@@ -131,7 +131,7 @@ class WindowPicture:
 
     Attributes:
         pruned_before: the group no longer has windows with smaller numbers; 1: it has all.
-        schemas: those that are frozen with the window; None: none are.
+        schemas: those that are frozen with the window, or None if none are.
     """
 
     group: KafkaGroup
@@ -152,8 +152,8 @@ def groups(ledger: Ledger, visible: Visible, dag_id: str | None = None) -> list[
     with ledger.one_connection():
         defined = {group.name: group for group in ledger.groups()}
         outlines = ledger.outlines(list(defined))
-    known = [outlines[name] for name in defined if name in outlines]
-    wanted = known if dag_id is None else [one for one in known if dag_id in one.dag_ids]
+    existing = [outlines[name] for name in defined if name in outlines]
+    wanted = existing if dag_id is None else [one for one in existing if dag_id in one.dag_ids]
     return [GroupLine(defined[one.group], one) for one in visible(wanted)]
 
 
@@ -167,20 +167,20 @@ def in_full(ledger: Ledger, lines: Sequence[GroupLine], visible: Visible) -> lis
     """
     with ledger.one_connection():
         overviews = ledger.overviews([line.group.name for line in lines], newest_acts=MOST_ACTS)
-        found = {name: replace(one, acts=_with_few_named(one.acts)) for name, one in overviews.items()}
+        pictures = {name: replace(one, acts=_with_few_named(one.acts)) for name, one in overviews.items()}
         own = {line.group.name: line.outline for line in lines}
-        told = {name for overview in found.values() for act in overview.acts for name in act.group_names}
-        others = ledger.outlines(sorted(told - own.keys())) if told - own.keys() else {}
+        mentioned = {name for overview in pictures.values() for act in overview.acts for name in act.group_names}
+        others = ledger.outlines(sorted(mentioned - own.keys())) if mentioned - own.keys() else {}
         seen = own | {outline.group: outline for outline in visible(others.values())}
         hidden = frozenset(others.keys() - seen.keys())
-        found = {name: replace(one, acts=_without(hidden, one.acts)) for name, one in found.items()}
-        named = [id_ for overview in found.values() for act in overview.acts for id_ in act.window_ids]
+        pictures = {name: replace(one, acts=_without(hidden, one.acts)) for name, one in pictures.items()}
+        named = [id_ for overview in pictures.values() for act in overview.acts for id_ in act.window_ids]
         holders = _holders(ledger, named)
-    return [FullGroup(line, found[line.group.name], holders, seen) for line in lines]
+    return [FullGroup(line, pictures[line.group.name], holders, seen) for line in lines]
 
 
 def _without(hidden: frozenset[str], acts: Sequence[Act]) -> tuple[Act, ...]:
-    """Return acts: those that tell of a hidden group have no details."""
+    """Return acts: those that name a hidden group have no details."""
     return tuple(replace(act, details={}) if act.group_names & hidden else act for act in acts)
 
 
@@ -213,10 +213,10 @@ def group_line(ledger: Ledger, name: str, visible: Visible) -> GroupLine:
     Raises:
         UnknownGroupError: there is no such group that this person may see.
     """
-    found = visible(ledger.outlines([name]).values())
-    if not found:
+    outlines = visible(ledger.outlines([name]).values())
+    if not outlines:
         raise UnknownGroupError(f"There is no group {name} that you may see")
-    return GroupLine(ledger.group(name), found[0])
+    return GroupLine(ledger.group(name), outlines[0])
 
 
 def group(
@@ -253,8 +253,8 @@ def group(
         backfills = []
         if newest < line.outline.given or cut_in is not None:
             # What these windows leave open may have been filled by one that is older or newer than the span, or than the page.
-            found = ledger.windows(name, lane=Lane.BACKFILL, states=sorted(OWNING), since=oldest, limit=MOST_BACKFILLS)
-            backfills = [row for row in found if row.seq not in seqs]
+            rows = ledger.windows(name, lane=Lane.BACKFILL, states=sorted(OWNING), since=oldest, limit=MOST_BACKFILLS)
+            backfills = [row for row in rows if row.seq not in seqs]
         attempts = ledger.attempts_at(name, [row.seq for row in rows])
     older = oldest if len(rows) == limit and oldest > pruned.before else None
     return replace(stands, rows=rows, backfills=backfills, older=older, attempts=attempts)
@@ -276,21 +276,21 @@ def windows_of_run(ledger: Ledger, lines: Sequence[WindowRecord]) -> list[tuple[
     for line in lines:
         seqs.setdefault(line.group, set()).add(line.seq)
     with ledger.one_connection():
-        found = {
+        pictures = {
             window.id: window
             for name, some in seqs.items()
             for window in ledger.summaries(name, seqs=sorted(some), limit=len(some))
         }
-    return [(line, found[line.id]) for line in lines if line.id in found]
+    return [(line, pictures[line.id]) for line in lines if line.id in pictures]
 
 
 def hidden_window(window_id: str) -> UnknownWindowError:
-    """Return the error about a window that is not there, or that this person may not see: it does not say which."""
+    """Return the error about a window that is not there, or that this person may not see, without which of the two."""
     return UnknownWindowError(f"There is no window {window_id} that you may see")
 
 
 def window(ledger: Ledger, window_id: str, visible: Visible) -> WindowPicture:
-    """Return a window with everything that the ledger knows about it.
+    """Return a window with everything that the ledger has about it.
 
     Whether someone may see it, its own DAGs decide (`WindowPicture.dag_ids`): the group may be theirs no longer.
 

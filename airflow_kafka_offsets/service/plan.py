@@ -67,9 +67,9 @@ class Planned:
         is_rerun: it was committed before, and not by this very task since its last clear. The job runs again, and its commit
             changes only the history.
         how: how the run got it.
-        done: the attempt in which this very task already did it, in a try that this one continues; None: it is still to do.
+        done: the attempt in which this very task already did it, in a try that this one continues, or None if it is still to do.
         warnings: what a person should know about a new window, or about a run that was deleted and made again.
-        read_before: how many records the newest successful attempt with a count has read; None: there is no such attempt.
+        read_before: how many records the newest successful attempt with a count has read, or None if there is no such attempt.
         frozen: the schemas that are frozen with the window, once its job is about to run.
         topics: those that the group read when it last planned, quiet ones included, once its job is about to run.
     """
@@ -110,7 +110,7 @@ class Planner(UseCases):
             is_over: whether the claim that holds a window is over.
             request: what the run asks for, see `request_of`. A run that has windows gets these, whatever it asks for.
             this_try: which try of the task asks. What an earlier try did is not done again if this one continues it.
-            at_most: how many windows the asking task can have; None: any number.
+            at_most: how many windows the asking task can have, or None for any number.
 
         Returns:
             At least one window, oldest first. None for a backfill run if no window was cut in its interval, and for a run that
@@ -129,7 +129,7 @@ class Planner(UseCases):
         try:
             return self._plan(Asking(group, claim, this_try, request, at_most, self._clock()), is_over)
         except LogError:
-            # A person continues with a command that knows only the group's name, and uses the definition in the ledger.
+            # A person continues with a command that has only the group's name, and uses the definition in the ledger.
             if self.ledger.load(group.name).version:
                 self.ledger.define(as_last_planned(self.ledger, group, has_planned=True), claim)
             raise
@@ -331,7 +331,7 @@ def write(ledger: Ledger, asking: Asking, records: Records, decision: Decision) 
             ledger.hold(take, asking.claim, asking.now, to_freeze.earlier)
         elif to_freeze.earlier:
             ledger.freeze(to_freeze.earlier)
-        # Whoever commits these windows later may know only the group's name, and uses the definition in the ledger.
+        # Whoever commits these windows later may have only the group's name, and uses the definition in the ledger.
         ledger.define(records.group, asking.claim)
     planned = [_planned(held, choice.how, records.done.get(held.seq)) for held in choice.windows]
     if choice.how is How.AGAIN and asking.this_try.number == 1:

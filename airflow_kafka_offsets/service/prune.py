@@ -38,8 +38,8 @@ class Prune:
     Attributes:
         windows, attempts: how many.
         lost: how many offsets these windows had recorded as lost to retention.
-        first, last: the numbers of the first and the last window; None: there is none.
-        kept: the number of the first window that stays; None: there is none after these.
+        first, last: the numbers of the first and the last window, or None if there is none.
+        kept: the number of the first window that stays, or None if there is none after these.
         why: why that one stays.
     """
 
@@ -69,12 +69,12 @@ class _Search:
     group: KafkaGroup
     limits: Limits
     log: LogSnapshot = field(default_factory=lambda: LogSnapshot({}, {}))
-    asked: set[str] = field(default_factory=set)
+    topics_seen: set[str] = field(default_factory=set)
     kept: int | None = None
     why: str | None = None
 
     def pages(self) -> Iterator[Sequence[WindowRecord]]:
-        """Return the windows that may leave, oldest first. After them, `kept` and `why` say what ended the search."""
+        """Return the windows that may leave, oldest first. After them, `kept` and `why` have what ended the search."""
         since, limit = 1, FIRST_PAGE
         while page := self.ledger.old_windows(self.group.name, since=since, limit=limit):
             self._look_at({tp.topic for old in page for tp in old.window.ranges.without_empty()})
@@ -96,10 +96,10 @@ class _Search:
 
     def _look_at(self, topics: set[str]) -> None:
         """Ask Kafka for topics that it was not asked for. A beginning offset only grows, so an older one is on the safe side."""
-        if new := topics - self.asked:
+        if new := topics - self.topics_seen:
             seen = self.kafka.snapshot(sorted(new), self.group.isolation_level)
             self.log = LogSnapshot({**self.log.topic_ids, **seen.topic_ids}, {**self.log.bounds, **seen.bounds})
-            self.asked |= new
+            self.topics_seen |= new
 
 
 class Pruning:
@@ -119,7 +119,7 @@ class Pruning:
     @property
     def done(self) -> Prune:
         """What the last `prune` took out of the ledger, also if it failed then."""
-        return self._done.found if self._done else Prune()
+        return self._done.pruned if self._done else Prune()
 
     def preview(self, group: KafkaGroup, older_than: timedelta, *, are_deleted: bool = False) -> Prune:
         """Work out what a prune would take, without writing anything.
@@ -133,10 +133,10 @@ class Pruning:
             KafkaAnswerError, LedgerError: as they say.
         """
         search = self._search(group, older_than, are_deleted)
-        found = Prune()
+        pruned = Prune()
         for page in search.pages():
-            found = found.and_then(page)
-        return replace(found, kept=search.kept, why=search.why)
+            pruned = pruned.and_then(page)
+        return replace(pruned, kept=search.kept, why=search.why)
 
     def prune(
         self, group: KafkaGroup, older_than: timedelta, who: str, why: str, *, are_deleted: bool = False
@@ -157,7 +157,7 @@ class Pruning:
         search = self._search(group, older_than, are_deleted)
         for page in search.pages():
             done.take_out(group.name, page)
-        return replace(done.found, kept=search.kept, why=search.why)
+        return replace(done.pruned, kept=search.kept, why=search.why)
 
     def _search(self, group: KafkaGroup, older_than: timedelta, are_deleted: bool) -> _Search:
         topic_ids = (self._ledger.load(group.name).position or NOWHERE).topic_ids
@@ -179,26 +179,26 @@ class _Done:
 
     ledger: Ledger
     act: Act
-    found: Prune = field(default_factory=Prune)
+    pruned: Prune = field(default_factory=Prune)
     number: int | None = None
 
     def take_out(self, group: str, page: Sequence[WindowRecord]) -> None:
-        found = self.found.and_then(page)
-        act = replace(self.act, details={**self.act.details, **_facts(group, found)})
+        pruned = self.pruned.and_then(page)
+        act = replace(self.act, details={**self.act.details, **_facts(group, pruned)})
         self.number = self.ledger.prune(page, act, self.number)
-        self.found = found
+        self.pruned = pruned
         last = name_window(group, page[-1].seq)
-        logger.info("Group %s: %s pruned, up to %s", group, counted(found.windows, "window"), last)
+        logger.info("Group %s: %s pruned, up to %s", group, counted(pruned.windows, "window"), last)
 
 
-def _facts(group: str, found: Prune) -> dict[str, object]:
-    assert found.first is not None
-    assert found.last is not None
+def _facts(group: str, pruned: Prune) -> dict[str, object]:
+    assert pruned.first is not None
+    assert pruned.last is not None
     return {
-        "windows": found.windows,
-        "attempts": found.attempts,
-        "lost": found.lost,
-        "first": name_window(group, found.first),
-        "last": name_window(group, found.last),
-        KEPT_FROM: found.last + 1,
+        "windows": pruned.windows,
+        "attempts": pruned.attempts,
+        "lost": pruned.lost,
+        "first": name_window(group, pruned.first),
+        "last": name_window(group, pruned.last),
+        KEPT_FROM: pruned.last + 1,
     }

@@ -42,7 +42,7 @@ class Publisher:
 
     @property
     def store(self) -> str | None:
-        """The store's address; None: there is none, and a commit is one step."""
+        """The store's address, or None without a store: then a commit is one step."""
         return self._store.name if self._store is not None else None
 
     def finish(self, group: str, also: Collection[int] = ()) -> list[int]:
@@ -144,7 +144,7 @@ class Publisher:
             raise ConcurrentChangeError(f"Group {group} was changed by someone else just now")
 
     def committed(self, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Return what the store holds; None: nothing for that partition."""
+        """Return the offset that the store holds for each partition, or None."""
         assert self._store is not None
         found = self._store.read(group, topics_of(partitions))
         return {tp: found.get(tp) for tp in partitions}

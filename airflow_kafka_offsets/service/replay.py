@@ -67,32 +67,32 @@ def from_oldest_open(ledger: Ledger, group: str, state: GroupState) -> tuple[Win
 
 
 def live_windows(
-    ledger: Ledger, group: str, asked: OffsetRanges, topic_ids: Mapping[str, str]
+    ledger: Ledger, group: str, ranges: OffsetRanges, topic_ids: Mapping[str, str]
 ) -> Iterator[WindowRecord]:
-    """Return committed live windows, among them all that own any of what is asked.
+    """Return committed live windows, among them all that own any of these offsets.
 
     How much is read depends on how far the owners lie from one another, and not on how long the history is: see `core.plan.search`.
     """
-    newest = ledger.excerpt(group, asked)
+    newest = ledger.excerpt(group, ranges)
     if newest is None:
         return
     for first, end in stretches_of(ledger, group, newest.seq + 1):
-        top = newest if first <= newest.seq < end else ledger.excerpt(group, asked, before=end, since=first)
+        top = newest if first <= newest.seq < end else ledger.excerpt(group, ranges, before=end, since=first)
         if top is None:
             continue
         # What this stretch does not name, or names in an earlier topic, no older one has.
-        asked = replay.ever_planned(asked, top.window, topic_ids)
-        if not asked:
+        ranges = replay.ever_planned(ranges, top.window, topic_ids)
+        if not ranges:
             return
         above = end
-        if replay.lies_above(top.window, asked, topic_ids):
-            look = partial(_look, ledger, group, asked, first)
-            above = first_above(top.window, first, asked, topic_ids, look)
+        if replay.lies_above(top.window, ranges, topic_ids):
+            look = partial(_look, ledger, group, ranges, first)
+            above = first_above(top.window, first, ranges, topic_ids, look)
         which: dict[str, Any] = {"states": (State.COMMITTED,), "lane": Lane.LIVE, "since": first, "before": above}
         for held in pages(ledger, group, limit=min(FIRST_PAGE, _page_of(newest.partitions)), **which):
             yield held
-            asked = replay.left_to_find(asked, held.window, topic_ids)
-            if not asked:
+            ranges = replay.left_to_find(ranges, held.window, topic_ids)
+            if not ranges:
                 return
 
 
@@ -110,8 +110,8 @@ def stretches_of(ledger: Ledger, group: str, end: int) -> list[tuple[int, int]]:
     return list(pairwise((*sorted(first for first in firsts if first < end), end)))[::-1]
 
 
-def _look(ledger: Ledger, group: str, asked: OffsetRanges, first: int, seq: int) -> Window | None:
-    record = ledger.excerpt(group, asked, before=seq + 1, since=first)
+def _look(ledger: Ledger, group: str, ranges: OffsetRanges, first: int, seq: int) -> Window | None:
+    record = ledger.excerpt(group, ranges, before=seq + 1, since=first)
     return None if record is None else record.window
 
 
@@ -130,11 +130,11 @@ def find(
         group: the group.
         request: the replay.
         state: where the group is.
-        between: the offsets of a time span, see `core.plan.replay.between_times`; None: the replay is none of a time span.
+        between: the offsets of a time span, see `core.plan.replay.between_times`, or None for another replay.
         own: the windows that the run has; what the live lane will read is left out then.
 
     Raises:
-        BadInputError: what is asked is unknown, empty or was pruned; with the numbers.
+        BadInputError: the request is unknown, empty or was pruned; with the numbers.
         IllegalStepError: a window that is named can't be replayed.
     """
     match request:
@@ -146,8 +146,8 @@ def find(
             windows = [held for held in _cut_in(ledger, group.name, request) if held.seq not in had]
             # After the search, as some may have left meanwhile.
             pruning.check_span(group.name, request.start, ledger.pruned(group.name))
-            asked = replay.below_watermark(between, state) if own else between
-            owners, gaps = _owners(ledger, group.name, asked, state, own)
+            ranges = replay.below_watermark(between, state) if own else between
+            owners, gaps = _owners(ledger, group.name, ranges, state, own)
             return Owned(windows, gaps, owners)
         case Ranges(ranges):
             check_reads(group, (tp.topic for tp in ranges))
@@ -178,21 +178,21 @@ def _cut_in(ledger: Ledger, group: str, span: TimeSpan) -> list[WindowRecord]:
 
 
 def _owners(
-    ledger: Ledger, group: str, asked: OffsetRanges, state: GroupState, own: Sequence[WindowRecord] = ()
+    ledger: Ledger, group: str, ranges: OffsetRanges, state: GroupState, own: Sequence[WindowRecord] = ()
 ) -> tuple[list[WindowRecord], replay.Gaps]:
     """Return the windows that own any of these offsets and can be replayed, oldest first, and what no window owns."""
     assert state.position
     topic_ids = state.position.topic_ids
     candidates = chain(
         pages(ledger, group, states=tuple(OWNING), lane=Lane.BACKFILL),
-        live_windows(ledger, group, asked.without_empty(), topic_ids),
+        live_windows(ledger, group, ranges.without_empty(), topic_ids),
     )
     windows: Sequence[WindowRecord] = ()
-    if asked.span:
+    if ranges.span:
         with ledger.one_connection():
-            windows = replay.overlapping(asked, candidates, topic_ids)
+            windows = replay.overlapping(ranges, candidates, topic_ids)
     owners = sorted(windows, key=lambda held: held.seq)
-    gaps = replay.without_owner(asked, [held.window for held in (*own, *owners)], topic_ids)
+    gaps = replay.without_owner(ranges, [held.window for held in (*own, *owners)], topic_ids)
     if gaps:  # after the search for owners: a window that left in between has raised the floors before
         pruning.check_not_pruned(gaps, ledger.pruned(group), topic_ids)
     return owners, gaps

@@ -92,7 +92,7 @@ def snapshot_of_all(
         kafka: the group's Kafka.
         group: the group.
         topics: the topics.
-        position: where the next live window would have started; None: the group is new.
+        position: where the next live window would have started, or None if the group is new.
 
     Raises:
         MissingPartitionError: one is not there.

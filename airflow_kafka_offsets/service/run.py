@@ -53,7 +53,7 @@ class Runs(UseCases):
         Args:
             window_id: the window.
             claim: who commits: a task of the run that holds the window.
-            attempt: the attempt whose recorded success is the evidence; None: there was nothing to run, or another
+            attempt: the attempt whose recorded success is the evidence, or None if there was nothing to run, or if another
                 launcher ran the job and the green task is the only evidence.
 
         Returns:

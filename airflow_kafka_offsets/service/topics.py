@@ -19,7 +19,7 @@ def topics_now(kafka: LogOffsets, group: KafkaGroup, position: Position | None) 
     Args:
         kafka: its Kafka.
         group: the group.
-        position: where the next live window starts; None: there was none.
+        position: where the next live window starts, or None if there was none.
     """
     return topics_to_ask_for(group, kafka.topics() if group.topics_pattern is not None else (), position)
 

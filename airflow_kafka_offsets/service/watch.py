@@ -67,14 +67,14 @@ def ask(
     is_over: IsOver | None = None,
     now: datetime | None = None,
 ) -> list[Decision | Exception]:
-    """Answer each condition, or say why there is no answer. An error of one condition does not affect the others.
+    """Answer each condition, or return why there is no answer. An error of one condition does not affect the others.
 
     Args:
         conditions: on one Kafka and one ledger.
         open_ledger: opens the ledger, if a condition needs it.
-        open_log: opens Kafka, if a condition needs it; None: none does.
-        is_over: whether the claim that holds a window is over; None: no condition asks that.
-        now: the time; None: that of the clock.
+        open_log: opens Kafka, if a condition needs it, or None if none does.
+        is_over: whether the claim that holds a window is over, or None if no condition asks that.
+        now: the time, or None for that of the clock.
     """
     # Many may wait for one holder: Airflow is asked once.
     look = _Look(open_ledger, open_log, cache(is_over) if is_over else None, now or utc_now())
@@ -92,21 +92,21 @@ def together(
     Args:
         keys: names of groups, or ids of windows.
         read: reads some of them.
-        absent: what stands for one that is not there.
+        absent: what to return for a key without an answer.
 
     Raises:
         LedgerError: the ledger does not answer, refuses, or is of another version.
     """
-    found = _attempt(partial(read, keys)) if keys else {}
-    if isinstance(found, LedgerError) and not isinstance(found, DamagedRowError):
-        raise found
-    if isinstance(found, Exception):
+    answers = _attempt(partial(read, keys)) if keys else {}
+    if isinstance(answers, LedgerError) and not isinstance(answers, DamagedRowError):
+        raise answers
+    if isinstance(answers, Exception):
         if len(keys) == 1:
-            return {keys[0]: found}
+            return {keys[0]: answers}
         half = len(keys) // 2
         return together(keys[:half], read, absent) | together(keys[half:], read, absent)
-    there = found
-    return {key: there[key] if key in there else _attempt(partial(absent, key)) for key in keys}
+    existing = answers
+    return {key: existing[key] if key in existing else _attempt(partial(absent, key)) for key in keys}
 
 
 def look(
@@ -192,8 +192,8 @@ class _Look:
             self._look_up_times(same, level)
 
     def _known_topics(self, condition: LogCondition) -> Sequence[str]:
-        found = _attempt(partial(self._topics, condition))
-        return () if isinstance(found, Exception) else found
+        topics = _attempt(partial(self._topics, condition))
+        return () if isinstance(topics, Exception) else topics
 
     def _topics(self, condition: LogCondition) -> Sequence[str]:
         if condition.group.topics_pattern is None:  # also if the ledger gives no answer
@@ -220,14 +220,14 @@ class _Look:
     def _look_twice(self, conditions: Sequence[LogCondition], level: IsolationLevel) -> None:
         """Look again at logs that seem to end before their watermark, as planning does."""
         doubtful = sorted({tp for c in conditions for tp in self._suspects(c)})
-        found = _attempt(lambda: self._kafka.bounds(doubtful, SECOND_LOOK_LEVEL)) if doubtful else {}
-        self._second[level] = {tp: found if isinstance(found, Exception) else found[tp] for tp in doubtful}
+        bounds = _attempt(lambda: self._kafka.bounds(doubtful, SECOND_LOOK_LEVEL)) if doubtful else {}
+        self._second[level] = {tp: bounds if isinstance(bounds, Exception) else bounds[tp] for tp in doubtful}
 
     def _suspects(self, condition: LogCondition) -> list[TopicPartition]:
         if isinstance(condition, TimePassed):
             return []
-        found = _attempt(lambda: suspects(position_for(condition, self._state(condition)), self._log_of(condition)))
-        return [] if isinstance(found, Exception) else found
+        doubtful = _attempt(lambda: suspects(position_for(condition, self._state(condition)), self._log_of(condition)))
+        return [] if isinstance(doubtful, Exception) else doubtful
 
     def _look_up_times(self, conditions: Sequence[LogCondition], level: IsolationLevel) -> None:
         wanted: dict[datetime, set[TopicPartition]] = {}
@@ -268,12 +268,12 @@ class _Look:
         """
         level, snapshot = condition.group.isolation_level, self._log_of(condition)
         at = {time: self._at_of(level, time, snapshot) for time in lookup_times(condition, self.now)}
-        recovered = {tp: _value(found) for tp, found in self._second[level].items() if tp in snapshot.bounds}
+        recovered = {tp: _value(answer) for tp, answer in self._second[level].items() if tp in snapshot.bounds}
         return GroupSnapshot(self.now, self._state(condition), snapshot, at, recovered)
 
     def _at_of(self, level: IsolationLevel, time: datetime, snapshot: LogSnapshot) -> OffsetsAt:
-        found = _value(self._at[level, time])
-        return {tp: found[tp] for tp in snapshot.bounds}
+        answer = _value(self._at[level, time])
+        return {tp: answer[tp] for tp in snapshot.bounds}
 
     def _state(self, condition: LogCondition) -> GroupState:
         name = _group_name(condition)
@@ -291,8 +291,8 @@ def _group_name(condition: Looked) -> str | None:
 
 def _by_topic(snapshot: LogSnapshot, topics: Sequence[str]) -> dict[str, LogSnapshot | Exception]:
     bounds: dict[str, dict[TopicPartition, Bounds]] = {topic: {} for topic in topics}
-    for tp, found in snapshot.bounds.items():
-        bounds[tp.topic][tp] = found
+    for tp, pair in snapshot.bounds.items():
+        bounds[tp.topic][tp] = pair
     ids = snapshot.topic_ids
     return {topic: LogSnapshot({topic: ids[topic]} if topic in ids else {}, bounds[topic]) for topic in topics}
 
@@ -309,7 +309,7 @@ def _attempt(step: Callable[[], _T]) -> _T | Exception:
         return exc
 
 
-def _value(found: _T | Exception) -> _T:
-    if isinstance(found, Exception):
-        raise found
-    return found
+def _value(answer: _T | Exception) -> _T:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window
 from airflow_kafka_offsets.ledger.ledger import Ledger
-from airflow_kafka_offsets.service.move import Asked, Moving
+from airflow_kafka_offsets.service.move import Moving, Selection
 from airflow_kafka_offsets.service.sources import LedgerSource, StoreSource
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.lab.kafka import KafkaBroker
@@ -75,13 +75,13 @@ def test_a_copy_and_an_export_of_a_pattern_have_the_topics_of_the_moment(
     produce(kafka, asia, 3)
     consumers = KafkaStore("kafka://", kafka.client_config(), 30)
     moving, stored = Moving(ledger), ledger.group(topic)
-    of_ledger = moving.plan_copy(stored, Asked(LedgerSource(ledger, topic), topic), consumers, lambda _: log)
+    of_ledger = moving.plan_copy(stored, Selection(LedgerSource(ledger, topic), topic), consumers, lambda _: log)
     assert of_ledger.given.offsets == {TopicPartition(eu, 0): 4}
     assert f"ledger has no offset of {asia}" in of_ledger.given.notes[0]
     assert moving.carry_out_copy(of_ledger, consumers, "ada", "why") == {}
     name = f"{topic}-loader"
     consumers.advance(name, {}, {TopicPartition(eu, 0): 1, TopicPartition(asia, 0): 2})
-    of_others = moving.plan_export(stored, Asked(StoreSource(consumers, name), name), lambda _: log)
+    of_others = moving.plan_export(stored, Selection(StoreSource(consumers, name), name), lambda _: log)
     assert of_others.offsets == {TopicPartition(asia, 0): 2, TopicPartition(eu, 0): 1}
     assert ledger.group(topic).topics_pattern == f"{topic}-.*"
     assert spans(read(service, group, "run-2")) == {asia: (0, 3)}

@@ -71,7 +71,7 @@ from airflow_kafka_offsets.core.run import Run, Try
 from airflow_kafka_offsets.core.window import Claim, Lane, Scope, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.service import prune
-from airflow_kafka_offsets.service.move import Asked, Moving
+from airflow_kafka_offsets.service.move import Moving, Selection
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.service.prune import Pruning
 from airflow_kafka_offsets.service.sources import LedgerSource
@@ -971,7 +971,7 @@ class Simulation:
             assert args.from_source == "ledger"
             assert self.store is not None
             moving = Moving(self.ledger, lambda: self.world.now)
-            asked = Asked(LedgerSource(self.ledger, "lake"), "lake")
+            asked = Selection(LedgerSource(self.ledger, "lake"), "lake")
             found = moving.plan_copy(self.group, asked, self.store, lambda _: self.world.kafka)
             differing = moving.carry_out_copy(found, self.store, "ada", "why")
             self.require(not differing, f"the copy left {differing}")

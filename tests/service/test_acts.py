@@ -23,7 +23,7 @@ from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.request import Ranges, Windows
 from airflow_kafka_offsets.core.ranges import OffsetRange
 from airflow_kafka_offsets.core.window import Outcome, State
-from airflow_kafka_offsets.service.move import Asked, Moving
+from airflow_kafka_offsets.service.move import Moving, Selection
 from airflow_kafka_offsets.service.sources import StoreSource
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.core.examples import NOON, claim, group, ranges, tp
@@ -509,7 +509,7 @@ def test_neither_an_import_nor_a_replay_goes_back_to_a_topic_that_the_group_has_
     world = failed_back
     store = MemoryStore("redis://old")
     store.groups["lake"] = {tp(0): 10, tp(1): 5}
-    asked = Asked(StoreSource(store, "lake"), "lake")
+    asked = Selection(StoreSource(store, "lake"), "lake")
     with pytest.raises(IllegalStepError, match=r"left topic orders under the id.*Use a group of another name"):
         Moving(world.ledger).plan_import("lake", asked, lambda _: world.kafka)
     with pytest.raises(TopicRecreatedError):

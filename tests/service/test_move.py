@@ -24,7 +24,7 @@ from airflow_kafka_offsets.core.source.offsets import SourceOffsets
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.ports import LogOffsets
-from airflow_kafka_offsets.service.move import Asked, Moving
+from airflow_kafka_offsets.service.move import Moving, Selection
 from airflow_kafka_offsets.service.sources import LedgerSource, StoreSource
 from tests.core.examples import claim, group, ranges, tp
 from tests.service.world import World
@@ -102,8 +102,8 @@ def offsets(store: MemoryStore) -> dict[int, int]:
     return {tp.partition: offset for tp, offset in store.groups["lake"].items()}
 
 
-def from_ledger(world: World) -> Asked:
-    return Asked(LedgerSource(world.ledger, "lake"), "lake")
+def from_ledger(world: World) -> Selection:
+    return Selection(LedgerSource(world.ledger, "lake"), "lake")
 
 
 def no_kafka(group: KafkaGroup) -> LogOffsets:
@@ -119,7 +119,7 @@ def test_a_commit_between_the_looks_of_a_copy_stops_it(tmp_path: Path) -> None:
     attempt = world.work(window, TWO)
     source = Slow(world.ledger, "lake")
     source.happens = lambda: world.service.commit(window.id, TWO, attempt)
-    found = moving(world).plan_copy(world.group, Asked(source, "lake"), store, no_kafka)
+    found = moving(world).plan_copy(world.group, Selection(source, "lake"), store, no_kafka)
     assert found.moves == {tp(1): (None, 0)}
     with pytest.raises(StoreDriftError, match="orders-0: found 20, expected 10"):
         moving(world).carry_out_copy(found, store, "ada", "w")
@@ -134,7 +134,7 @@ def test_a_copy_never_takes_a_store_back_behind_a_commit(tmp_path: Path) -> None
     attempt = world.work(window, TWO)
     source = Slow(world.ledger, "lake")
     source.happens = lambda: world.service.commit(window.id, TWO, attempt)
-    assert moving(world).plan_copy(world.group, Asked(source, "lake"), store, no_kafka).moves == {}
+    assert moving(world).plan_copy(world.group, Selection(source, "lake"), store, no_kafka).moves == {}
     assert offsets(store) == {0: 20, 1: 0}
 
 
@@ -215,7 +215,7 @@ def test_an_import_is_refused_when_the_store_was_moved_in_a_partition_that_is_go
     store.groups["lake"][tp(1)] = 99
     other = MemoryStore("other://")
     other.groups["lake"] = {tp(0): 2}
-    found = moving(world).plan_import("lake", Asked(StoreSource(other, "lake"), "lake"), lambda _: world.kafka)
+    found = moving(world).plan_import("lake", Selection(StoreSource(other, "lake"), "lake"), lambda _: world.kafka)
     before = world.watermark
     with pytest.raises(StoreDriftError, match="orders-1: found 99, expected 40"):
         moving(world).carry_out_import(found, "ada", "w", store=store)
@@ -226,11 +226,11 @@ def test_an_import_is_refused_when_the_store_was_moved_in_a_partition_that_is_go
     assert offsets(store) == {0: 2, 1: 40}
 
 
-def stored(world: World, *at: int, name: str = "app") -> Asked:
+def stored(world: World, *at: int, name: str = "app") -> Selection:
     """A store in which another reader has left its offsets."""
     store = MemoryStore()
     store.groups[name] = {tp(partition): offset for partition, offset in enumerate(at)}
-    return Asked(StoreSource(store, name), name, topics=("orders",))
+    return Selection(StoreSource(store, name), name, topics=("orders",))
 
 
 def test_a_group_that_plans_its_first_window_while_an_import_looks_keeps_it(tmp_path: Path) -> None:
@@ -404,7 +404,7 @@ def test_of_two_doubts_an_import_keeps_the_older_one(was_replaced: World) -> Non
     newer = moving(world).plan_import("newer", stored(world, 100, 10), lambda _: world.kafka)
     moving(world).carry_out_import(newer, "ada", "a copy")
     world.kafka.elect(tp(0))
-    asked = Asked(LedgerSource(world.ledger, "newer"), "newer")
+    asked = Selection(LedgerSource(world.ledger, "newer"), "newer")
     found = moving(world).plan_import("lake", asked, lambda _: world.kafka)
     assert [asked.partition for asked in found.unchecked] == [tp(0)]
     moving(world).carry_out_import(found, "ada", "w")

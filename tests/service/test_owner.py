@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, TimeSpan, Windows
 from airflow_kafka_offsets.core.source.offsets import Meaning
 from airflow_kafka_offsets.core.window import Claim, Scope
-from airflow_kafka_offsets.service.move import Asked, Moving
+from airflow_kafka_offsets.service.move import Moving, Selection
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.service.sources import LedgerSource
 from tests.core.examples import NOON, claim, group, ranges, tp
@@ -177,7 +177,7 @@ def test_a_group_that_was_moved_by_import_belongs_to_the_first_that_plans_it(wor
     world.run(ONE)
     moving = Moving(world.ledger, lambda: world.now)
     found = moving.plan_import(
-        "new", Asked(LedgerSource(world.ledger, "lake"), "lake", Meaning.NEXT), lambda _: world.kafka
+        "new", Selection(LedgerSource(world.ledger, "lake"), "lake", Meaning.NEXT), lambda _: world.kafka
     )
     moving.carry_out_import(found, "ada", "renamed")
     assert world.ledger.load("new").owner is None
@@ -353,7 +353,7 @@ def test_a_group_that_an_import_founded_is_a_rename_that_was_done(world: World) 
     world.run(ONE)
     world.configure(name="lake.sales")
     moving = Moving(world.ledger, lambda: world.now)
-    asked = Asked(LedgerSource(world.ledger, "lake"), "lake", Meaning.NEXT)
+    asked = Selection(LedgerSource(world.ledger, "lake"), "lake", Meaning.NEXT)
     moving.carry_out_import(moving.plan_import("lake.sales", asked, lambda _: world.kafka), "ada", "renamed")
     world.kafka.produce(tp(0), 5)
     assert world.plan(TWO).warnings == ()

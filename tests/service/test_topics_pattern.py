@@ -30,7 +30,7 @@ from airflow_kafka_offsets.core.plan.request import Windows
 from airflow_kafka_offsets.core.window import State, Window
 from airflow_kafka_offsets.ports import OffsetSource
 from airflow_kafka_offsets.service import freshness, watch
-from airflow_kafka_offsets.service.move import Asked, Copy, Moving
+from airflow_kafka_offsets.service.move import Copy, Moving, Selection
 from airflow_kafka_offsets.service.sources import LedgerSource, StoreSource
 from tests.core.examples import claim, tp
 from tests.lab.memory import IN_MEMORY
@@ -90,7 +90,7 @@ class Away(MemoryLog):
 
 def copied(world: World, source: OffsetSource, *, kafka: MemoryLog | None = None, topic: str = "") -> Copy:
     """Copy the offsets of a place to a new store, and return what was copied."""
-    asked = Asked(source, "lake", topics=(topic,) if topic else ())
+    asked = Selection(source, "lake", topics=(topic,) if topic else ())
     moving, to = Moving(world.ledger, lambda: world.now), MemoryStore("new://")
     found = moving.plan_copy(world.ledger.group("lake"), asked, to, lambda _: kafka or world.kafka)
     assert moving.carry_out_copy(found, to, "ada", "w") == {}

@@ -39,7 +39,7 @@ from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan.ownership import Owner, Position
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, Windows
 from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window
-from airflow_kafka_offsets.service.move import Asked, Moving
+from airflow_kafka_offsets.service.move import Moving, Selection
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.service.sources import LedgerSource
 from airflow_kafka_offsets.service.windows import WindowService
@@ -485,7 +485,7 @@ class Maze(RuleBasedStateMachine):
         assert args.function.endswith(".copy")
         assert args.from_source == "ledger"
         moving, store = Moving(self.world.ledger), self.stores[args.to]
-        asked = Asked(LedgerSource(self.world.ledger, "lake"), "lake")
+        asked = Selection(LedgerSource(self.world.ledger, "lake"), "lake")
         found = moving.plan_copy(self.stored, asked, store, lambda _: self.world.kafka)
         moving.carry_out_copy(found, store, "ada", "why")
         return False

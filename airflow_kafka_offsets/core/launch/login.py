@@ -47,11 +47,11 @@ class ReaderOptions:
         if self.jaas is None:
             return dict(self.options)
         # Add to the user's providers, so that the user's references still work.
-        theirs = {name: value for name, value in self.options.items() if name.lower() == _PROVIDERS}
-        others = {name: value for name, value in self.options.items() if name not in theirs}
+        providers = {name: value for name, value in self.options.items() if name.lower() == _PROVIDERS}
+        others = {name: value for name, value in self.options.items() if name not in providers}
         return {
             **others,
-            _PROVIDERS: ",".join([*theirs.values(), _PROVIDER]),
+            _PROVIDERS: ",".join([*providers.values(), _PROVIDER]),
             f"{_PROVIDERS}.{_PROVIDER}.class": _PROVIDER_CLASS,
             _JAAS: f"${{{_PROVIDER}:{path}:jaas}}",
         }

@@ -30,7 +30,7 @@ def check_versions_agree(pyspark: str | None, client: str | None) -> None:
     >>> check_versions_agree("4.0.5", "4.0.4")
     >>> check_versions_agree(None, "4.2.0")
     """
-    of_pyspark, of_client = _known_release(pyspark), _known_release(client)
+    of_pyspark, of_client = _release(pyspark), _release(client)
     if of_pyspark is None or of_client is None or of_pyspark == of_client:
         return
     # Both packages exist in the lower version: a new pyspark may have no pyspark-client yet. Spark 3 has none at all.
@@ -57,7 +57,7 @@ def check_java(spark: str, java: int, program: str) -> None:
     >>> check_java("4.0.0", 17, "/usr/bin/java")
     >>> check_java("2.4.8", 7, "/usr/bin/java")
     """
-    release = _known_release(spark)
+    release = _release(spark)
     oldest = 0 if release is None else _OLDEST_JAVA.get(release[0], 0)
     if java < oldest:
         raise BadInputError(
@@ -78,7 +78,7 @@ def java_warning(spark: str, java: int, program: str) -> str | None:
     >>> java_warning("4.0.0", 25, "/jdk/bin/java")[:64]
     'The worker has Java 25 (/jdk/bin/java), and Spark 4.0.0 is for J'
     """
-    named = _NAMED_JAVAS.get(_known_release(spark) or (0, 0))
+    named = _NAMED_JAVAS.get(_release(spark) or (0, 0))
     if named is None or java < _JAVA_WITHOUT_SUBJECT:
         return None
     return (
@@ -101,7 +101,7 @@ def check_session_spark(home: str, spark: str, pyspark: str) -> None:
     >>> check_session_spark("/opt/spark", "4.0.1", "4.0.0")
     >>> check_session_spark("/opt/spark", "ours", "4.0.0")
     """
-    release, ours = _known_release(spark), _known_release(pyspark)
+    release, ours = _release(spark), _release(pyspark)
     if release is None or ours is None or release == ours:
         return
     major, minor = release
@@ -111,6 +111,6 @@ def check_session_spark(home: str, spark: str, pyspark: str) -> None:
     )
 
 
-def _known_release(version: str | None) -> tuple[int, int] | None:
-    found = re.match(r"(\d+)\.(\d+)", version or "")  # a vendor's version may have any form
-    return (int(found[1]), int(found[2])) if found else None
+def _release(version: str | None) -> tuple[int, int] | None:
+    match = re.match(r"(\d+)\.(\d+)", version or "")  # a vendor's version may have any form
+    return (int(match[1]), int(match[2])) if match else None
