@@ -8,35 +8,16 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Select,
-    and_,
-    func,
-    insert,
-    select,
-)
+from sqlalchemy import Connection, Select, and_, func, insert, select
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act
-from airflow_kafka_offsets.core.plan.ownership import (
-    Abandonment,
-    Owner,
-    Position,
-    abandonment,
-    check_gap,
-)
+from airflow_kafka_offsets.core.plan.ownership import Abandonment, Owner, Position, abandonment, check_gap
 from airflow_kafka_offsets.core.plan.pruning import Pruned
-from airflow_kafka_offsets.core.window import (
-    State,
-    WindowRecord,
-    check_steps,
-)
+from airflow_kafka_offsets.core.window import State, WindowRecord, check_steps
 from airflow_kafka_offsets.ledger import pruning, runs, staging
 from airflow_kafka_offsets.ledger.connections import Connections
-from airflow_kafka_offsets.ledger.documents import (
-    dump_position,
-)
+from airflow_kafka_offsets.ledger.documents import dump_position
 from airflow_kafka_offsets.ledger.engine import writing
 from airflow_kafka_offsets.ledger.rows import (
     ID_OF_GROUP,

@@ -7,11 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from sqlalchemy import (
-    Connection,
-    Engine,
-    select,
-)
+from sqlalchemy import Connection, Engine, select
 
 from airflow_kafka_offsets.ledger import schema, staging
 from airflow_kafka_offsets.ledger.engine import open_engine, reading, shared_engine, translated, where, writing

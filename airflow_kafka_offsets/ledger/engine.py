@@ -365,10 +365,10 @@ def translated(engine: Engine) -> Iterator[None]:
     try:
         yield
     except IntegrityError as exc:
-        raise ConcurrentChangeError("Another process wrote the same row first; nothing was written") from exc
+        raise ConcurrentChangeError("Another process was first; nothing was written") from exc
     except DBAPIError as exc:
         if is_lost(exc):
-            raise ConcurrentChangeError("Another process changed the ledger first; nothing was written") from exc
+            raise ConcurrentChangeError("Another process was first; nothing was written") from exc
         reason = f"{type(exc.orig).__name__}: {first_line(exc)}"
         if isinstance(exc, OperationalError | InterfaceError):
             raise LedgerUnavailableError(

@@ -7,37 +7,15 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Integer,
-    Row,
-    Select,
-    and_,
-    bindparam,
-    false,
-    select,
-    true,
-    union_all,
-)
+from sqlalchemy import ColumnElement, Integer, Row, Select, and_, bindparam, false, select, true, union_all
 
-from airflow_kafka_offsets.core.errors import (
-    no_group,
-)
+from airflow_kafka_offsets.core.errors import no_group
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.overview import (
-    MAX_OF_RUN,
-)
-from airflow_kafka_offsets.core.plan.ownership import (
-    Owner,
-    Position,
-)
-from airflow_kafka_offsets.core.window import (
-    Lane,
-    State,
-    WindowRecord,
-)
+from airflow_kafka_offsets.core.plan.overview import MAX_OF_RUN
+from airflow_kafka_offsets.core.plan.ownership import Owner, Position
+from airflow_kafka_offsets.core.window import Lane, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.ledger.acts import ActLedger
 from airflow_kafka_offsets.ledger.many_groups import ManyGroups, ids_of

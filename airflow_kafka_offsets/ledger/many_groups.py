@@ -1,4 +1,4 @@
-"""What is asked of many groups at once: a thousand of them take a handful of statements."""
+"""Questions about many groups at once: a thousand of them take a handful of statements."""
 
 from __future__ import annotations
 
@@ -30,28 +30,13 @@ from sqlalchemy import (
 
 from airflow_kafka_offsets.core.history import Act, Frontier
 from airflow_kafka_offsets.core.lag.pace import Commit
-from airflow_kafka_offsets.core.plan.overview import (
-    MAX_RECENT,
-    Outline,
-    Overview,
-    first_open,
-)
-from airflow_kafka_offsets.core.plan.ownership import (
-    GroupState,
-)
-from airflow_kafka_offsets.core.window import (
-    OPEN,
-    Lane,
-    Outcome,
-    State,
-    WindowRecord,
-)
+from airflow_kafka_offsets.core.plan.overview import MAX_RECENT, Outline, Overview, first_open
+from airflow_kafka_offsets.core.plan.ownership import GroupState
+from airflow_kafka_offsets.core.window import OPEN, Lane, Outcome, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.ledger import pruning
 from airflow_kafka_offsets.ledger.connections import Connections
-from airflow_kafka_offsets.ledger.documents import (
-    intact,
-)
+from airflow_kafka_offsets.ledger.documents import intact
 from airflow_kafka_offsets.ledger.rows import (
     OWNER,
     act_of,

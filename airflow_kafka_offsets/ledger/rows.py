@@ -27,38 +27,18 @@ from sqlalchemy import (
     tuple_,
 )
 
-from airflow_kafka_offsets.core.errors import (
-    UnknownGroupError,
-    counted,
-)
+from airflow_kafka_offsets.core.errors import UnknownGroupError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act, Attempt, check_details
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.ownership import (
-    GroupState,
-    Owner,
-    Position,
-)
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.ranges import OffsetRanges
-from airflow_kafka_offsets.core.window import (
-    OWNING,
-    Claim,
-    Lane,
-    Outcome,
-    Scope,
-    State,
-    Window,
-    WindowRecord,
-)
+from airflow_kafka_offsets.core.window import OWNING, Claim, Lane, Outcome, Scope, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.ledger import pruning
-from airflow_kafka_offsets.ledger.documents import (
-    intact,
-    load_position,
-    load_ranges,
-)
+from airflow_kafka_offsets.ledger.documents import intact, load_position, load_ranges
 from airflow_kafka_offsets.ledger.tables import attempts, claims, groups, windows
 
 MAX_PARAMETERS = 1000

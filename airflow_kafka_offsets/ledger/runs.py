@@ -1,4 +1,4 @@
-"""What a run asks and writes, from its plan to its commit."""
+"""Reads and writes of a run, from its plan to its commit."""
 
 from __future__ import annotations
 
@@ -9,30 +9,12 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    CursorResult,
-    ScalarSelect,
-    Select,
-    and_,
-    bindparam,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Connection, CursorResult, ScalarSelect, Select, and_, bindparam, insert, select, update
 
-from airflow_kafka_offsets.core.errors import (
-    MAX_NAMED,
-    ConcurrentChangeError,
-)
+from airflow_kafka_offsets.core.errors import MAX_NAMED, ConcurrentChangeError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Attempt
-from airflow_kafka_offsets.core.plan.ownership import (
-    GroupState,
-    Owner,
-    Position,
-    is_owner,
-)
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position, is_owner
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.schemas import NOTHING, Frozen, ToFreeze
@@ -51,11 +33,7 @@ from airflow_kafka_offsets.core.window import (
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ledger import freezing, pruning, staging
 from airflow_kafka_offsets.ledger.connections import Connections
-from airflow_kafka_offsets.ledger.documents import (
-    dump_position,
-    dump_ranges,
-    intact,
-)
+from airflow_kafka_offsets.ledger.documents import dump_position, dump_ranges, intact
 from airflow_kafka_offsets.ledger.engine import writing
 from airflow_kafka_offsets.ledger.packing import pack
 from airflow_kafka_offsets.ledger.rows import (

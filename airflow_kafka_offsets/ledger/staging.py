@@ -36,13 +36,7 @@ from airflow_kafka_offsets.core.errors import (
     counted,
 )
 from airflow_kafka_offsets.core.output_tables import Staged, done_with, foreign_rows, to_publish
-from airflow_kafka_offsets.ledger.engine import (
-    engine_without_transactions,
-    first_line,
-    is_lost,
-    where,
-    writing,
-)
+from airflow_kafka_offsets.ledger.engine import engine_without_transactions, first_line, is_lost, where, writing
 from airflow_kafka_offsets.ledger.tables import staged
 
 logger = logging.getLogger(__name__)

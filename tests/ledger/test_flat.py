@@ -252,7 +252,7 @@ def written(url: str) -> Histories:
     return Histories(ledger, *made)
 
 
-# Of the session, not of a class: tests in random order leave a class and come back, and each time it would be written again.
+# In the session, not in a class: tests in random order leave a class and come back, and each time it would be written again.
 
 
 @pytest.fixture(scope="session")
@@ -305,7 +305,7 @@ class Flat:
     def test_a_list_of_groups_reads_no_more_if_one_has_a_long_history(
         self, histories: Histories, question: str
     ) -> None:
-        """Of some groups at once, a database's plan is another one than of one group."""
+        """A database plans a question about some groups in another way than one about a single group."""
         ledger, ask = histories.ledger, QUESTIONS_OF_SOME[question]
         with_long = [histories.long.group.name, histories.many_acts.group.name, *OTHERS]
         few = work(ledger, lambda: ask(ledger, [histories.short.group.name, histories.few_acts.group.name, *OTHERS]))

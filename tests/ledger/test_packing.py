@@ -34,7 +34,7 @@ def columns(rows: list[tuple[int, int, int, int | None]], *, with_epochs: bool =
 @given(st.dictionaries(st.text(min_size=1, max_size=20), st.tuples(_ROWS, st.booleans()), max_size=3))
 def test_what_is_packed_comes_back(topics: dict[str, tuple[list[tuple[int, int, int, int | None]], bool]]) -> None:
     document = {topic: columns(rows, with_epochs=with_epochs) for topic, (rows, with_epochs) in topics.items()}
-    # Of one more topic, so that it is large enough to be packed.
+    # One more topic, so that it is large enough to be packed.
     document["large"] = columns([(p, 7 * p, 5, 3) for p in range(2_000)])
     text, packed = pack(json.dumps(document))
     assert packed is not None

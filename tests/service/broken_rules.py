@@ -129,7 +129,7 @@ def broken(rule: str) -> Iterator[None]:
 
 
 def first_noticed(rule: str, schedules: int) -> tuple[int, str] | None:
-    """Return the seed of the first schedule that breaks a law without a rule, and how; None: none does."""
+    """Return the seed of the first schedule that breaks a law without a rule, and how, or None."""
     with broken(rule):
         for seed in range(schedules):
             try:
@@ -140,7 +140,7 @@ def first_noticed(rule: str, schedules: int) -> tuple[int, str] | None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Break rules one by one; 1: of one of them, no schedule noticed."""
+    """Break rules one by one. Return 1 if no schedule notices one of them."""
     parser = argparse.ArgumentParser(prog="python -m tests.service.broken_rules", description=main.__doc__)
     parser.add_argument("--schedules", type=int, default=300, help="how many of them have to suffice")
     parser.add_argument("words", nargs="*", help="only rules with one of these words")

@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.window import LIFE, Claim, Outcome, Scope, State
 from airflow_kafka_offsets.core.window_id import parse_window_id
 
 Require = Callable[[bool, str], None]
-"""Refuses a schedule when what it is told does not hold."""
+"""Refuses a schedule if a condition does not hold."""
 
 READS = frozenset(
     {

@@ -499,7 +499,7 @@ class FailsWhenAdvanced(MemoryStore):
         raise self.error
 
 
-# Of competing commits exactly one wins, although each takes three steps.
+# Exactly one of competing commits wins, although each takes three steps.
 
 
 class Interrupted(MemoryStore):

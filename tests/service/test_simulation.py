@@ -28,7 +28,7 @@ def test_nothing_is_lost_or_owned_twice_whatever_dies_between_two_calls() -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(CHUNK, 60, CHUNK))
 def test_many_more_schedules_break_no_law(first: int) -> None:
-    """A failure names the seed and tells the story of its schedule."""
+    """A failure has the seed and the story of its schedule."""
     for seed in range(first, first + CHUNK):
         simulate(seed)
 

@@ -88,10 +88,10 @@ EDITS = {
 """What a person may edit in the DAG's definition of the group: everything but its name."""
 
 ASKS = st.sampled_from([None, None, ELSEWHERE])
-"""Which DAG asks; None: the one that plans the group."""
+"""Which DAG asks, or None for the one that plans the group."""
 
 THEN = st.none() | st.integers(0, 3)
-"""Which of the commands that an error names is followed at once; None: people do something else first."""
+"""Which of the commands that an error names is followed at once, or None if people do something else first."""
 
 
 class Maze(RuleBasedStateMachine):
@@ -252,7 +252,7 @@ class Maze(RuleBasedStateMachine):
 
     @rule(dag=st.sampled_from(DAGS))
     def rename(self, dag: str) -> None:
-        """Let a person rename the DAG; its next run is told how to take the group over."""
+        """Let a person rename the DAG; the error of its next run has the command that takes the group over."""
         self.dag = dag
 
     def _claim(self, dag: str | None = None) -> Claim:
@@ -261,7 +261,7 @@ class Maze(RuleBasedStateMachine):
 
     @property
     def owner(self) -> Owner | None:
-        """Whose the group is, by the ledger; None: no one's yet."""
+        """The owner of the group, or None before it has one."""
         return self.world.ledger.load("lake").owner
 
     def _work(
@@ -416,7 +416,7 @@ class Maze(RuleBasedStateMachine):
             return self._gain_time(error, which)
         if isinstance(error, OutputError) and "clear the task" in message:
             return False  # the next run has the same window, and runs its job
-        assert "use a group of another name" in message, f"no way out: {message}"
+        assert "group of another name" in message, f"no way out: {message}"
         return True
 
     def _check_refusal(self, error: AtRiskError) -> None:
@@ -437,7 +437,7 @@ class Maze(RuleBasedStateMachine):
 
     @property
     def stored_position(self) -> Position | None:
-        """Where the next window starts; None: there was none yet, and `starting_offsets` says where."""
+        """Where the next window starts, or None before the first one."""
         return self.world.ledger.load("lake").position
 
     def _start_elsewhere(self, message: str) -> bool:

@@ -96,7 +96,7 @@ def _still_open(window_id: str, state: State) -> str:
 def check_never_left(
     group: str, position: Position, topic_ids: Mapping[str, str], acts: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Refuse topics that the group has read before under the id that Kafka has now, and then left for others of the same name.
+    """Refuse topics that are back under an id that the group has read and left for others of the same name.
 
     Windows of that time own offsets there. The group can't go back among them, as its windows follow one another.
 
@@ -109,7 +109,7 @@ def check_never_left(
     Raises:
         IllegalStepError: with the topics.
     """
-    recreated = recreated_in(position, topic_ids)
+    recreated = _recreated_in(position, topic_ids)
     back = {t for details in acts for t, id_ in details.get(LEFT, {}).items() if t in recreated and topic_ids[t] == id_}
     if back:
         raise IllegalStepError(
@@ -149,7 +149,7 @@ def plan_reset(
         IllegalStepError: the target cuts through a window, or a backfill window in its way waits for its commit.
     """
     touched = topics_of(target)
-    recreated = recreated_in(before, log.topic_ids).intersection(touched)
+    recreated = _recreated_in(before, log.topic_ids).intersection(touched)
     _check_target(target, recreated, log)
     # Watermarks of an older incarnation and of partitions that are gone no longer mean anything.
     watermarks = {
@@ -171,7 +171,7 @@ def plan_reset(
     reached = _reached(position, back, committed)
     owners = [window for window in (*reached, *(backfill if back else ())) if _owns_above(window, position, back)]
     superseded = tuple(sorted(owners, key=lambda window: window.seq))
-    today = topics_of_today(position, log.topic_ids)
+    today = _topics_of_today(position, log.topic_ids)
     gone, unread, irreplaceable = {}, {}, []
     for window in superseded:
         if window.state.is_open:
@@ -216,27 +216,20 @@ def _check_target(target: Offsets, recreated: Collection[str], log: LogSnapshot)
         raise BadInputError(f"Kafka has no partition {name_some(unknown, ', ')}")
     check_inside(target, log, "The new watermark")
     if unnamed := [tp for tp in sorted(log.bounds.keys() - target.keys()) if tp.topic in recreated]:
-        topics = name_some(sorted({tp.topic for tp in unnamed}), ", ")
+        topics = name_some(topics_of(unnamed), ", ")
         raise BadInputError(
             f"Topic {topics} was recreated, so name all of its partitions. Missing: {name_some(unnamed, ', ')}"
         )
 
 
-def recreated_in(position: Position, topic_ids: Mapping[str, str]) -> set[str]:
-    """Return the topics that Kafka has under another id than a position was noted in."""
+def _recreated_in(position: Position, topic_ids: Mapping[str, str]) -> set[str]:
+    """Return the topics of a position that Kafka has under another id now. A topic without an id there counts as the same."""
     return {topic for topic, noted in position.topic_ids.items() if topic_ids.get(topic, noted) != noted}
 
 
-def topics_of_today(position: Position, topic_ids: Mapping[str, str]) -> dict[str, str]:
-    """Return the ids of the topics of a position, without those of topics that Kafka has under another id now.
-
-    A recreated topic keeps its old id in the position until a person resets it. No one can read the old topic meanwhile, either.
-
-    Args:
-        position: where the next live window starts.
-        topic_ids: the ids that Kafka has now. A topic that is not in it counts as the same: Kafka was not asked for it, or it is gone.
-    """
-    recreated = recreated_in(position, topic_ids)
+def _topics_of_today(position: Position, topic_ids: Mapping[str, str]) -> dict[str, str]:
+    """Return the ids of the other topics of a position. A recreated topic keeps its old id there until a person resets it."""
+    recreated = _recreated_in(position, topic_ids)
     return {topic: id_ for topic, id_ in position.topic_ids.items() if topic not in recreated}
 
 
@@ -276,7 +269,7 @@ def _way_out(
     log: LogSnapshot,
     reads: Container[str] | None,
 ) -> str:
-    today = topics_of_today(before, log.topic_ids)
+    today = _topics_of_today(before, log.topic_ids)
     live = {window.seq for window in superseded if window.lane is Lane.LIVE}
     # The oldest window whose start Kafka still holds. A reset to the start of a live window cuts no other live window.
     command = ""
@@ -332,7 +325,7 @@ def window_starts(
     Raises:
         IllegalStepError: all records of the window are of topics that were recreated since.
     """
-    today = topics_of_today(position, topic_ids or {})
+    today = _topics_of_today(position, topic_ids or {})
     same = _of_today(window, today)
     earlier = sorted({tp.topic for tp in window.ranges.without_empty() if tp not in same})
     if earlier and not same.span:
