@@ -319,12 +319,12 @@ class SubmitOperator(SparkSubmitOperator):
         return str(self._conn_id)
 
     @property
-    def last_launch(self) -> LaunchHook | None:
+    def launch_hook(self) -> LaunchHook | None:
         """The launch at work, or the last one of this try."""
         return self._hook
 
-    @last_launch.setter
-    def last_launch(self, hook: LaunchHook) -> None:
+    @launch_hook.setter
+    def launch_hook(self, hook: LaunchHook) -> None:
         self._hook = hook
 
     @property

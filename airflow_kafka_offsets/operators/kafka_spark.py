@@ -137,11 +137,11 @@ class KafkaSparkOperator(PlanningFields, Lineage, OneStopPerTry, PySparkOperator
 
     def _run(self, task: Task) -> Any:
         from airflow_kafka_offsets import wiring
-        from airflow_kafka_offsets.task.plan import plan, take, until_planned
+        from airflow_kafka_offsets.task.plan import log_failure_before_window, plan, take
         from airflow_kafka_offsets.task.work import Work, task_result
 
         run = task.run
-        with until_planned(run, self.group.name, self.window):
+        with log_failure_before_window(run, self.group.name, self.window):
             launch = self._check_and_prepare(task)
             service = wiring.open_service(self.group)
             if self.window is None:

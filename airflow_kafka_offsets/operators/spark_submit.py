@@ -137,11 +137,11 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
     def _run(self, task: Task) -> dict[str, Any]:
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.ending import RECONNECTS, RUNS_AGAIN
-        from airflow_kafka_offsets.task.plan import plan, take, until_planned
+        from airflow_kafka_offsets.task.plan import log_failure_before_window, plan, take
         from airflow_kafka_offsets.task.work import Work, task_result
 
         run = task.run
-        with until_planned(run, self.group.name, self.window):
+        with log_failure_before_window(run, self.group.name, self.window):
             launch = self._check_and_prepare()
             service = wiring.open_service(self.group)
             if self.window is None:
@@ -157,7 +157,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
             *(run, service, self.group, planned, self._stop),
             drives_here=not target.is_cluster_mode,
             again=RECONNECTS if self._can_reconnect(run, target) else RUNS_AGAIN,
-            spark_error=lambda: self.last_launch.spark_error if self.last_launch is not None else None,
+            spark_error=lambda: self.launch_hook.spark_error if self.launch_hook is not None else None,
         )
         self.trace(launch.reader.servers, self.group.reads, work.read)
         with work:
@@ -241,11 +241,11 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
         launch = self.with_openlineage(launch, task.context)
         retried_by = self._retried_by(run, launch.target)
         # Also while the files are written, `on_kill` finds the driver of the try before this one.
-        hook = self.last_launch = LaunchHook(replace(launch, job=job, retried_by=retried_by), self._stop.check)
+        hook = self.launch_hook = LaunchHook(replace(launch, job=job, retried_by=retried_by), self._stop.check)
         try:
             with task_folder() as directory:
                 launch = launch.for_window(planned, job, first, directory, retried_by)
-                hook = self.last_launch = LaunchHook(launch, self._stop.check, task.state)
+                hook = self.launch_hook = LaunchHook(launch, self._stop.check, task.state)
                 if row.attempts > 1:
                     self._settle(task, hook)
                 self.run_job(task.context)
@@ -289,7 +289,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
 
         Airflow calls this for a person's kill, a clear and a time-out, and also for the SIGTERM of a worker.
         """
-        hook = self.last_launch
+        hook = self.launch_hook
         if hook is None or hook.is_over:
             self._stop.set()
             return

@@ -114,9 +114,9 @@ class PlanWindowOperator(_PlanOperator):
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.airflow_versions import AirflowSkipException
         from airflow_kafka_offsets.core.ending import end_of_handoff
-        from airflow_kafka_offsets.task.plan import plan, take, until_planned
+        from airflow_kafka_offsets.task.plan import log_failure_before_window, plan, take
 
-        with until_planned(task.run, self.group.name, self.window):
+        with log_failure_before_window(task.run, self.group.name, self.window):
             exchange = self._open_exchange()
             service = wiring.open_service(self.group)
             if self.window is None:
@@ -160,11 +160,11 @@ class PlanBacklogOperator(_PlanOperator):
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.airflow_versions import conf
         from airflow_kafka_offsets.core.ending import end_of_handoff
-        from airflow_kafka_offsets.task.plan import plan, until_planned
+        from airflow_kafka_offsets.task.plan import log_failure_before_window, plan
         from airflow_kafka_offsets.task.work import small_together
 
         at_most = conf.getint("core", "max_map_length")
-        with until_planned(task.run, self.group.name):
+        with log_failure_before_window(task.run, self.group.name):
             service = wiring.open_service(self.group)
             planned = plan(self, task.run, service, at_most, new=min(self.group.max_open_windows, at_most))
         windows = self._to_hand_off(task, service, planned)
@@ -216,12 +216,12 @@ class CommitWindowOperator(Lineage, BaseOperator):
         from airflow_kafka_offsets.core.window import Outcome, State
         from airflow_kafka_offsets.core.window_id import parse_window_id
         from airflow_kafka_offsets.service.plan import Planned
-        from airflow_kafka_offsets.task.plan import named_window, patiently, until_planned
+        from airflow_kafka_offsets.task.plan import log_failure_before_window, named_window, patiently
         from airflow_kafka_offsets.task.work import Work, evidence_of
         from airflow_kafka_offsets.wiring.connections import kafka_config
 
         run = task.run
-        with until_planned(run, None, self.window):
+        with log_failure_before_window(run, None, self.window):
             window_id, ledger_conn_id = named_window(self.window)
             service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
             window = service.ledger.window(window_id).window

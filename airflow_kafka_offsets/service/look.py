@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.lag.risk import Danger, dangers, endangered, pro
 from airflow_kafka_offsets.core.lag.search import Search
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
-from airflow_kafka_offsets.core.plan.decide import Asking, Choice, Facts, Given, Records, holders_to_ask, to_run
+from airflow_kafka_offsets.core.plan.decide import Asking, Choice, Facts, Given, InLedger, holders_to_ask, to_run
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
 from airflow_kafka_offsets.core.plan.planning import SECOND_LOOK_LEVEL, suspects
 from airflow_kafka_offsets.core.plan.readable import ends_behind
@@ -69,23 +69,23 @@ class Look:
         return Facts(state.version, logs={level: log}, between=between_times(starts, ends, log))
 
     def at_holders(
-        self, asking: Asking, records: Records, is_over: Callable[[Claim], bool]
+        self, asking: Asking, in_ledger: InLedger, is_over: Callable[[Claim], bool]
     ) -> dict[tuple[int, int], bool]:
         """Ask Airflow which holders are over."""
-        windows = holders_to_ask(asking, records)
+        windows = holders_to_ask(asking, in_ledger)
         over = {holder: is_over(holder) for holder in {record.holder for record in windows}}
         return {(record.seq, record.holds): over[record.holder] for record in windows}
 
     def at_kafka(
-        self, request: Request | Refused | Given | None, records: Records, choice: Choice, facts: Facts
+        self, request: Request | Refused | Given | None, in_ledger: InLedger, choice: Choice, facts: Facts
     ) -> Facts:
         """Look at all that a choice needs of Kafka: the group's topics if it cuts windows, and the windows that run again."""
-        group, position, again = records.group, records.state.position, to_run(choice, records)
+        group, position, again = in_ledger.group, in_ledger.state.position, to_run(choice, in_ledger)
         wanted: dict[IsolationLevel, set[str]] = {}
         for window in again:
             wanted.setdefault(window.isolation_level, set()).update(topics_of(window.ranges.without_empty()))
         topics = topics_now(self.kafka, group, position) if choice.cut else None
-        wanted.setdefault(group.isolation_level, set()).update(topics or (), topics_of(records.owned.gaps))
+        wanted.setdefault(group.isolation_level, set()).update(topics or (), topics_of(in_ledger.owned.gaps))
         logs = dict(facts.logs)
         for level, names in sorted(wanted.items()):
             before = logs.get(level, LogSnapshot({}, {}))
@@ -181,7 +181,7 @@ class Look:
             return {}
 
     def warn_of_retention(self, group: KafkaGroup, windows: Mapping[str, Draft]) -> None:
-        """Warn of windows, by name, that may expire before they have run. They are never refused: only their job saves the records."""
+        """Warn of windows, by name, that may expire before they have run. They are never refused: only their job saves the in_ledger."""
         ranges = together(windows.values())
         if not ranges:
             return

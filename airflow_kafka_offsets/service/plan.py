@@ -21,7 +21,7 @@ from airflow_kafka_offsets.core.plan.decide import (
     Decision,
     Facts,
     Given,
-    Records,
+    InLedger,
     all_to_read,
     choose,
     decide,
@@ -162,9 +162,9 @@ class Planner(UseCases):
                 before, facts = self._look(look, asking, is_over)
             try:
                 with self.ledger.turn(name):
-                    records = load_records(self.ledger, asking, facts, before=before)
-                    decision = decide(asking, records, facts)
-                    planned = write(self.ledger, asking, records, decision) if decision else []
+                    in_ledger = load_from_ledger(self.ledger, asking, facts, before=before)
+                    decision = decide(asking, in_ledger, facts)
+                    planned = write(self.ledger, asking, in_ledger, decision) if decision else []
             except LogError:
                 if self.ledger.load(name).version == facts.version:
                     raise
@@ -172,8 +172,8 @@ class Planner(UseCases):
             if decision is None:
                 facts = None
                 raise ConcurrentChangeError(f"Another process changed group {name}")
-            _log(asking, facts, records, decision, planned)
-            look.warn_of_retention(records.group, _not_new_live(records, decision))
+            _log(asking, facts, in_ledger, decision, planned)
+            look.warn_of_retention(in_ledger.group, _not_new_live(in_ledger, decision))
             return planned
 
         return until_won(step)
@@ -194,7 +194,7 @@ class Planner(UseCases):
         self._publisher.finish(group, half_way)
         return self.ledger.load(group, asking.claim)
 
-    def _look(self, look: Look, asking: Asking, is_over: IsOver) -> tuple[Records, Facts]:
+    def _look(self, look: Look, asking: Asking, is_over: IsOver) -> tuple[InLedger, Facts]:
         """Collect all that the decision needs, in rounds: each depends on the one before it.
 
         No window is planned here, but the look may write: it finishes commits that stopped half-way, and moves an offset store to where
@@ -206,12 +206,12 @@ class Planner(UseCases):
         if isinstance(replayed, TimeSpan):
             group = as_last_planned(self.ledger, asking.group, has_planned=True)
             facts = look.at_span(group, state, replayed)
-        records = load_records(self.ledger, asking, facts, state=state)
-        facts = replace(facts, over=look.at_holders(asking, records, is_over))
-        facts = look.at_kafka(asking.request, records, choose(asking, records, facts), facts)
-        first = decide(asking, records, facts)
+        in_ledger = load_from_ledger(self.ledger, asking, facts, state=state)
+        facts = replace(facts, over=look.at_holders(asking, in_ledger, is_over))
+        facts = look.at_kafka(asking.request, in_ledger, choose(asking, in_ledger, facts), facts)
+        first = decide(asking, in_ledger, facts)
         assert first is not None, "the facts are new"
-        group = records.group
+        group = in_ledger.group
         if first.whole is not None:
             facts = replace(facts, at_risk=look.at_retention(group, first.whole.ranges))
         if self._publisher.store:
@@ -221,9 +221,9 @@ class Planner(UseCases):
         if group.schema_registry is not None:
             # After Kafka: what a producer has written by now, it has registered before.
             assert self._registry is not None, "whoever opened this service knew the group"
-            subjects = {name: self._registry.subject(name) for name in sorted(subjects_to_ask(records, first))}
+            subjects = {name: self._registry.subject(name) for name in sorted(subjects_to_ask(in_ledger, first))}
             facts = replace(facts, subjects=subjects)
-        return records, facts
+        return in_ledger, facts
 
     # Without writing anything.
 
@@ -234,8 +234,8 @@ class Planner(UseCases):
             LogError, KafkaAnswerError: as in `plan`.
         """
         look = Look(self.ledger, self._kafka, self._publisher, self._clock(), self._sleep)
-        records = Records(group, GroupState(position=position))
-        facts = look.at_kafka(LIVE, records, Choice(How.NEW, (), cut=1), Facts(0))
+        in_ledger = InLedger(group, GroupState(position=position))
+        facts = look.at_kafka(LIVE, in_ledger, Choice(How.NEW, (), cut=1), Facts(0))
         log = facts.logs[group.isolation_level]
         whole = all_to_read(group, position, look.now, log, facts)
         assert whole is not None, "the facts are new"
@@ -254,11 +254,11 @@ class Planner(UseCases):
         state = replace(self.ledger.load(group.name), owner=None)
         refuse(asking, state)
         facts = look.at_span(group, state, request) if isinstance(request, TimeSpan) else Facts(state.version)
-        records = load_records(self.ledger, asking, facts, state=state)
-        over = {(held.seq, held.holds): True for held in records.owned.windows}
+        in_ledger = load_from_ledger(self.ledger, asking, facts, state=state)
+        over = {(held.seq, held.holds): True for held in in_ledger.owned.windows}
         facts = replace(facts, over=over)
-        facts = look.at_kafka(asking.request, records, choose(asking, records, facts), facts)
-        decision = decide(asking, records, facts)
+        facts = look.at_kafka(asking.request, in_ledger, choose(asking, in_ledger, facts), facts)
+        decision = decide(asking, in_ledger, facts)
         assert decision is not None, "the facts are new"
         for note in decision.notes:
             logger.warning("Group %s: %s", group.name, note)
@@ -277,9 +277,9 @@ class Planner(UseCases):
         return errors
 
 
-def load_records(
-    ledger: Ledger, asking: Asking, facts: Facts, *, state: GroupState | None = None, before: Records | None = None
-) -> Records:
+def load_from_ledger(
+    ledger: Ledger, asking: Asking, facts: Facts, *, state: GroupState | None = None, before: InLedger | None = None
+) -> InLedger:
     """Load what the ledger has for a run that asks.
 
     Args:
@@ -287,7 +287,7 @@ def load_records(
         asking: the run.
         facts: they have the offsets of a time span.
         state: the group, if it was loaded a moment ago.
-        before: earlier records. As long as no one has planned since, the ledger is not searched again.
+        before: earlier in_ledger. As long as no one has planned since, the ledger is not searched again.
     """
     name = asking.group.name
     state = state or ledger.load(name, asking.claim)
@@ -307,7 +307,7 @@ def load_records(
     there = (*state.open, *state.claimed, *owned.windows)
     numbers = {held.schemas for held in there} if group.schema_registry is not None else set()
     owner = Owner.of(asking.claim) if isinstance(asking.request, Live) and state.position is None else None
-    return Records(
+    return InLedger(
         group,
         state,
         owned,
@@ -318,13 +318,13 @@ def load_records(
     )
 
 
-def write(ledger: Ledger, asking: Asking, records: Records, decision: Decision) -> list[Planned]:
+def write(ledger: Ledger, asking: Asking, in_ledger: InLedger, decision: Decision) -> list[Planned]:
     """Write a decision down: windows that the run takes, new ones, and schemas."""
     choice, plans, to_freeze = decision.choice, decision.plans, decision.to_freeze
     take = ownership.to_hold(choice.windows, asking.claim)
     added: Sequence[WindowRecord] = ()
     if plans:
-        group, version = as_planned(records.group, plans), records.state.version
+        group, version = as_planned(in_ledger.group, plans), in_ledger.state.version
         added = ledger.add_windows(group, version, plans, asking.claim, asking.now, take, to_freeze)
     elif choice.windows:
         if take:
@@ -332,20 +332,20 @@ def write(ledger: Ledger, asking: Asking, records: Records, decision: Decision) 
         elif to_freeze.earlier:
             ledger.freeze(to_freeze.earlier)
         # Whoever commits these windows later may have only the group's name, and uses the definition in the ledger.
-        ledger.define(records.group, asking.claim)
-    planned = [_planned(held, choice.how, records.done.get(held.seq)) for held in choice.windows]
+        ledger.define(in_ledger.group, asking.claim)
+    planned = [_planned(held, choice.how, in_ledger.done.get(held.seq)) for held in choice.windows]
     if choice.how is How.AGAIN and asking.this_try.number == 1:
-        own = ownership.own_windows(records.state)
+        own = ownership.own_windows(in_ledger.state)
         planned[0] = replace(planned[0], warnings=(ownership.made_again(asking.claim, own),))
     return planned + [
         Planned(held.window, False, How.NEW, warnings=plan.warnings) for held, plan in zip(added, plans, strict=True)
     ]
 
 
-def _log(asking: Asking, facts: Facts, records: Records, decision: Decision, planned: Sequence[Planned]) -> None:
+def _log(asking: Asking, facts: Facts, in_ledger: InLedger, decision: Decision, planned: Sequence[Planned]) -> None:
     """Log what was planned, and what a person should know of it."""
     group = asking.group.name
-    warn_of_silence(to_run(decision.choice, records), facts)
+    warn_of_silence(to_run(decision.choice, in_ledger), facts)
     for warning in (*decision.notes, *(warning for p in planned for warning in p.warnings)):
         logger.warning("Group %s: %s", group, warning)
     for p in planned:
@@ -353,11 +353,11 @@ def _log(asking: Asking, facts: Facts, records: Records, decision: Decision, pla
         logger.info("Group %s window %s (%s): %s, span %d", group, p.window.id, p.how, partitions, p.window.span)
 
 
-def _not_new_live(records: Records, decision: Decision) -> dict[str, Draft]:
+def _not_new_live(in_ledger: InLedger, decision: Decision) -> dict[str, Draft]:
     """Return by name the windows whose retention the look has not asked for: those that run again, and new backfill windows."""
     backfill = [draft for draft in decision.plans if draft.lane is Lane.BACKFILL]
     new = {f"new backfill window {number}": draft for number, draft in enumerate(backfill, 1)}
-    return {**{window.id: window for window in to_run(decision.choice, records)}, **new}
+    return {**{window.id: window for window in to_run(decision.choice, in_ledger)}, **new}
 
 
 def _planned(held: WindowRecord, how: How, done: Attempt | None) -> Planned:

@@ -179,7 +179,7 @@ def _wait_until(operator: PlanningFields, moment: datetime) -> None:
 
 
 @contextmanager
-def until_planned(run: Run, group: str | None, window: Any = None) -> Iterator[None]:
+def log_failure_before_window(run: Run, group: str | None, window: Any = None) -> Iterator[None]:
     """If a task fails in here, before it has its windows, let its log end with what failed, and show one traceback.
 
     Args:

@@ -188,7 +188,7 @@ class Timed:
 
     def _timed_job(self, context: Any) -> None:
         self._note("write the window, the job side's zip, the login")
-        hook = self.operator.last_launch
+        hook = self.operator.launch_hook
         read = hook._process_spark_submit_log
 
         def timed(itr: Any) -> None:

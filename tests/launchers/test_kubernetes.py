@@ -82,7 +82,7 @@ def test_the_pod_carries_the_labels_and_what_it_is_given_no_secret(
     hook: Any = LaunchHook(launch_of(operator, REFERENCES).for_window(planned, NAME, 1, tmp_path), lambda: None, store)
     hook.submit()
     hook.submit = lambda _: None  # it was
-    operator.last_launch = hook
+    operator.launch_hook = hook
     assert operator._backend.__class__(operator, hook).submit_job({}) == noted[0], "the provider knows its pod, too"
 
     pod = next(thing for thing in made if thing["kind"] == "Pod")

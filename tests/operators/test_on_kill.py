@@ -70,7 +70,7 @@ def at_work(operator: KafkaSparkSubmitOperator, run: Run | None = None, store: A
     launch = launch_of(operator)
     retried_by = operator._retried_by(run, launch.target)
     hook = Hook(replace(launch, job=NAME, retried_by=retried_by), operator._stop.check, store)
-    operator.last_launch = hook
+    operator.launch_hook = hook
     return hook
 
 
@@ -169,7 +169,7 @@ def test_a_time_out_stops_the_job_before_the_launch_is_over(monkeypatch: pytest.
     with pytest.raises(AirflowTaskTimeout):
         operator._launch(task, launch_of(operator), planned, service)
     assert stopped == ["driver-1"]
-    hook: Any = operator.last_launch
+    hook: Any = operator.launch_hook
     assert hook.kills == 1
     operator.on_kill()  # as Airflow does
     assert hook.kills == 1

@@ -23,7 +23,7 @@ from unittest.mock import patch
 from sqlalchemy import Connection, update
 
 from airflow_kafka_offsets.core.plan import decide, ownership, pruning
-from airflow_kafka_offsets.core.plan.decide import Records
+from airflow_kafka_offsets.core.plan.decide import InLedger
 from airflow_kafka_offsets.core.plan.ownership import Abandonment
 from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window, WindowRecord, check_commit
@@ -37,7 +37,7 @@ from tests.service.simulation import BrokenLawError, simulate
 
 _finish = service.WindowService._finish
 _hold = runs._hold
-_load = plan.load_records
+_load = plan.load_from_ledger
 
 
 def _change(connection: Connection, group_id: int, window: Window, /, **values: Any) -> None:
@@ -60,7 +60,7 @@ def _next_version(connection: Connection, group: str, version: int, **values: An
     connection.execute(update(groups).where(groups.c.name == group).values(version=groups.c.version + 1, **values))
 
 
-def _load_as_seen(*args: Any, before: Records | None = None, **more: Any) -> Records:
+def _load_as_seen(*args: Any, before: InLedger | None = None, **more: Any) -> InLedger:
     """Let a plan decide in its turn on what the ledger had when it looked."""
     return before or _load(*args, **more)
 
@@ -69,7 +69,7 @@ def _load_as_seen(*args: Any, before: Records | None = None, **more: Any) -> Rec
 def _both(*patches: AbstractContextManager[Any]) -> Iterator[None]:
     """Break a rule that two things keep: whoever plans loads the group again in its turn, and writes by compare-and-set."""
     with ExitStack() as stack:
-        for one in (patch.object(plan, "load_records", _load_as_seen), *patches):
+        for one in (patch.object(plan, "load_from_ledger", _load_as_seen), *patches):
             stack.enter_context(one)
         yield
 

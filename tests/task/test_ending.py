@@ -55,7 +55,7 @@ from airflow_kafka_offsets.task import plan as planning
 from airflow_kafka_offsets.task import work
 from airflow_kafka_offsets.task.airflow import Task
 from airflow_kafka_offsets.task.definition import Stop
-from airflow_kafka_offsets.task.plan import until_planned
+from airflow_kafka_offsets.task.plan import log_failure_before_window
 from tests.core.examples import NOON, claim, group, tp
 from tests.lab.memory import IN_MEMORY
 from tests.operators.logs import as_logged
@@ -469,7 +469,7 @@ def test_who_does_not_answer_or_says_no_before_there_is_a_window_is_told_with_on
 ) -> None:
     caplog.set_level("DEBUG")
     cause = raised(OSError("in the words of the client"))
-    with pytest.raises(type(error)) as caught, until_planned(Run(LOAD, FIRST), "lake"):
+    with pytest.raises(type(error)) as caught, log_failure_before_window(Run(LOAD, FIRST), "lake"):
         raise error from cause
     assert len(as_logged(caught.value)) == 1
     of_client = caplog.records.pop()

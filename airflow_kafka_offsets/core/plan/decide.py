@@ -1,6 +1,6 @@
 """Planning, from top to bottom: what a run gets, from the records of the ledger and the facts of one look at Kafka and Airflow.
 
-`decide` does no I/O, so it may run while the group is locked. `service.plan` loads the records, looks, and writes what is decided.
+`decide` does no I/O, so it may run while the group is locked. `service.plan` loads the in_ledger, looks, and writes what is decided.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class InLedger:
     """What the ledger has for a run that asks.
 
     Attributes:
@@ -167,34 +167,34 @@ class Decision:
     notes: Sequence[str] = ()
 
 
-def decide(asking: Asking, records: Records, facts: Facts) -> Decision | None:
+def decide(asking: Asking, in_ledger: InLedger, facts: Facts) -> Decision | None:
     """Decide what a run gets.
 
     Args:
         asking: the run.
-        records: what the ledger has at this moment.
+        in_ledger: what the ledger has at this moment.
         facts: the answers of the look before. Others may have changed the group since.
 
     Returns:
-        None if the facts are too old for these records: look again.
+        None if the facts are too old for what the ledger has: look again.
 
     Raises:
         BadInputError, IllegalStepError, ForeignGroupError, UnreadTopicError: the run may not have what it asks for.
         WindowBusyError: another run works on it.
         LogError: Kafka does not hold it.
     """
-    choice = choose(asking, records, facts)
-    again = to_run(choice, records)
+    choice = choose(asking, in_ledger, facts)
+    again = to_run(choice, in_ledger)
     if not facts.windows.issuperset(window.seq for window in again):
         return None
     check_readable(again, facts)
-    decision = _with_new_windows(asking, records, facts, choice)
+    decision = _with_new_windows(asking, in_ledger, facts, choice)
     if decision is None:
         return None
-    decision = _at_most(asking, records, decision)
-    if not is_ready(records.state, decision.plans, facts.store):
+    decision = _at_most(asking, in_ledger, decision)
+    if not is_ready(in_ledger.state, decision.plans, facts.store):
         return None
-    return _with_schemas(records, facts, decision)
+    return _with_schemas(in_ledger, facts, decision)
 
 
 # Which windows.
@@ -236,43 +236,43 @@ def replay_of(asking: Asking, state: GroupState) -> Replay | None:
     return request if is_wider else None
 
 
-def holders_to_ask(asking: Asking, records: Records) -> list[WindowRecord]:
+def holders_to_ask(asking: Asking, in_ledger: InLedger) -> list[WindowRecord]:
     """Return the windows whose holders may be over: Airflow is asked about them before a choice."""
-    state = records.state
+    state = in_ledger.state
     if isinstance(asking.request, Live) and not ownership.own_windows(state):
         return list(state.open)
-    how, windows = _existing(asking, records)
+    how, windows = _existing(asking, in_ledger)
     return ownership.held_by_others(state, windows, asking.claim, how)
 
 
-def choose(asking: Asking, records: Records, facts: Facts) -> Choice:
+def choose(asking: Asking, in_ledger: InLedger, facts: Facts) -> Choice:
     """Choose the windows of a run: its own, the one that it was given, those of a replay, or those that dead runs left and new ones.
 
     Raises:
         ForeignGroupError, UnreadTopicError, WindowBusyError: see `decide`.
     """
-    group, state, claim, request = records.group, records.state, asking.claim, asking.request
+    group, state, claim, request = in_ledger.group, in_ledger.state, asking.claim, asking.request
     if isinstance(request, Live) and not ownership.own_windows(state):
         over = {held.holder for held in state.open if facts.is_over(held)}
         adopt, number = ownership.choose(state, over, at_most=request.at_most, max_open=group.max_open_windows)
         ownership.check_topics(group, state, claim, adopt)
         return Choice(How.ADOPTED, adopt, number)
-    how, windows = _existing(asking, records)
+    how, windows = _existing(asking, in_ledger)
     foreign = ownership.held_by_others(state, windows, claim, how)
     if busy := next((held for held in foreign if not facts.is_over(held)), None):
         raise WindowBusyError(busy.id, busy.holder, is_rerun=busy.state is State.COMMITTED)
     if how is How.GIVEN:
         ownership.check_given(group, state, claim, foreign)
     elif not ownership.is_owner(state.owner, claim):  # a topic may have left the owner's group since
-        ownership.check_topics(group, state, claim, records.owned.windows)
+        ownership.check_topics(group, state, claim, in_ledger.owned.windows)
     return Choice(how, windows)
 
 
-def _existing(asking: Asking, records: Records) -> tuple[How, Sequence[WindowRecord]]:
+def _existing(asking: Asking, in_ledger: InLedger) -> tuple[How, Sequence[WindowRecord]]:
     """Return the windows of a run that cuts no live one, and why it gets them."""
     if isinstance(asking.request, Given):
-        return How.GIVEN, records.owned.windows
-    own, more = ownership.own_windows(records.state), records.owned.windows
+        return How.GIVEN, in_ledger.owned.windows
+    own, more = ownership.own_windows(in_ledger.state), in_ledger.owned.windows
     if not own:
         return How.REPLAY, more
     # Another task of the run gets its windows by itself.
@@ -280,9 +280,9 @@ def _existing(asking: Asking, records: Records) -> tuple[How, Sequence[WindowRec
     return How.AGAIN, sorted([*own, *more], key=lambda held: held.seq)
 
 
-def to_run(choice: Choice, records: Records) -> list[Window]:
+def to_run(choice: Choice, in_ledger: InLedger) -> list[Window]:
     """Return the windows whose job has to run again: Kafka must still hold them."""
-    return [held.window for held in choice.windows if held.seq not in records.done]
+    return [held.window for held in choice.windows if held.seq not in in_ledger.done]
 
 
 def check_readable(windows: Sequence[Window], facts: Facts) -> None:
@@ -298,23 +298,23 @@ def check_readable(windows: Sequence[Window], facts: Facts) -> None:
 # New windows.
 
 
-def _with_new_windows(asking: Asking, records: Records, facts: Facts, choice: Choice) -> Decision | None:
+def _with_new_windows(asking: Asking, in_ledger: InLedger, facts: Facts, choice: Choice) -> Decision | None:
     """Add the new windows, live or backfill; None if the facts are too old."""
-    log = facts.log_now(records.group.isolation_level, records.state)
-    if choice.cut or records.owned.gaps:
+    log = facts.log_now(in_ledger.group.isolation_level, in_ledger.state)
+    if choice.cut or in_ledger.owned.gaps:
         if log is None:
             return None
         if choice.cut:
-            return _with_live_windows(asking, records, facts, choice, log)
+            return _with_live_windows(asking, in_ledger, facts, choice, log)
     if isinstance(asking.request, Live | Given | Refused | None):
         return Decision(choice)
-    return _with_backfill_windows(asking, records, choice, log or LogSnapshot({}, {}))
+    return _with_backfill_windows(asking, in_ledger, choice, log or LogSnapshot({}, {}))
 
 
 def _with_live_windows(
-    asking: Asking, records: Records, facts: Facts, choice: Choice, log: LogSnapshot
+    asking: Asking, in_ledger: InLedger, facts: Facts, choice: Choice, log: LogSnapshot
 ) -> Decision | None:
-    state, group, request = records.state, records.group, asking.request
+    state, group, request = in_ledger.state, in_ledger.group, asking.request
     assert isinstance(request, Live)
     try:
         whole = all_to_read(group, state.position, request.until or asking.now, log, facts)
@@ -328,7 +328,7 @@ def _with_live_windows(
     if whole is None or plans is None:
         return None
     owner = Owner.of(asking.claim)
-    if state.position is None and (warning := ownership.other_name(group, owner, records.other_groups)):
+    if state.position is None and (warning := ownership.other_name(group, owner, in_ledger.other_groups)):
         plans[0] = replace(plans[0], warnings=(*plans[0].warnings, warning))
     if state.open:
         plans = [plan for plan in plans if plan.ranges.span]
@@ -391,8 +391,8 @@ def new_windows(
     return warn_of_risk(group, plans, still_at_risk, position, log)
 
 
-def _with_backfill_windows(asking: Asking, records: Records, choice: Choice, log: LogSnapshot) -> Decision:
-    state, group, owned, request = records.state, records.group, records.owned, asking.request
+def _with_backfill_windows(asking: Asking, in_ledger: InLedger, choice: Choice, log: LogSnapshot) -> Decision:
+    state, group, owned, request = in_ledger.state, in_ledger.group, in_ledger.owned, asking.request
     until = min(request.end, asking.now) if isinstance(request, TimeSpan) else asking.now
     plans: Sequence[Plan] = ()
     if owned.gaps:
@@ -406,7 +406,7 @@ def _with_backfill_windows(asking: Asking, records: Records, choice: Choice, log
     return Decision(choice, notes=[str(nothing)])
 
 
-def _at_most(asking: Asking, records: Records, decision: Decision) -> Decision:
+def _at_most(asking: Asking, in_ledger: InLedger, decision: Decision) -> Decision:
     """Refuse more windows than the task can take; a backfill that reprocesses its run gets its own then."""
     choice, most = decision.choice, asking.at_most
     windows = choice.windows
@@ -414,12 +414,12 @@ def _at_most(asking: Asking, records: Records, decision: Decision) -> Decision:
     filled = sum(span > 0 for span in spans)  # empty ones are committed at once
     if most is None or filled <= most:
         return decision
-    own = ownership.own_windows(records.state)
+    own = ownership.own_windows(in_ledger.state)
     if choice.how is How.AGAIN and len(own) < len(windows) + len(decision.plans):
         rest = [held.id for held in windows if held not in own]
         rest += [f"{counted(plan.ranges.span, 'offset')} without an owner" for plan in decision.plans]
         note = f"{asking.claim} can take {counted(most, 'window')}, so this part of its interval is left out: {name_some(rest, ', ')}"
-        return _at_most(asking, records, Decision(Choice(How.AGAIN, own), notes=[note]))
+        return _at_most(asking, in_ledger, Decision(Choice(How.AGAIN, own), notes=[note]))
     raise BadInputError(
         f"{asking.claim} would get {counted(filled, 'window')} and can take {most}: ask for fewer, or use PlanBacklogOperator"
     )
@@ -444,32 +444,32 @@ def is_ready(state: GroupState, plans: Sequence[Plan], store: Offsets | None) ->
 # Schemas.
 
 
-def subjects_to_ask(records: Records, decision: Decision) -> set[str]:
+def subjects_to_ask(in_ledger: InLedger, decision: Decision) -> set[str]:
     """Return the subjects to look up in the group's registry."""
-    return {name for names, before in _subjects(records, decision) for name in schemas.lacking(before, names)}
+    return {name for names, before in _subjects(in_ledger, decision) for name in schemas.lacking(before, names)}
 
 
-def _subjects(records: Records, decision: Decision) -> list[tuple[Mapping[str, str], Frozen]]:
+def _subjects(in_ledger: InLedger, decision: Decision) -> list[tuple[Mapping[str, str], Frozen]]:
     """Return the subjects of each new window, and of each that is run again, with what is frozen already. Empty windows have none."""
-    registry, group = records.group.schema_registry, records.group
+    registry, group = in_ledger.group.schema_registry, in_ledger.group
     if registry is None:
         return []
     subjects: list[tuple[Mapping[str, str], Frozen]] = [
         (matching.subjects_of_new(registry, group, plan) if plan.span else {}, {}) for plan in decision.plans
     ]
-    for window in to_run(decision.choice, records):
-        before: Frozen = {} if window.schemas is None else records.frozen[window.schemas]
+    for window in to_run(decision.choice, in_ledger):
+        before: Frozen = {} if window.schemas is None else in_ledger.frozen[window.schemas]
         subjects.append((matching.subjects_of(registry, group, window, before) if window.span else {}, before))
     return subjects
 
 
-def _with_schemas(records: Records, facts: Facts, decision: Decision) -> Decision | None:
+def _with_schemas(in_ledger: InLedger, facts: Facts, decision: Decision) -> Decision | None:
     """Add the schemas to freeze: all for new windows, and what others lack. None if the registry was not asked for one."""
-    registry = records.group.schema_registry
+    registry = in_ledger.group.schema_registry
     if registry is None or facts.subjects is None:
         return decision
     frozen: list[Frozen] = []
-    subjects = _subjects(records, decision)
+    subjects = _subjects(in_ledger, decision)
     for names, before in subjects:
         lacking = schemas.lacking(before, names)
         if not facts.subjects.keys() >= set(lacking):
@@ -477,6 +477,6 @@ def _with_schemas(records: Records, facts: Facts, decision: Decision) -> Decisio
         answers = {name: facts.subjects[name] for name in lacking}
         frozen.append(schemas.completed(before, names, answers, registry.conn_id) if names else before)
     number = len(decision.plans)
-    again = zip(to_run(decision.choice, records), frozen[number:], subjects[number:], strict=True)
+    again = zip(to_run(decision.choice, in_ledger), frozen[number:], subjects[number:], strict=True)
     there = [(window, after) for window, after, (_, before) in again if after != before]
     return replace(decision, to_freeze=ToFreeze(frozen[:number], there))
