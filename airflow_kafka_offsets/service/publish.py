@@ -84,14 +84,23 @@ class Publisher:
 
     def path(self, group: str, state: GroupState) -> list[dict[TopicPartition, int]]:
         """Return the offsets that the store may have while commits are under way, see `advance.path`; without commits: nothing."""
-        windows, afterwards = self._done_in_a_row(group, state)
+        try:
+            windows, afterwards = self._done_in_a_row(group, state)
+        except ConcurrentChangeError:
+            return []  # whoever compares loads the group again, and sees its new version
         return advance.path(windows, afterwards) if windows else []
 
     def _done_in_a_row(self, group: str, state: GroupState) -> tuple[list[Window], Offsets]:
-        """Return the windows that the watermark passes, and where it is then."""
+        """Return the windows that the watermark passes, and where it is then.
+
+        Raises:
+            ConcurrentChangeError: a window that was open in this state no longer is: then its position is not the one to publish.
+        """
         if not state.open or state.open[0].state is State.PLANNED or state.position is None:
             return [], {}
         live = [held.window for held in from_oldest_open(self._ledger, group, state)]
+        if not {held.seq for held in state.open} <= {window.seq for window in live}:
+            raise ConcurrentChangeError(f"Another process abandoned a window of group {group} just now")
         done = advance.done_in_a_row(live)
         waiting = live[len(done) :]
         return done, advance.before(waiting[0]) if waiting else state.position.offsets
@@ -172,4 +181,5 @@ class Publisher:
         state = self._ledger.load(abandoned.group)
         if state.open and state.open[0].seq < abandoned.seq:
             return  # an older one still holds the watermark
-        self.follow_reset(abandoned.group, advance.before(abandoned), published(state))
+        live = [held.window for held in from_oldest_open(self._ledger, abandoned.group, state)]
+        self.follow_reset(abandoned.group, advance.before(abandoned), published(state, live))

@@ -26,7 +26,7 @@ class LedgerSource:
         self._group = group
 
     def read(self, topics: Sequence[str] = ()) -> SourceOffsets:
-        """Return the watermark of all topics that the group has."""
+        """Return the watermark of all topics that the group has, and where partitions start that only later windows have."""
         self._ledger.group(self._group)  # raises when there is none
         state = self._ledger.load(self._group)
         mark = watermark(state)
@@ -35,7 +35,8 @@ class LedgerSource:
         epochs = state.position.leader_epochs if state.position else {}
         notes = verifying.committing_note(state)
         later = from_oldest_open(self._ledger, self._group, state)
-        return SourceOffsets(verifying.published(state), notes, topic_ids, later, epochs)
+        offsets = verifying.published(state, [held.window for held in later])
+        return SourceOffsets(offsets, notes, topic_ids, later, epochs)
 
 
 class StoreSource:

@@ -22,6 +22,8 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.plan.request import Live, TimeSpan
 from airflow_kafka_offsets.core.window import Lane, State, Window
+from airflow_kafka_offsets.service.move import Moving, Selection
+from airflow_kafka_offsets.service.sources import LedgerSource
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.core.examples import NOON, claim, tp
 from tests.service.world import World
@@ -637,3 +639,42 @@ def test_the_store_follows_what_a_person_commits(world: World, store: MemoryStor
     world.service.commit_by_hand(window.id, "ada", "its job read all of it")
     assert stands(store) == world.watermark == {0: 10, 1: 0}
     assert state_of(world, window) is State.COMMITTED
+
+
+def test_a_window_that_is_abandoned_while_a_commit_looks_is_not_in_the_store(
+    many: World, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = many.plan(ONE).window
+    second = many.plan(TWO).window
+    attempt = many.work(first, ONE)
+    real = many.ledger.windows
+
+    def after_an_abandon(*args, **kwargs):
+        monkeypatch.setattr(many.ledger, "windows", real)
+        many.service.abandon(second.id, "ada", "why")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(many.ledger, "windows", after_an_abandon)
+    many.service.commit(first.id, ONE, attempt)
+    assert stands(store) == many.watermark == {0: 10, 1: 0}
+
+
+def test_a_copy_puts_a_partition_of_no_window_back_to_where_it_starts(many: World, store: MemoryStore) -> None:
+    first = many.plan(ONE).window
+    many.kafka.add_partitions("orders")
+    many.kafka.produce(tp(2), 5)
+    second = many.plan(TWO).window
+    assert tp(2) in second.ranges
+    many.service.abandon(second.id, "ada", "why")
+    many.crash_in_commit(first)
+    many.die(ONE)
+    store.groups["lake"] = {tp(2): 2}
+    with pytest.raises(StoreDriftError, match="orders-2"):
+        many.run(THREE)
+    moving, source = Moving(many.ledger), LedgerSource(many.ledger, "lake")
+    copy = moving.plan_copy(many.ledger.group("lake"), Selection(source, "lake"), store, lambda _: many.kafka)
+    moving.carry_out_copy(copy, store, "ada", "why")
+    assert stands(store) == {0: 0, 1: 0, 2: 0}
+    many.run(THREE)
+    assert state_of(many, first) is State.COMMITTED
+    assert stands(store) == many.watermark

@@ -9,7 +9,7 @@ from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Position, watermark
 from airflow_kafka_offsets.core.plan.planning import Verdict, judge
-from airflow_kafka_offsets.core.store.advance import before, first_starts
+from airflow_kafka_offsets.core.store.advance import first_starts
 from airflow_kafka_offsets.core.window import State, Window
 
 
@@ -71,8 +71,7 @@ def compare(
         later: the live windows from the oldest open one on, oldest first. Planning replaces what a store had of their new partitions.
     """
     mark = watermark(state) or NOWHERE
-    new = {tp: start for tp, start in first_starts(later).items() if tp not in mark.offsets}
-    right = [published(state), new, *steps]
+    right = [published(state, later), *steps]
     differences = []
     for tp in sorted(mark.offsets.keys() | (stored or {}).keys()):
         of_ledger, of_store = mark.offsets.get(tp), (stored or {}).get(tp)
@@ -92,11 +91,14 @@ def in_one_only(mark: Position | None, stored: Offsets) -> set[str]:
     return {tp.topic for tp in (mark.offsets.keys() if mark else set()) ^ stored.keys()}
 
 
-def published(state: GroupState) -> dict[TopicPartition, int]:
-    """Return the offsets that the group's store should hold. What was lost before an open window counts only after its commit."""
-    mark = watermark(state)
-    offsets = dict(mark.offsets) if mark else {}
-    return offsets | before(state.open[0].window) if state.open else offsets
+def published(state: GroupState, later: Sequence[Window]) -> dict[TopicPartition, int]:
+    """Return the offsets that the group's store should hold. What was lost before an open window counts only after its commit.
+
+    Args:
+        state: the group.
+        later: its live windows from the oldest open one on.
+    """
+    return {**(state.position.offsets if state.position else {}), **first_starts(later)}
 
 
 def committing(state: GroupState) -> tuple[str, ...]:

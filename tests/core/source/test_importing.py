@@ -79,8 +79,8 @@ def steps(state: GroupState) -> list[dict[TopicPartition, int]]:
     return path([held.window for held in state.open])
 
 
-def problems(*arguments: object) -> dict[object, tuple[str, ...]]:
-    return {d.tp: d.problems for d in compare(*arguments)}  # type: ignore[arg-type]
+def problems(*arguments: object, **more: object) -> dict[object, tuple[str, ...]]:
+    return {d.tp: d.problems for d in compare(*arguments, **more)}  # type: ignore[arg-type]
 
 
 def test_places_that_agree_have_no_difference() -> None:
@@ -124,9 +124,11 @@ def test_a_partition_that_a_later_open_window_is_the_first_to_have_stands_at_its
 def test_what_was_lost_before_an_open_window_is_passed_with_its_commit() -> None:
     lossy = replace(window({tp(0): (20, 30), tp(1): (20, 20)}, 1, State.PLANNED), lost=ranges({tp(0): (15, 20)}))
     waiting = GroupState(1, position({tp(0): 30, tp(1): 20}), (WindowRecord.of(lossy, Claim("d", "r", "t")),))
-    assert published(waiting) == {tp(0): 15, tp(1): 20}
-    assert problems(waiting, ["orders"], {tp(0): 15, tp(1): 20}, KAFKA) == {}
-    assert problems(waiting, ["orders"], {tp(0): 16, tp(1): 20}, KAFKA) == {tp(0): ("store behind by 4",)}
+    assert published(waiting, [lossy]) == {tp(0): 15, tp(1): 20}
+    assert problems(waiting, ["orders"], {tp(0): 15, tp(1): 20}, KAFKA, later=[lossy]) == {}
+    assert problems(waiting, ["orders"], {tp(0): 16, tp(1): 20}, KAFKA, later=[lossy]) == {
+        tp(0): ("store behind by 4",)
+    }
 
 
 def test_each_difference_is_named() -> None:
