@@ -1,4 +1,4 @@
-"""The report of a job about its reading, which the window of another launcher's job needs before its commit.
+"""The report of a job about its reading. If another launcher starts the job, it is the evidence for the commit.
 
 Another launcher sees whether its job succeeded, and not how much the job read. So the job reports that itself, in a folder that its
 plan task has made. Each report has a folder of its own there. Only the last report of the job that took the window last counts: an

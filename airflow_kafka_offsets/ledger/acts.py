@@ -68,7 +68,7 @@ class ActLedger(Connections):
             OutputError: its job staged nothing, or the database refuses the rows; nothing was committed.
             UnknownWindowError: there is no such window.
         """
-        with writing(self._publishing(output)) as connection:
+        with writing(self._engine_for(output)) as connection:
             window, group_id, _ = runs.find_record(connection, window_id)
             check_steps(window_id, window.state, State.COMMITTING, State.COMMITTED)
             runs.commit_window(connection, group_id, window, act.at, leave_committing=leave_committing)

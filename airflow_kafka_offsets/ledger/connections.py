@@ -110,7 +110,7 @@ class Connections:
         with translated(self._engine):
             yield connection
 
-    def _publishing(self, output: Sequence[str]) -> Engine:
+    def _engine_for(self, output: Sequence[str]) -> Engine:
         if not (output and self._engine.dialect.name == "mysql"):
             return self._engine
         engine = open_engine(self._url, connect_args={"read_timeout": staging.PUBLISH_TIMEOUT})

@@ -243,7 +243,7 @@ class RunLedger(Connections):
             OutputError: what the job staged can't be published; nothing was committed.
             UnknownWindowError: there is no such window.
         """
-        with writing(self._publishing(output)) as connection:
+        with writing(self._engine_for(output)) as connection:
             window, group_id, outcome = find_record(connection, window_id, attempt)
             is_first = check_commit(window, claim, outcome)
             if is_first:

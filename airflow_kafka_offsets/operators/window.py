@@ -240,7 +240,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
                 work.succeeded(GREEN_TASK)
             else:
                 work.succeeded(evidence_of(window, report), report)
-            patiently(lambda: service.check(window))
+            patiently(lambda: service.check_same_topics(window))
             if report is not None:
                 # No one reported when the other launcher's job began and ended.
                 attempt = patiently(lambda: service.start_attempt(window, run.claim, run.this_try))

@@ -53,7 +53,7 @@ class Acts(UseCases):
         act = Act("commit", who, why, self._clock(), {"window": window_id})
         group, _ = parse_window_id(window_id)
         self.check_commit_by_hand(window_id)
-        leave_committing, output = self._publisher.store is not None, self.ledger.group(group).output_tables
+        leave_committing, output = self._publisher.address is not None, self.ledger.group(group).output_tables
         try:
             until_won(
                 lambda: self.ledger.commit_by_hand(window_id, act, leave_committing=leave_committing, output=output)
@@ -155,7 +155,7 @@ class Acts(UseCases):
         state, reset = self._reset(group, to, topics, to_window)
         check_confirmed(group.name, reset, supersede)
         assert state.position is not None
-        self._publisher.check(group.name, state, state.position.offsets)
+        self._publisher.prepare(group.name, state, state.position.offsets)
         act = replace(act, details=summary_of_reset(reset))
         self.ledger.reset(group.name, state.version, reset.position, [w.seq for w in reset.superseded], act)
         self._publisher.follow_reset(group.name, state.position.offsets, reset.position.offsets)

@@ -43,12 +43,12 @@ SECOND_LOOKS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Looks for one plan.
+    """Asks what one plan needs, of Airflow, Kafka and the ledger.
 
     Attributes:
-        ledger: has how fast the group commits.
+        ledger: for the speed of the last commits.
         kafka: the group's Kafka.
-        publisher: the group's offset store.
+        publisher: of the group's offset store.
         now: the moment of planning.
         sleep: waits for a leader that lags.
     """
@@ -84,7 +84,7 @@ class Look:
         wanted: dict[IsolationLevel, set[str]] = {}
         for window in again:
             wanted.setdefault(window.isolation_level, set()).update(topics_of(window.ranges.without_empty()))
-        topics = topics_now(self.kafka, group, position) if choice.cut else None
+        topics = topics_now(self.kafka, group, position) if choice.new else None
         wanted.setdefault(group.isolation_level, set()).update(topics or (), topics_of(in_ledger.owned.gaps))
         logs = dict(facts.logs)
         for level, names in sorted(wanted.items()):
@@ -93,7 +93,7 @@ class Look:
                 log = self.kafka.snapshot(sorted(names), level)
                 logs[level] = LogSnapshot({**before.topic_ids, **log.topic_ids}, {**before.bounds, **log.bounds})
         facts = replace(facts, topics=topics, logs=logs)
-        if choice.cut:
+        if choice.new:
             assert isinstance(request, Live)
             facts = self._at_new(group, position, request, facts)
         facts = self._at_windows(again, facts)
@@ -115,7 +115,7 @@ class Look:
         at_time = self._offsets_at(group, log, lookup_time(start, self.now))
         if not isinstance(start, AtCommitted):
             return first_offsets(start, log, at_time=at_time)
-        store = self.publisher.store
+        store = self.publisher.address
         committed = (self.publisher if store else self.kafka).committed(group.name, list(log.bounds))
         return first_offsets(start, log, committed=committed, committed_in=store or "The Kafka consumer group")
 
@@ -181,7 +181,7 @@ class Look:
             return {}
 
     def warn_of_retention(self, group: KafkaGroup, windows: Mapping[str, Draft]) -> None:
-        """Warn of windows, by name, that may expire before they have run. They are never refused: only their job saves the in_ledger."""
+        """Warn of windows, by name, that may expire before they have run. They are never refused: only their job saves the records."""
         ranges = together(windows.values())
         if not ranges:
             return

@@ -67,7 +67,7 @@ class Planned:
         is_rerun: it was committed before, and not by this very task since its last clear. The job runs again, and its commit
             changes only the history.
         how: how the run got it.
-        done: the attempt in which this very task already did it, in a try that this one continues, or None if it is still to do.
+        earlier_success: the attempt in which this very task already did it, in a try that this one continues, or None if it is still to do.
         warnings: what a person should know about a new window, or about a run that was deleted and made again.
         read_before: how many records the newest successful attempt with a count has read, or None if there is no such attempt.
         frozen: the schemas that are frozen with the window, once its job is about to run.
@@ -77,7 +77,7 @@ class Planned:
     window: Window
     is_rerun: bool
     how: How
-    done: Attempt | None = None
+    earlier_success: Attempt | None = None
     warnings: tuple[str, ...] = ()
     read_before: int | None = None
     frozen: schemas.Frozen = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Planned:
     @property
     def needs_job(self) -> bool:
         """Whether a job has to run: there is something to read, and this very task has not done it."""
-        return self.window.span > 0 and self.done is None
+        return self.window.span > 0 and self.earlier_success is None
 
 
 class Planner(UseCases):
@@ -214,10 +214,10 @@ class Planner(UseCases):
         group = in_ledger.group
         if first.whole is not None:
             facts = replace(facts, at_risk=look.at_retention(group, first.whole.ranges))
-        if self._publisher.store:
+        if self._publisher.address:
             start = to_check_in_store(state, first.plans)
-            self._publisher.check(group.name, state, start)
-            facts = replace(facts, store=start)
+            self._publisher.prepare(group.name, state, start)
+            facts = replace(facts, ready_store=start)
         if group.schema_registry is not None:
             # After Kafka: what a producer has written by now, it has registered before.
             assert self._registry is not None, "whoever opened this service knew the group"
@@ -235,7 +235,7 @@ class Planner(UseCases):
         """
         look = Look(self.ledger, self._kafka, self._publisher, self._clock(), self._sleep)
         in_ledger = InLedger(group, GroupState(position=position))
-        facts = look.at_kafka(LIVE, in_ledger, Choice(How.NEW, (), cut=1), Facts(0))
+        facts = look.at_kafka(LIVE, in_ledger, Choice(How.NEW, (), new=1), Facts(0))
         log = facts.logs[group.isolation_level]
         whole = all_to_read(group, position, look.now, log, facts)
         assert whole is not None, "the facts are new"
@@ -287,7 +287,7 @@ def load_from_ledger(
         asking: the run.
         facts: they have the offsets of a time span.
         state: the group, if it was loaded a moment ago.
-        before: earlier in_ledger. As long as no one has planned since, the ledger is not searched again.
+        before: what was loaded before the look. As long as no one has planned since, the ledger is not searched again.
     """
     name = asking.group.name
     state = state or ledger.load(name, asking.claim)
@@ -313,7 +313,7 @@ def load_from_ledger(
         owned,
         # Only before the first window: later, the history shows that the group is the task's.
         other_groups=ledger.groups_of(owner) if owner else (),
-        done=ledger.succeeded(name, asking.claim, asking.this_try) if state.claimed else {},
+        successes=ledger.succeeded(name, asking.claim, asking.this_try) if state.claimed else {},
         frozen={number: ledger.schemas(number) for number in numbers if number is not None},
     )
 
@@ -333,7 +333,7 @@ def write(ledger: Ledger, asking: Asking, in_ledger: InLedger, decision: Decisio
             ledger.freeze(to_freeze.earlier)
         # Whoever commits these windows later may have only the group's name, and uses the definition in the ledger.
         ledger.define(in_ledger.group, asking.claim)
-    planned = [_planned(held, choice.how, in_ledger.done.get(held.seq)) for held in choice.windows]
+    planned = [_planned(held, choice.how, in_ledger.successes.get(held.seq)) for held in choice.windows]
     if choice.how is How.AGAIN and asking.this_try.number == 1:
         own = ownership.own_windows(in_ledger.state)
         planned[0] = replace(planned[0], warnings=(ownership.made_again(asking.claim, own),))

@@ -41,7 +41,7 @@ class Publisher:
         self._clock = clock
 
     @property
-    def store(self) -> str | None:
+    def address(self) -> str | None:
         """The store's address, or None without a store: then a commit is one step."""
         return self._store.name if self._store is not None else None
 
@@ -96,7 +96,7 @@ class Publisher:
         waiting = live[len(done) :]
         return done, advance.before(waiting[0]) if waiting else state.position.offsets
 
-    def check(self, group: str, state: GroupState, start: Offsets) -> None:
+    def prepare(self, group: str, state: GroupState, start: Offsets) -> None:
         """Make sure, before a window is cut, that the store is where it starts. An error after its job would be worse.
 
         If the store holds offsets of partitions that are new to the group, they are moved to where these partitions start.
@@ -115,12 +115,12 @@ class Publisher:
         if self._store is None or not start:
             return
         try:
-            self._check(self._store, group, state, start)
+            self._prepare(self._store, group, state, start)
         except (StoreDriftError, BadInputError):
             self._check_version(group, state)
             raise
 
-    def _check(self, store: OffsetStore, group: str, state: GroupState, start: Offsets) -> None:
+    def _prepare(self, store: OffsetStore, group: str, state: GroupState, start: Offsets) -> None:
         found = store.read(group, topics_of(start))
         if state.position is None:
             advance.check_first(store.name, group, start, found)

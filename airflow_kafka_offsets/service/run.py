@@ -36,7 +36,7 @@ class Runs(UseCases):
         """Record how a try ended. This is the evidence for a commit."""
         until_won(lambda: self.ledger.end_attempt(attempt, outcome, records, self._clock()))
 
-    def check(self, window: Window) -> None:
+    def check_same_topics(self, window: Window) -> None:
         """Make sure, after the job, that it read the topics from which the window was cut.
 
         Raises:
@@ -66,7 +66,7 @@ class Runs(UseCases):
             StoreError: the offset store did not follow. The window is committing and its job is done. Another call, or the
                 next plan, finishes the commit.
         """
-        leave_committing = self._publisher.store is not None
+        leave_committing = self._publisher.address is not None
         is_first = until_won(
             lambda: self.ledger.commit(
                 window_id, claim, attempt, self._clock(), leave_committing=leave_committing, output=self._output

@@ -89,7 +89,7 @@ def plan(
         run: the run.
         service: the use cases.
         at_most: how many windows the task can work on, or None for any number.
-        new: how many live windows it may cut at once.
+        new: how many live windows a new run may get at once, adopted and new ones together.
 
     Raises:
         TaskDeferred: to wait without holding a worker.

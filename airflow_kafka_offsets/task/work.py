@@ -131,7 +131,7 @@ class Work:
             # From the attempt on, no one freezes other schemas with the window.
             job = Job(ready(self._service, self._group, planned))
             yield job
-            patiently(lambda: self._service.check(window))
+            patiently(lambda: self._service.check_same_topics(window))
             self._stop.check()
         except BaseException as exc:
             outcome = Outcome.KILLED if self._stop.is_kill(exc) else Outcome.FAILED
@@ -155,7 +155,7 @@ class Work:
 
     def commit(self, planned: Planned) -> None:
         """Commit a window whose job succeeded, now or in an earlier try, or that has nothing to read."""
-        window, done = planned.window, planned.done
+        window, done = planned.window, planned.earlier_success
         if not window.span:
             self.succeeded(NO_JOB, Report(records=0))
         elif done is not None:

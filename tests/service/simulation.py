@@ -505,7 +505,7 @@ class Simulation:
     def commit_after_another_launcher(self, task: Task, process: Process, window: Window) -> None:
         """Let another launcher run the job; then commit."""
         self.job(task, process, window)
-        self.service.check(window)
+        self.service.check_same_topics(window)
         self.service.commit(window.id, task.claim)
 
     def _ask(self, task: Task, process: Process, request: Request) -> list[Planned]:

@@ -247,12 +247,12 @@ class Lake(RuleBasedStateMachine):
     def _note(self, run: Claim, planned: Sequence[Planned]) -> None:
         for p in planned:
             assert p.how == "new" or p.window.id in self.seen
-            is_own_commit = p.done and self.first_commit.get(p.window.id) == (run, self.last_clear[run])
+            is_own_commit = p.earlier_success and self.first_commit.get(p.window.id) == (run, self.last_clear[run])
             assert p.is_rerun == (p.window.state is State.COMMITTED) or is_own_commit
             self.seen.setdefault(p.window.id, replace(p.window, state=State.PLANNED))
-            if p.done:
+            if p.earlier_success:
                 assert p.window.id in self.sink
-                self.succeeded[run, p.window.id] = p.done.id
+                self.succeeded[run, p.window.id] = p.earlier_success.id
         self.working[run] = [p.window for p in planned]
 
     def _is_as_before(self, before: list[WindowRecord]) -> bool:

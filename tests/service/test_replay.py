@@ -335,22 +335,22 @@ def test_a_partition_that_was_added_later_is_replayed_like_any_other(hourly: Wor
 
 def test_a_half_done_replay_goes_on_where_it_stopped(hourly: World) -> None:
     first, *rest = hourly.ask(ONE, Windows((1, 2, 3)), last_clear=2)
-    assert first.done is None
+    assert first.earlier_success is None
     hourly.do(first.window, ONE, last_clear=2)
     hourly.work(rest[0].window, ONE, Outcome.FAILED, last_clear=2)
     retry = hourly.ask(ONE, Windows((1, 2, 3)), last_clear=2)
-    assert [p.done is not None for p in retry] == [True, False, False]
-    assert retry[0].done is not None
-    assert retry[0].done.records == 10
+    assert [p.earlier_success is not None for p in retry] == [True, False, False]
+    assert retry[0].earlier_success is not None
+    assert retry[0].earlier_success.records == 10
     assert [p.how for p in retry] == ["again"] * 3
     # A clear of the task means: all of it, again.
     cleared = hourly.ask(ONE, Windows((1, 2, 3)), last_clear=5)
-    assert [p.done for p in cleared] == [None] * 3
+    assert [p.earlier_success for p in cleared] == [None] * 3
 
 
 def test_what_another_run_did_is_not_done_by_this_one(hourly: World) -> None:
     hourly.run_all(ONE, Windows((1, 2)))
-    assert [p.done for p in hourly.ask(TWO, Windows((1, 2)))] == [None, None]
+    assert [p.earlier_success for p in hourly.ask(TWO, Windows((1, 2)))] == [None, None]
 
 
 def test_a_runs_own_windows_win_over_whatever_it_asks(hourly: World) -> None:
@@ -424,7 +424,7 @@ def test_a_backfill_window_whose_commit_stopped_half_way_is_finished_and_not_run
     latecomer.work(planned.window, ONE)
     latecomer.crash_in_commit(planned.window)
     [retry] = latecomer.ask(ONE, request_)
-    assert (retry.window.state, retry.is_rerun, retry.done is not None) == (State.COMMITTED, False, True)
+    assert (retry.window.state, retry.is_rerun, retry.earlier_success is not None) == (State.COMMITTED, False, True)
     latecomer.crash_in_commit(planned.window)
     latecomer.die(ONE)
     [other] = latecomer.ask(TWO, request_)

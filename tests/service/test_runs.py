@@ -164,7 +164,7 @@ def test_what_a_retry_does_not_run_again_may_have_expired(world: World) -> None:
     window = world.run(ONE)
     world.kafka.expire(tp(0), 4)
     again = world.plan(ONE)
-    assert again.done is not None
+    assert again.earlier_success is not None
     assert again.window.id == window.id
 
 
@@ -345,10 +345,10 @@ def test_an_abandoned_window_is_not_committed(world: World) -> None:
 def test_after_the_job_the_topic_must_still_be_the_same(world: World) -> None:
     world.kafka.produce(tp(0), 10)
     window = world.plan(ONE).window
-    world.service.check(window)
+    world.service.check_same_topics(window)
     world.kafka.recreate("orders", 2)
     with pytest.raises(TopicRecreatedError):
-        world.service.check(window)
+        world.service.check_same_topics(window)
 
 
 # Empty windows and first runs.
@@ -359,7 +359,7 @@ def test_an_empty_window_commits_and_asks_kafka_nothing_again(world: World) -> N
     assert window.span == 0
     world.kafka.calls.clear()
     assert world.plan(ONE).window == window
-    world.service.check(window)
+    world.service.check_same_topics(window)
     assert world.service.commit(window.id, ONE) is True
     assert world.kafka.calls == []
     assert world.watermark == {0: 0, 1: 0}

@@ -1,6 +1,6 @@
-"""Planning, from top to bottom: what a run gets, from the records of the ledger and the facts of one look at Kafka and Airflow.
+"""Planning, from top to bottom: what a run gets, from what the ledger has and the facts of one look at everything else.
 
-`decide` does no I/O, so it may run while the group is locked. `service.plan` loads the in_ledger, looks, and writes what is decided.
+`decide` does no I/O, so it may run while the group is locked. `service.plan` loads, looks, and writes what is decided.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class InLedger:
         state: the group's position, its open windows, and those that the run had.
         owned: what a replay asks for, and the window of a `Given`; empty for other requests.
         other_groups: the groups that the asking task owns, if this one has never planned.
-        done: the run's successful attempts that this try continues, by the number of their window.
+        successes: the run's successful attempts that this try continues, by the number of their window.
         frozen: the schemas of windows, by their number in the ledger.
     """
 
@@ -81,7 +81,7 @@ class InLedger:
     state: GroupState
     owned: Owned = field(default_factory=Owned)
     other_groups: Sequence[KafkaGroup] = ()
-    done: Mapping[int, Attempt] = field(default_factory=dict)
+    successes: Mapping[int, Attempt] = field(default_factory=dict)
     frozen: Mapping[int, Frozen] = field(default_factory=dict)
 
 
@@ -103,7 +103,7 @@ class Facts:
         epoch_ends: where these end.
         at_risk: the records that retention may remove soon, or None before that look.
         subjects: the answers of the schema registry.
-        store: the offsets that the offset store is ready for, or None without a store or before that look.
+        ready_store: the offsets that the offset store is ready for, or None without a store or before that look.
     """
 
     version: int
@@ -119,7 +119,7 @@ class Facts:
     epoch_ends: EpochEnds = field(default_factory=dict)
     at_risk: Mapping[TopicPartition, Danger] | None = None
     subjects: Mapping[str, Subject | None] | None = None
-    store: Offsets | None = None
+    ready_store: Offsets | None = None
 
     def is_over(self, held: WindowRecord) -> bool:
         """Whether the holder of a window is over. One that got it since the look is at work."""
@@ -140,12 +140,12 @@ class Choice:
     Attributes:
         how: why it gets the existing ones.
         windows: the existing ones, oldest first.
-        cut: how many new live windows it may cut.
+        new: how many new live windows it may cut.
     """
 
     how: How
     windows: Sequence[WindowRecord]
-    cut: int = 0
+    new: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ def decide(asking: Asking, in_ledger: InLedger, facts: Facts) -> Decision | None
     if decision is None:
         return None
     decision = _at_most(asking, in_ledger, decision)
-    if not is_ready(in_ledger.state, decision.plans, facts.store):
+    if not is_ready(in_ledger.state, decision.plans, facts.ready_store):
         return None
     return _with_schemas(in_ledger, facts, decision)
 
@@ -254,7 +254,7 @@ def choose(asking: Asking, in_ledger: InLedger, facts: Facts) -> Choice:
     group, state, claim, request = in_ledger.group, in_ledger.state, asking.claim, asking.request
     if isinstance(request, Live) and not ownership.own_windows(state):
         over = {held.holder for held in state.open if facts.is_over(held)}
-        adopt, number = ownership.choose(state, over, at_most=request.at_most, max_open=group.max_open_windows)
+        adopt, number = ownership.adopt_or_cut(state, over, at_most=request.at_most, max_open=group.max_open_windows)
         ownership.check_topics(group, state, claim, adopt)
         return Choice(How.ADOPTED, adopt, number)
     how, windows = _existing(asking, in_ledger)
@@ -282,7 +282,7 @@ def _existing(asking: Asking, in_ledger: InLedger) -> tuple[How, Sequence[Window
 
 def to_run(choice: Choice, in_ledger: InLedger) -> list[Window]:
     """Return the windows whose job has to run again: Kafka must still hold them."""
-    return [held.window for held in choice.windows if held.seq not in in_ledger.done]
+    return [held.window for held in choice.windows if held.seq not in in_ledger.successes]
 
 
 def check_readable(windows: Sequence[Window], facts: Facts) -> None:
@@ -301,10 +301,10 @@ def check_readable(windows: Sequence[Window], facts: Facts) -> None:
 def _with_new_windows(asking: Asking, in_ledger: InLedger, facts: Facts, choice: Choice) -> Decision | None:
     """Add the new windows, live or backfill; None if the facts are too old."""
     log = facts.log_now(in_ledger.group.isolation_level, in_ledger.state)
-    if choice.cut or in_ledger.owned.gaps:
+    if choice.new or in_ledger.owned.gaps:
         if log is None:
             return None
-        if choice.cut:
+        if choice.new:
             return _with_live_windows(asking, in_ledger, facts, choice, log)
     if isinstance(asking.request, Live | Given | Refused | None):
         return Decision(choice)
@@ -320,7 +320,7 @@ def _with_live_windows(
         whole = all_to_read(group, state.position, request.until or asking.now, log, facts)
         plans = None
         if whole is not None:
-            plans = new_windows(group, state.position, whole, choice.cut, log, facts.at_risk)
+            plans = new_windows(group, state.position, whole, choice.new, log, facts.at_risk)
     except LogError as exc:
         if not choice.windows:
             raise

@@ -287,7 +287,7 @@ def _busy(state: GroupState) -> WindowBusyError:
 # Choices.
 
 
-def choose(
+def adopt_or_cut(
     state: GroupState, over: Collection[Claim], *, at_most: int, max_open: int
 ) -> tuple[tuple[WindowRecord, ...], int]:
     """Choose the open windows that a run adopts from dead runs, oldest first, and how many it cuts after all others.

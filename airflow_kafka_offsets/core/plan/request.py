@@ -49,7 +49,7 @@ class Live:
     Attributes:
         until: the planned-until time of new windows, or None for the moment of planning.
         ends_at: where new windows end, by Kafka's timestamp index, or None if at the end offset.
-        at_most: how many windows the run can work on.
+        at_most: how many windows the run may get, adopted and new ones together.
     """
 
     until: datetime | None = None
@@ -112,7 +112,7 @@ def request_of(run: Run, group: KafkaGroup, at_most: int = 1) -> Request | Refus
     Args:
         run: the run.
         group: the group.
-        at_most: how many new live windows its task can have.
+        at_most: how many live windows a new run may get, adopted and new ones together.
 
     Returns:
         None if the run replays another group of its DAG.

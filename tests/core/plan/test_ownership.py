@@ -10,9 +10,9 @@ from airflow_kafka_offsets.core.errors import ConfirmationError, IllegalStepErro
 from airflow_kafka_offsets.core.plan.ownership import (
     GroupState,
     abandonment,
+    adopt_or_cut,
     check_gap,
     check_something,
-    choose,
     is_free,
     is_handed_over,
     own_windows,
@@ -50,24 +50,24 @@ def test_a_superseded_window_stops_its_run() -> None:
 
 def test_a_new_run_gets_the_oldest_window_of_a_dead_run_or_a_new_one() -> None:
     state = GroupState(4, HERE, (OPEN, held(8)))
-    assert choose(state, {claim("dead")}, at_most=1, max_open=1) == ((OPEN,), 0)
-    assert choose(GroupState(4, HERE), (), at_most=1, max_open=1) == ((), 1)
-    assert choose(GroupState(), (), at_most=1, max_open=1) == ((), 1)
+    assert adopt_or_cut(state, {claim("dead")}, at_most=1, max_open=1) == ((OPEN,), 0)
+    assert adopt_or_cut(GroupState(4, HERE), (), at_most=1, max_open=1) == ((), 1)
+    assert adopt_or_cut(GroupState(), (), at_most=1, max_open=1) == ((), 1)
 
 
 def test_what_a_living_run_works_on_is_left_to_it_and_new_windows_come_behind() -> None:
     open_ = (held(6, by=claim("alive")), held(7), held(8, by=claim("alive")))
     state = GroupState(4, HERE, open_)
-    assert choose(state, {claim("dead")}, at_most=1, max_open=5) == ((open_[1],), 0)
-    assert choose(state, {claim("dead")}, at_most=9, max_open=5) == ((open_[1],), 2)
-    assert choose(state, (), at_most=9, max_open=5) == ((), 2)
+    assert adopt_or_cut(state, {claim("dead")}, at_most=1, max_open=5) == ((open_[1],), 0)
+    assert adopt_or_cut(state, {claim("dead")}, at_most=9, max_open=5) == ((open_[1],), 2)
+    assert adopt_or_cut(state, (), at_most=9, max_open=5) == ((), 2)
 
 
 def test_no_more_windows_are_open_than_the_group_allows() -> None:
     state = GroupState(4, HERE, (OPEN, held(8)))
     for max_open in (1, 2):
         with pytest.raises(WindowBusyError) as raised:
-            choose(state, (), at_most=1, max_open=max_open)
+            adopt_or_cut(state, (), at_most=1, max_open=max_open)
         assert (raised.value.window_id, raised.value.others) == (OPEN.window.id, ("lake-000008",))
 
 
