@@ -360,16 +360,22 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
         return
     lines = [
         f"This takes offsets away from {counted(len(reset.superseded), 'committed window')}: "
-        f"{name_some([window.id for window in reset.superseded], ', ')}. New windows read them again: make sure that no run of these is "
-        "at work, and remove their output.",
+        f"{name_some([window.id for window in reset.superseded], ', ')}. Before that, make sure that no run of these is at work; "
+        "after it, remove their output, as new windows read the offsets again.",
+        *only_copies(reset),
         *nobody_reads(reset),
         "To do it all the same, add --supersede. To run these windows again instead:",
         f"""    airflow dags trigger DAG --conf '{{"group": "{group}", "windows": "{name_windows(w.seq for w in reset.superseded)}"}}'""",
     ]
-    if reset.irreplaceable:
-        named = name_some(reset.irreplaceable, ", ")
-        lines.insert(1, f"Kafka no longer holds {named}: put this output aside first, as it is the only copy.")
     raise ConfirmationError("\n".join(lines))
+
+
+def only_copies(reset: Reset) -> list[str]:
+    """Return the sentence on output that can't be written again, or nothing if there is none."""
+    if not reset.irreplaceable:
+        return []
+    named = name_some(reset.irreplaceable, ", ")
+    return [f"Kafka no longer holds {named}: put this output aside first, as it is the only copy."]
 
 
 def nobody_reads(reset: Reset) -> list[str]:
