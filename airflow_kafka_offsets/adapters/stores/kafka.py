@@ -63,7 +63,7 @@ class KafkaStore:
         name: its address, for messages.
         config: librdkafka's settings, as in the extra of an Airflow connection of type ``kafka``.
         timeout: seconds after which a request gives up.
-        is_transactional: False: plain commits, which promise less, for clusters that allow no transactions.
+        is_transactional: whether to commit in transactions. Plain commits promise less; they are for clusters without transactions.
         transactional_id: for clusters that allow only certain ids; empty: `PREFIX` and the group.
     """
 

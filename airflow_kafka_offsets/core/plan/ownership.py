@@ -308,14 +308,14 @@ def adopt_or_cut(
     return adopt, cut
 
 
-def is_handed_over(record: WindowRecord, claim: Claim, *, is_known: bool) -> bool:
+def is_free_for(record: WindowRecord, claim: Claim, *, is_known: bool) -> bool:
     """Whether a claim may work on a window without asking whether its holder is over.
 
     Args:
         record: the window.
         claim: who asks.
         is_known: whether the claim had the window before, or got its name from the plan task of its run. Then the tasks of the
-            run hand it to each other: the plan task works on no window itself.
+            run give it to each other: the plan task works on no window itself.
     """
     is_planner = claim.scope is Scope.RUN or record.holder.scope is Scope.RUN
     return record.holder == claim or (is_known and is_planner and record.holder.is_same_run(claim))
@@ -324,7 +324,7 @@ def is_handed_over(record: WindowRecord, claim: Claim, *, is_known: bool) -> boo
 def held_by_others(state: GroupState, records: Iterable[WindowRecord], claim: Claim, how: How) -> list[WindowRecord]:
     """Return the windows on which a claim may work only if their holders are over."""
     had = {record.seq for record in state.claimed}
-    return [r for r in records if not is_handed_over(r, claim, is_known=how is How.GIVEN or r.seq in had)]
+    return [r for r in records if not is_free_for(r, claim, is_known=how is How.GIVEN or r.seq in had)]
 
 
 def to_hold(records: Sequence[WindowRecord], claim: Claim) -> list[WindowRecord]:
