@@ -267,6 +267,10 @@ class StoreUnavailableError(StoreAnswerError):
     may_pass = True
 
 
+OUTCOME_OPEN = ". The outcome is open: a retry shows it"
+"""The end of the message of a `StoreOutcomeUnknownError`."""
+
+
 class StoreOutcomeUnknownError(StoreAnswerError):
     """The offset store stopped answering during a write, or someone else wrote at that moment. A retry shows which."""
 

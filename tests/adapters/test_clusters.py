@@ -80,7 +80,7 @@ def test_driver_pods_are_found_by_their_labels_oldest_first() -> None:
 def test_a_pod_that_is_gone_needs_no_stop_and_a_missing_right_is_named() -> None:
     cluster = KubernetesCluster(lambda: Pods(pod("a-driver", "Running", NAME, 1)), "etl")
     cluster.stop("etl:gone-driver")
-    with pytest.raises(ClusterUnavailableError, match="Grant the rights to list and delete pods"):
+    with pytest.raises(ClusterUnavailableError, match="The task needs the rights to list and delete pods"):
         cluster.stop("etl:a-driver")
 
 

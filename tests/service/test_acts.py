@@ -233,6 +233,7 @@ def test_an_open_transaction_below_the_watermark_is_no_truncated_log(world: Worl
     waiting = world.plan(TWO)
     assert (waiting.window.span, waiting.window.ranges[tp(0)].start) == (0, 10)
     assert "nothing of orders-0" in waiting.warnings[0]
+    assert "open transaction" in waiting.warnings[0]
     world.do(waiting.window, TWO)
     world.kafka.commit_transaction(tp(0))
     assert world.run(THREE).ranges[tp(0)] == OffsetRange(10, 11)
