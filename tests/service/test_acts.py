@@ -466,7 +466,8 @@ def test_a_person_does_not_commit_a_window_without_the_rows_of_its_output_tables
     world.kafka.produce(tp(0), 10)
     window = world.plan(ONE).window
     with pytest.raises(
-        OutputError, match=r"its job staged nothing for orders.*:\n    kafka-offsets abandon lake-000001 --why"
+        OutputError,
+        match=r"its job staged nothing for orders.*\n.* abandon it:\n    kafka-offsets abandon lake-000001 --why",
     ):
         world.service.commit_by_hand(window.id, "ada", "why")
     assert world.service.ledger.window(window.id).window.state is State.PLANNED
