@@ -129,6 +129,15 @@ def test_another_master_is_given_a_driver_only_if_the_first_can_not_have_one() -
         assert requests_seen == [("/v1/submissions/create", None)]
 
 
+def test_what_a_cluster_may_lack_depends_on_its_ports() -> None:
+    with serving(b"<html>") as (page, _):
+        cluster = StandaloneCluster(Addresses([nobody()], [page]))
+        with pytest.raises(ClusterUnavailableError, match="If the master's page is not on port 8080, set webui-port"):
+            cluster.jobs(NAME)
+        with pytest.raises(ClusterUnavailableError, match="rest-port if it is not 6066"):
+            cluster.stop("1")
+
+
 LOGIN = f"Basic {b64encode(b'me:hunter 2').decode()}"
 
 

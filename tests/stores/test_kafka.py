@@ -518,7 +518,7 @@ class TestPlain(KafkaContract):
             if errors:
                 break
         assert [type(error) for error in errors] == [StoreOutcomeUnknownError]
-        assert f"some offsets may be written{OUTCOME_OPEN}" in str(errors[0])
+        assert str(errors[0]).endswith(OUTCOME_OPEN)
         assert store.read(group, [topic]) in (at(topic, 1), at(topic, 2))
 
     def test_a_plain_commit_at_the_moment_of_ours_is_noticed(
