@@ -100,7 +100,7 @@ def window_document(window: WindowRecord) -> Document:
 
 
 def replay_document(group: str, windows: Sequence[Window], drafts: Sequence[Plan]) -> Document:
-    """Return what a replay would run: windows that are there, and new ones for what no one owned."""
+    """Return the windows that a replay would run: existing ones, and new ones for offsets without an owner."""
     return {
         "group": group,
         "again": [

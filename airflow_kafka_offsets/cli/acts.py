@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.request import parse_seq
-from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads
+from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads, only_copies
 from airflow_kafka_offsets.core.window import Lane, Window
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.documents import Document, ranges_document, window_detail, window_document
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.ledger.ledger import Ledger
 
 NOTHING_CHANGED = "Nothing was changed."
-
-_REMOVE = "Remove the output, or records count twice"
 
 
 def signed(args: Namespace, who: str, *, is_needed: bool = True) -> Document:
@@ -103,9 +101,9 @@ def _abandon_text(document: Document) -> Iterator[str]:
         who = "Only a replay" if document["window"]["lane"] == Lane.BACKFILL else "The next run"
         yield f"{who} {'plans' if is_done else 'would plan'} these offsets again, under another id."
     if is_done:
-        yield f"{_REMOVE}."
+        yield f"{_remove(document)}."
     else:
-        yield f"{_REMOVE}. If it is the only copy, keep it:\nkafka-offsets commit {id_} --why '...'"
+        yield f"{_remove(document)}. If it is the only copy, keep it:\n    kafka-offsets commit {id_} --why '...'"
 
 
 def _commit_text(document: Document) -> Iterator[str]:
@@ -212,6 +210,8 @@ def _superseded(windows: Sequence[Window], ledger: Ledger) -> list[Document]:
 
 def consequences(document: Document, move: Reset | None, unchecked: Collection[PartitionEpoch]) -> Iterator[str]:
     """Return the paragraphs on what a move of the watermark does to offsets and windows. The arguments are as above."""
+    if move is not None:
+        yield from only_copies(move)
     if document["replaced"]:
         yield (
             "Other records have these offsets now. No window reads them (recorded):\n\n"
@@ -223,19 +223,27 @@ def consequences(document: Document, move: Reset | None, unchecked: Collection[P
         yield f"{leader_epochs.warning(unchecked)}."
     if document["read_by_others"]:
         ranges = ranges_table(document["read_by_others"])
-        yield f"Another reader read these offsets before the import, and new windows read them again. {_REMOVE}:\n\n{ranges}"
+        yield f"Another reader read these offsets before the import, and new windows read them again. {_remove(document)}:\n\n{ranges}"
     if move is not None and document["superseded"]:
         yield from _superseded_text(document, move)
 
 
 def gap(document: Document) -> str:
     """Show the offsets that lose their owner."""
-    return f"A recorded gap, which a replay reads while Kafka holds it:\n\n{ranges_table(document['skipped'])}"
+    verb = "is" if document["done"] else "would be"
+    return (
+        f"This {verb} a recorded gap, which a replay reads while Kafka holds it:\n\n{ranges_table(document['skipped'])}"
+    )
+
+
+def _remove(document: Document) -> str:
+    return f"{'Remove' if document['done'] else 'After that, remove'} the output, or records count twice"
 
 
 def _superseded_text(document: Document, move: Reset) -> Iterator[str]:
-    windows = document["superseded"]
-    yield f"Superseded, and read again by new windows: {counted(len(windows), 'committed window')}. {_REMOVE}:"
+    windows, verb = document["superseded"], "Superseded" if document["done"] else "Would be superseded"
+    number = counted(len(windows), "committed window")
+    yield f"{verb}, and read again by new windows: {number}. {_remove(document)}:"
     yield table(("id", "planned_until", "span", "held_by"), windows, held_by="run")
     if document["unread"]:
         yield from nobody_reads(move)

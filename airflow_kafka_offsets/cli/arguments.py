@@ -25,7 +25,7 @@ LEDGER_VARIABLE = "KAFKA_OFFSETS_LEDGER"
 SHORTEST_INTERVAL = 0.1
 
 _DIGITS = 18
-"""Of a number that every database can hold."""
+"""The most digits of a number that every database can hold."""
 
 
 @dataclass(frozen=True)

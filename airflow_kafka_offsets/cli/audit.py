@@ -131,14 +131,15 @@ def _replay_of_windows(result: Audit, group: str, dag: str) -> list[str]:
         return []
     gone = sorted(wrong.intersection(result.other_topics))
     seqs = name_windows(sorted(parse_window_id(name)[1] for name in wrong.difference(gone)))
-    again = (
-        f"""To replace their output: airflow dags trigger {dag} --conf '{{"group": "{group}", "windows": "{seqs}"}}'"""
+    again = f"""To replace their output:\n    airflow dags trigger {dag} --conf '{{"group": "{group}", "windows": "{seqs}"}}'"""
+    no_replay = (
+        f"No replay of {name_some(gone, ', ')}, as a topic was recreated: read what is missing with a group of another name, "
+        "and remove by hand what is there twice."
     )
-    no_replay = f"No replay of {name_some(gone, ', ')}, as a topic was recreated: read what is missing with a group of another name."
     return [
         *([again] if seqs else []),
         *([no_replay] if gone else []),
-        f"To find what is still there twice: kafka-offsets windows {group} --state abandoned --state superseded",
+        f"To find what is still there twice:\n    kafka-offsets windows {group} --state abandoned --state superseded",
     ]
 
 
@@ -148,6 +149,7 @@ def _replay_of_join(result: Audit, group: str, dag: str) -> list[str]:
     starts = dump_offsets({piece.tp: piece.offsets.start for piece in result.at_join})
     ends = dump_offsets({piece.tp: piece.offsets.end for piece in result.at_join})
     return [
-        f"To read what is missing before the first window: airflow dags trigger {dag} --conf "
+        f"To read what is missing before the first window:\n    airflow dags trigger {dag} --conf "
         f"""'{{"group": "{group}", "starting_offsets": {starts}, "ending_offsets": {ends}}}'""",
+        f"If nothing should be there, name the windows to compare:\n    kafka-offsets audit {group} --table ... --windows FIRST-LAST",
     ]

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, name_some
@@ -66,7 +67,9 @@ def _chosen(source: str, tasks: Sequence[tuple[KafkaGroup, Any]], name: str | No
     if not by_name:
         raise BadInputError(f"No task in {source} plans a group")
     if name is None and len(by_name) > 1:
-        raise BadInputError(f"{source} plans {names}; name one: kafka-offsets plan --dag {source} {min(by_name)}")
+        raise BadInputError(
+            f"{source} plans {names}. Name one:\n    kafka-offsets plan --dag {quote(source)} {min(by_name)}"
+        )
     if name is not None and name not in by_name:
         raise BadInputError(f"{source} plans no group {name}; it plans {names}")
     same_name = by_name[name or min(by_name)]

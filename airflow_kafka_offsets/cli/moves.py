@@ -19,7 +19,7 @@ from airflow_kafka_offsets.cli.sources import (
     requested_source,
 )
 from airflow_kafka_offsets.cli.tables import ranges_table, table
-from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
+from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some, publish_again
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import watermark
@@ -185,7 +185,7 @@ def copy(args: Namespace) -> Answer:
     if differing:
         error = (
             f"{planned.store} does not hold what was written to it. Compare:\n"
-            f"kafka-offsets verify {group.name} --store '{planned.store}'"
+            f"    kafka-offsets verify {group.name} --store '{planned.store}'"
         )
         return replace(answer, code=ExitCode.REFUSED, error=error)
     return answer if is_needed else replace(answer, error="\n".join(_notes(document)) or None)
@@ -273,13 +273,13 @@ def _verify_text(document: Document, differences: Sequence[Difference]) -> Itera
 
 def _ways_out(document: Document, differences: Sequence[Difference]) -> Iterator[str]:
     group, store = document["group"], document["store"]
-    copy_it = f"kafka-offsets copy {group} --from ledger --to '{store}' --why '...'"
+    copy_it = publish_again(group, store)
     if any(difference.can_be_copied for difference in differences):
         if open_commits := document["committing"]:
-            yield f"If the store is wrong: {copy_it}"
+            yield f"If the store is wrong:{copy_it}"
             yield f"To finish the commit of {open_commits[0]}, let its task retry."
         else:
-            yield f"If the ledger is right: {copy_it}"
-            yield f"If the store is right: kafka-offsets import {group} --from '{store}' --why '...'"
+            yield f"If the ledger is right:{copy_it}"
+            yield f"If the store is right:\n    kafka-offsets import {group} --from '{store}' --why '...'"
     if any(difference.in_kafka for difference in differences):
-        yield f"To see what Kafka no longer holds: kafka-offsets plan {group}"
+        yield f"To see what Kafka no longer holds:\n    kafka-offsets plan {group}"

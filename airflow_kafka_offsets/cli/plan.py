@@ -78,7 +78,7 @@ def _stored(ledger: Ledger, group: str) -> KafkaGroup:
     try:
         return ledger.group(group)
     except UnknownGroupError as exc:
-        raise UnknownGroupError(f"{exc}. Before its first run: kafka-offsets plan --dag FILE") from exc
+        raise UnknownGroupError(f"{exc}. Before its first run:\n    kafka-offsets plan --dag FILE") from exc
 
 
 def _check_owner(definition: Definition, owner: Owner | None) -> None:

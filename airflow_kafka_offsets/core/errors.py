@@ -267,6 +267,10 @@ class StoreUnavailableError(StoreAnswerError):
     may_pass = True
 
 
+OUTCOME_OPEN = ". The outcome is open: a retry shows it"
+"""The end of the message of a `StoreOutcomeUnknownError`."""
+
+
 class StoreOutcomeUnknownError(StoreAnswerError):
     """The offset store stopped answering during a write, or someone else wrote at that moment. A retry shows which."""
 
@@ -314,8 +318,8 @@ class StoreBehindError(StoreError):
     """A person moved the watermark in the ledger, and the offset store did not follow."""
 
     def __init__(self, store: str, group: str, cause: Exception) -> None:
-        # A drift names the same command.
-        then = "" if isinstance(cause, StoreDriftError) else f". Before the next run:{publish_again(group, store)}"
+        # A drift names the same command. Other causes may end in one of their own, so this begins a line.
+        then = "" if isinstance(cause, StoreDriftError) else f"\nBefore the next run:{publish_again(group, store)}"
         super().__init__(f"The watermark of group {group} moved, and {store} did not follow: {cause}{then}")
         self.store = store
         self.group = group

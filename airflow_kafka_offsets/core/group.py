@@ -169,10 +169,10 @@ class KafkaGroup:
         on_at_risk: ``"warn"``, or ``"fail"``: plan nothing if retention may remove records of the next window before it has run.
         retention: how long Kafka keeps the records of the topics, for a user who may not read their configuration. Where Kafka
             answers, its answer counts.
-        expect_gaps: True for topics that are compacted or written in transactions, where offsets without a record are
-            normal; False: a job that did not read every planned offset fails.
-        expect_fewer: True: a later run of a window may read fewer records than an earlier run, and replace its output;
-            False: such a job fails before it publishes. Records that compaction removed in between exist only in the old output.
+        expect_gaps: whether offsets without a record are normal, as in topics that are compacted or written in transactions. If not,
+            a job that did not read every planned offset fails.
+        expect_fewer: whether a later run of a window may read fewer records than an earlier run, and replace its output. If not, such
+            a job fails before it publishes. Records that compaction removed in between exist only in the old output.
         kafka_timeout: seconds after which a lookup in Kafka times out, 1 to 3600.
         spark_options: options for Spark's Kafka reader, e.g. ``kafka.max.poll.records`` or references to secrets that
             the cluster resolves (``kafka.sasl.jaas.config``). Options that a window fixes are refused. ``sourceVersion``

@@ -115,9 +115,9 @@ def _check_staging(window_id: str, staged: Staged) -> None:
 def foreign_rows(window_id: str, table: str, rows: int) -> str:
     """Return the message about rows with the window's id that were there before the window's first commit."""
     return (
-        f"Window {window_id}: {table} has {counted(rows, 'row')} of this id that this ledger never committed. Look first "
-        "(docs/reference/errors.md#outputerror), and only if these rows may go, delete them and let the task retry:\n"
-        f"    DELETE FROM {table} WHERE window_id = '{window_id}'"
+        f"Window {window_id}: {table} has {counted(rows, 'row')} of this id that this ledger never committed, perhaps the only copy. "
+        "Look at them, and see docs/reference/errors.md#outputerror:\n"
+        f"    SELECT * FROM {table} WHERE window_id = '{window_id}'"
     )
 
 

@@ -94,7 +94,10 @@ class StoreAddress:
         Raises:
             BadInputError: the value is neither true nor false.
         """
-        return self.choice(option, "false", "true") == "true"
+        text = self.options.get(option, "false").lower()
+        if text not in ("true", "false"):
+            raise BadInputError(f"The option {option} of {self} must be true or false")
+        return text == "true"
 
     def choice(self, option: str, *choices: str) -> str:
         """Return the value of an option with a few choices; if it is missing, the first choice.

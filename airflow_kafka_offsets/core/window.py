@@ -324,7 +324,7 @@ def check_commit(window: WindowRecord, claim: Claim, outcome: Outcome | None) ->
             only evidence, or there was nothing to run.
 
     Returns:
-        True: commit it; False: it is committed already, and this was a rerun.
+        Whether to commit it. If not, it is committed already, and this was a rerun.
 
     Raises:
         WindowBusyError: another run, or another task that works on it itself, has adopted the window.

@@ -124,7 +124,7 @@ class ActLedger(Connections):
             _record(connection, group_id, act)
 
     def pruned(self, group: str) -> Pruned:
-        """Return what is known of the windows that a group no longer has."""
+        """Return what the ledger keeps of a group's pruned windows."""
         with self._reading() as connection:
             return pruning.load(connection, group)
 

@@ -138,8 +138,8 @@ def _engine(url: URL, what: str, extra: str, connect_args: dict[str, Any]) -> En
         engine = create_engine(url, poolclass=NullPool, connect_args=mine)
     except ModuleNotFoundError as exc:
         raise BadInputError(
-            f"The {what} in {url.get_backend_name()} requires the Python package {exc.name}: "
-            f"pip install 'airflow-kafka-offsets[{extra}]'"
+            f"The {what} in {url.get_backend_name()} requires the Python package {exc.name}:\n"
+            f"    pip install 'airflow-kafka-offsets[{extra}]'"
         ) from exc
     except Exception as exc:  # whatever SQLAlchemy or the driver make of an option that they can't read
         raise unusable(url, exc, what) from exc

@@ -1,4 +1,4 @@
-"""How old windows leave the ledger, and what stays known of them. Each function is a part of the caller's transaction."""
+"""How old windows leave the ledger, and what it keeps of them. Each function is a part of the caller's transaction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _PRUNED = select(pruned).join(groups).where(groups.c.name == bindparam("of_group
 
 
 def load(connection: Connection, group: str) -> Pruned:
-    """Return what is known of the windows that a group no longer has."""
+    """Return what the ledger keeps of a group's pruned windows."""
     row = connection.execute(_PRUNED, {"of_group": group}).first()
     if row is None:
         return NOTHING_PRUNED

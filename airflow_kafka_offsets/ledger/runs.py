@@ -228,7 +228,7 @@ class RunLedger(Connections):
         leave_committing: bool = False,
         output: Sequence[str] = (),
     ) -> bool:
-        """Commit a window, if it is still planned; False: it was committed before, and nothing changed but its output.
+        """Commit a window, if it is still planned. If it was committed before, only its output may change, and False is returned.
 
         Args:
             window_id: the window.

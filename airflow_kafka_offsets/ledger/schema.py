@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, column, inspect, select, table
+from sqlalchemy import Connection, Engine, column, inspect, make_url, select, table
 
 from airflow_kafka_offsets.core.errors import LedgerSchemaError, NoLedgerError, NotYetError, counted, name_some
 from airflow_kafka_offsets.ledger.engine import (
@@ -109,13 +109,12 @@ def check_revision(engine: Engine) -> None:
         raise _foreign(engine, found)
     if not is_there(engine.url):
         raise NoLedgerError(
-            f"There is no ledger in {where(engine)} yet. If the path is right, make it:\n"
-            f"    kafka-offsets db upgrade --ledger {shlex.quote(where(engine))}",
+            f"There is no ledger in {where(engine)} yet. If the path is right, make it:{_upgrade_command(engine)}",
             where(engine),
         )
     message = (
         f"The ledger {where(engine)} has {'not all of its' if found.ours else 'no'} tables yet. "
-        "Run once, with the same ledger: kafka-offsets db upgrade"
+        f"Run once, with the same ledger:{_upgrade_command(engine)}"
     )
     raise LedgerSchemaError(message) if found.ours else NoLedgerError(message, where(engine))
 
@@ -131,10 +130,20 @@ def _foreign(engine: Engine, found: SchemaState) -> LedgerSchemaError:
     flag = " --beside-others" if _is_file(engine) else ""
     message = (
         f"There is no ledger in {where(engine)}: it holds {counted(len(found.others), 'table')} of something else "
-        f"({name_some(found.others, ', ')}). Name the right database, or make a ledger beside them: kafka-offsets db upgrade{flag}"
+        f"({name_some(found.others, ', ')}). Name the right database, or make a ledger beside "
+        f"them:{_upgrade_command(engine)}{flag}"
     )
     # Applications share a server's database, so a ledger may be made there. A file belongs to one application.
     return LedgerSchemaError(message) if _is_file(engine) else NoLedgerError(message, where(engine))
+
+
+def _upgrade_command(engine: Engine) -> str:
+    """Return the command that makes the tables in this database, on a line of its own.
+
+    What a message leaves out of a URL, such as its password, is left to the reader.
+    """
+    ledger = shlex.quote(where(engine)) if make_url(where(engine)) == engine.url else "..."
+    return f"\n    kafka-offsets db upgrade --ledger {ledger}"
 
 
 def _is_file(engine: Engine) -> bool:

@@ -142,8 +142,8 @@ def _check_transactions(connection: Connection, window_id: str, target: str) -> 
     named = _table(target)
     if engine := engine_without_transactions(connection, named.name, named.schema):
         raise OutputError(
-            f"Window {window_id}: {target} has the engine {engine}, which has no transactions, so nothing is committed. Type ALTER TABLE "
-            f"{target} ENGINE = InnoDB, then let the task retry"
+            f"Window {window_id}: {target} has the engine {engine}, which has no transactions, so nothing is committed. Let the task "
+            f"retry after this:\n    ALTER TABLE {target} ENGINE = InnoDB"
         )
 
 

@@ -195,7 +195,7 @@ class KafkaSparkOperator(PlanningFields, Lineage, OneStopPerTry, PySparkOperator
         return call(self.python_callable, self.op_args, self.op_kwargs, {"spark": spark, "window": window})
 
     def checked_value(self, value: Any) -> Any:
-        """Return what the function returned; refuse, before the commit, what Airflow would refuse after it."""
+        """Return the value of the function. One that Airflow would refuse after the commit is refused before it."""
         is_split = self.multiple_outputs and self.do_xcom_push and value is not None
         if is_split and not isinstance(value, Mapping):
             raise BadInputError(f"With multiple_outputs the function must return a dict, got {type(value).__name__}")

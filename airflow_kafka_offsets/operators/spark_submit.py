@@ -86,9 +86,9 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
     :param connector: ``"auto"``: the Kafka connector for the version of the Spark that is launched, unless this Spark has one, or `packages`
         or `jars` names one. In client mode its jars are fetched once on each machine, and then given as files
         (``kafka-offsets jars`` fetches them ahead of time); in cluster mode it is added to ``--packages``. Maven
-        coordinates: they are added to ``--packages`` in any mode. None: the cluster has the connector.
-    :param ship: send the job side of this package with the job (``--py-files``); False: the cluster has it; a path or URL: the
-        cluster finds its zip there.
+        coordinates: they are added to ``--packages`` in any mode. None if the cluster has the connector.
+    :param ship: send the job side of this package with the job (``--py-files``). False if the cluster has it, or a path or URL
+        if the cluster finds its zip there.
     """
 
     template_fields: Sequence[str] = (*SubmitOperator.template_fields, "window")

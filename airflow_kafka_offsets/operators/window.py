@@ -184,7 +184,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
     :param window: what the plan task returned (``plan.output``, or one of its items), or a window id. If that task has an `exchange`: what it returned, unless
         `green_is_enough`. (templated)
     :param ledger_conn_id: the ledger, if `window` is only an id and the ledger is not the configured one.
-    :param green_is_enough: True: commit without a report of the job, also if the plan task has an `exchange`.
+    :param green_is_enough: whether to commit without a report of the job, also if the plan task has an `exchange`.
     """
 
     template_fields: Sequence[str] = ("window",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from airflow_kafka_offsets.core.errors import BadInputError, OutputError, UnknownGroupError
+from airflow_kafka_offsets.core.errors import BadInputError, OutputError, UnknownGroupError, abandon_command
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.log import LogSnapshot
@@ -60,7 +60,7 @@ class Acts(UseCases):
             )
         except OutputError as exc:
             raise OutputError(
-                f"{exc}. If no run can read the window again, abandon it: kafka-offsets abandon {window_id} --why '...'"
+                f"{exc}\nIf no run can read the window again, abandon it:{abandon_command(window_id)}"
             ) from exc
         if leave_committing:
             until_won(lambda: self._publisher.finish(group))

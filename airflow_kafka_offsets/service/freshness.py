@@ -423,7 +423,7 @@ class _Look:
     def _times(
         self, open_log: Callable[[], LogOffsets], lags: Mapping[str, Mapping[TopicPartition, PartitionLag]]
     ) -> Times:
-        """Ask about the time of what is unread."""
+        """Ask Kafka for the times of the unread records."""
         unread = {
             name: [(tp, start) for tp, p in partitions.items() if (start := unread_from(p)) is not None]
             for name, partitions in lags.items()

@@ -279,7 +279,7 @@ class Moving:
         what was asked for; the store has the result.
 
         Returns:
-            The partitions where the store holds another offset than was written, usually none: the offset in the store, or None, and the one written.
+            By partition, the offset in the store (or None) and the written one, where they differ. Usually there is no such partition.
 
         Raises:
             StoreDriftError: the store has changed since; nothing was written.
@@ -322,7 +322,7 @@ class Moving:
         except (KafkaAnswerError, NotYetError) as exc:
             if isinstance(selection.source, StoreSource):  # it would leave a topic out, and no one would know
                 raise
-            # The source has all that it has, whatever Kafka has. So this command works also while Kafka is away.
+            # A source that is not asked by topic answers without Kafka. So this command works also while Kafka is away.
             note = f"whether topics have appeared since the group last planned is not known: {exc}"
             return _Taken(tuple(group.topics), position, note)
 

@@ -130,7 +130,7 @@ class WindowPicture:
     """A window with its attempts, and its group in one line.
 
     Attributes:
-        pruned_before: the group no longer has windows with smaller numbers; 1: it has all.
+        pruned_before: windows with smaller numbers were pruned; 1 if none was.
         schemas: those that are frozen with the window, or None if none are.
     """
 

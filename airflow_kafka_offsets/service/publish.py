@@ -113,7 +113,8 @@ class Publisher:
         Args:
             group: its name.
             state: the group, as the window was planned on it.
-            start: see `to_check_in_store`.
+            start: where the windows start, if no window is open; else only the partitions that are new to the group, as the commits of open
+                windows move the others: see `to_check_in_store`.
 
         Raises:
             BadInputError: the first window would start at other offsets than the store has.

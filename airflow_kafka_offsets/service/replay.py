@@ -123,7 +123,7 @@ def find(
     between: OffsetRanges | None,
     own: Sequence[WindowRecord] = (),
 ) -> Owned:
-    """Search the ledger for the windows that own what a replay asks for, and for what no window owns.
+    """Search the ledger for the windows that own the offsets of a replay, and for offsets without an owner.
 
     Args:
         ledger: the ledger.
@@ -180,7 +180,7 @@ def _cut_in(ledger: Ledger, group: str, span: TimeSpan) -> list[WindowRecord]:
 def _owners(
     ledger: Ledger, group: str, ranges: OffsetRanges, state: GroupState, own: Sequence[WindowRecord] = ()
 ) -> tuple[list[WindowRecord], replay.Gaps]:
-    """Return the windows that own any of these offsets and can be replayed, oldest first, and what no window owns."""
+    """Return the windows that own any of these offsets and can be replayed, oldest first, and the offsets without an owner."""
     assert state.position
     topic_ids = state.position.topic_ids
     candidates = chain(

@@ -57,8 +57,8 @@ class Runs(UseCases):
                 launcher ran the job and the green task is the only evidence.
 
         Returns:
-            True: this commit did it; False: the window was committed before and this was a rerun, or someone else finished
-            this commit first: another commit, or a plan.
+            Whether this commit did it. Otherwise the window was committed before and this was a rerun, or another commit or a plan
+            finished this commit first.
 
         Raises:
             NoEvidenceError, WindowBusyError, IllegalStepError: nothing was committed.
@@ -80,7 +80,7 @@ class Runs(UseCases):
         return is_first
 
     def _finish(self, window_id: str) -> bool:
-        """Finish the commit of a window; False: someone else was faster."""
+        """Finish the commit of a window. Return whether no one else was faster."""
         group, seq = parse_window_id(window_id)
         finished = until_won(lambda: self._publisher.finish(group))
         # A backfill window moves no store: its commit was done in one step.

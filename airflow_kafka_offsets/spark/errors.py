@@ -12,7 +12,7 @@ DATA_LOSS = re.compile(r"KAFKA_DATA_LOSS|Some data may have been lost")
 BAD_RECORD = re.compile(r"Kafka record \S+ offset \d+: its (?:key|value) can't be decoded: .*?(?= SQLSTATE|[\r\n]|$)")
 """The sentence in Spark's error, if a record can't be decoded (`values`)."""
 
-WITHOUT_BAD = "To go on, set on_bad='null' or 'side'"
+WITHOUT_BAD = "To go on without such records: on_bad='null', or on_bad='side' with side=..."
 
 
 class KafkaWindowError(Exception):

@@ -154,7 +154,9 @@ def read_document(spark: SparkSession, uri: str) -> str:
         raise HandoffError(
             f"Can't read {path} ({error_in_short(exc)}). {_GRANT}, and pass the plan task's 'exchange'"
         ) from exc
-    return str(row[0]) if row else ""
+    if row is None:
+        raise HandoffError(f"{path} is empty. Clear the plan task and the tasks after it")
+    return str(row[0])
 
 
 def _now() -> datetime:

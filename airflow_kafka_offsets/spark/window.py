@@ -158,7 +158,7 @@ class KafkaWindow(WindowReading):
             **options: for Delta's writer, e.g. ``mergeSchema=True``.
 
         Returns:
-            Whether it was written; False: an earlier run has appended the window.
+            Whether it was written. If not, an earlier run has appended the window.
 
         Raises:
             IncompleteReadError: not all planned offsets were read.

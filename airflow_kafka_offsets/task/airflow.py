@@ -29,7 +29,7 @@ class Task:
 
     Attributes:
         run: all that we read from Airflow.
-        context: for the provider's methods. Of this package, only this class reads it.
+        context: for the provider's methods. In this package, only this class reads it.
         state: what Airflow keeps for the task between its tries, or None on an Airflow that keeps nothing.
     """
 

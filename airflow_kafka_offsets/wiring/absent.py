@@ -78,7 +78,8 @@ def open_ledger_to_look(conn_id: str | None = None) -> Ledger:
 def _warn(where: str) -> None:
     """Warn once in a process, not at each poll."""
     logger.warning(
-        "There is no ledger in %s on %s: it counts as empty. AIRFLOW_HOME or [kafka_offsets] ledger_conn_id names another",
+        "There is no ledger in %s on %s: it counts as empty. If it is elsewhere, correct AIRFLOW_HOME or "
+        "[kafka_offsets] ledger_conn_id",
         where,
         socket.gethostname(),
     )

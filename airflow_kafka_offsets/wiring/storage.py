@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CsvFile", "check_new_csv", "new_csv", "open_checkpoint", "open_exchange", "read_csvs"]
 
+_PROVIDER = "apache-airflow-providers-amazon[s3fs]"
+
 
 def open_checkpoint(source: CheckpointAddress) -> OffsetSource:
     """Open a checkpoint directory, without reading it yet.
@@ -42,10 +44,9 @@ def _directory(text: str) -> Any:
         raise _unreadable(scheme, exc) from exc
 
 
-def _unreadable(scheme: str, cause: object) -> BadInputError:
+def _unreadable(scheme: str, cause: Exception) -> BadInputError:
     return BadInputError(
-        f"Nothing installed here reads {scheme}:// ({cause}). Install Airflow's provider for it, such as "
-        "apache-airflow-providers-amazon[s3fs]"
+        f"Nothing installed here reads {scheme}:// ({cause}). Install Airflow's provider for it, such as {_PROVIDER}"
     )
 
 
@@ -68,7 +69,10 @@ def open_exchange(address: str, conn_id: str | None = None) -> Exchange:
     scheme = scheme_of(address)
     is_of_airflow = has_fs(scheme)
     if conn_id is not None and not is_of_airflow:
-        raise _unreadable(scheme, f"exchange_conn_id is {conn_id!r}")
+        raise BadInputError(
+            f"No installed provider of Airflow reads {scheme}://, so exchange_conn_id {conn_id!r} can't be used. Install one, such as "
+            f"{_PROVIDER}, or remove exchange_conn_id"
+        )
     try:
         storage = attach(scheme, conn_id).fs if is_of_airflow else url_to_fs(address)[0]
     except (ImportError, ValueError) as exc:

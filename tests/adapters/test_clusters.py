@@ -80,7 +80,7 @@ def test_driver_pods_are_found_by_their_labels_oldest_first() -> None:
 def test_a_pod_that_is_gone_needs_no_stop_and_a_missing_right_is_named() -> None:
     cluster = KubernetesCluster(lambda: Pods(pod("a-driver", "Running", NAME, 1)), "etl")
     cluster.stop("etl:gone-driver")
-    with pytest.raises(ClusterUnavailableError, match="Grant the rights to list and delete pods"):
+    with pytest.raises(ClusterUnavailableError, match="The task needs the rights to list and delete pods"):
         cluster.stop("etl:a-driver")
 
 
@@ -127,6 +127,15 @@ def test_another_master_is_given_a_driver_only_if_the_first_can_not_have_one() -
         assert requests_seen == []
         assert StandaloneCluster(Addresses([nobody(), leader], [])).submit([], {}, {}) == "driver-1"
         assert requests_seen == [("/v1/submissions/create", None)]
+
+
+def test_what_a_cluster_may_lack_depends_on_its_ports() -> None:
+    with serving(b"<html>") as (page, _):
+        cluster = StandaloneCluster(Addresses([nobody()], [page]))
+        with pytest.raises(ClusterUnavailableError, match="If the master's page is not on port 8080, set webui-port"):
+            cluster.jobs(NAME)
+        with pytest.raises(ClusterUnavailableError, match="rest-port if it is not 6066"):
+            cluster.stop("1")
 
 
 LOGIN = f"Basic {b64encode(b'me:hunter 2').decode()}"

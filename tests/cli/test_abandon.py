@@ -149,7 +149,7 @@ def test_a_window_below_a_committed_one_is_given_up_as_a_gap_that_is_named_befor
     before = backlog.dump()
     done = cli("abandon", WINDOW, "--why", "poison")
     assert done.code == 4
-    assert "A recorded gap" in done.out
+    assert "This would be a recorded gap" in done.out
     assert done.out.endswith("To do it, add --yes --leave-gap\n")
     refused = cli("abandon", WINDOW, "--why", "poison", "--yes")
     assert (refused.code, refused.err.count("--leave-gap")) == (4, 1)

@@ -63,7 +63,7 @@ def test_missing_and_doubled_ranges_are_named_with_their_windows_and_the_way_out
     ]
     assert "Missing: 3 records of lake.orders-000001, at these offsets:" in done.out
     assert "More than once: offsets of lake.orders-000002:" in done.out
-    assert """airflow dags trigger orders --conf '{"group": "lake.orders", "windows": "1-2"}'""" in done.out
+    assert """\n    airflow dags trigger orders --conf '{"group": "lake.orders", "windows": "1-2"}'""" in done.out
 
 
 def test_several_tables_that_belong_together_are_one(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,6 +138,8 @@ def test_what_is_missing_before_the_first_window_has_its_replay(cli: Cli, lake: 
         "starting_offsets": {"orders": {"0": 480}},
         "ending_offsets": {"orders": {"0": 500}},
     }
+    assert "If nothing should be there" in done.out
+    assert "\n    kafka-offsets audit lake.moved --table ... --windows FIRST-LAST" in done.out
     assert cli("audit", "lake.moved", "--table", table, "--windows", "1").code == 0
     command = (
         "--starting-offsets",
@@ -167,6 +169,7 @@ def test_a_window_with_records_of_a_topic_that_was_recreated_is_told_and_not_rep
     assert "Missing: 2 records of lake.both-000001," in done.out
     assert "Left out: what lake.both-000001 read of an earlier topic of the same name" in done.out
     assert "No replay of lake.both-000001, as a topic was recreated:" in done.out
+    assert "and remove by hand what is there twice" in done.out
     assert "airflow dags trigger" not in done.out
 
 

@@ -158,8 +158,8 @@ def test_what_is_read_back_is_compared(cli: Cli, lake: Lake, stores: Stores) -> 
 @pytest.mark.parametrize(
     ("to", "message"),
     [
-        ("ledger", "use kafka-offsets import lake.orders"),
-        ("csv:x.csv", "use kafka-offsets export lake.orders"),
+        ("ledger", "Use:\n    kafka-offsets import lake.orders"),
+        ("csv:x.csv", "Use:\n    kafka-offsets export lake.orders"),
         ("checkpoint:/x", "Only its query can write to a checkpoint"),
         ("mongo://m", "There is no offset store 'mongo'"),
     ],

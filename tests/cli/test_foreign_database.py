@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -84,7 +85,16 @@ def test_a_question_leaves_the_file_of_another_application_as_it_is(
     assert bytes_of(shop.parent) == before
     assert done.code == 3
     assert "holds 2 tables of something else (customers, invoices)" in done.err
-    assert "kafka-offsets db upgrade --beside-others" in done.err
+    assert "kafka-offsets db upgrade --ledger" in done.err
+    assert done.err.endswith(" --beside-others\n")
+
+
+def test_the_command_of_the_refusal_as_typed_makes_the_ledger_in_that_file(cli: Cli, tmp_path: Path) -> None:
+    a_shop(tmp_path / "it's ours.db").close()
+    ledger = ("--ledger", f"sqlite:///{tmp_path}/it's ours.db")
+    command = shlex.split(cli("status", "--offline", *ledger).err.splitlines()[-1])
+    assert cli(*command[1:]).code == 0
+    assert cli("status", "--offline", *ledger).out.startswith("The ledger has no groups yet")
 
 
 def test_a_question_leaves_the_log_of_an_application_at_work_as_it_is(cli: Cli, tmp_path: Path) -> None:

@@ -272,7 +272,7 @@ def test_a_known_group_is_reset(cli: Cli, quiet: Lake, tmp_path: Path) -> None:
     place = csv(tmp_path, "orders,1,400\n")
     done = cli(*KNOWN, "--from", place)
     assert done.code == 4
-    assert "A recorded gap" in done.out
+    assert "This would be a recorded gap" in done.out
     assert "Not in the source: orders-0, which stay." in done.out
     assert quiet.dump() == before
     assert cli(*KNOWN, "--from", place, "--yes", "--who", "zoe").code == 0
@@ -306,7 +306,7 @@ def test_backwards_supersedes_and_wants_that_confirmed(cli: Cli, quiet: Lake, tm
     before = quiet.dump()
     place = csv(tmp_path, "orders,0,600\n")
     done = cli(*KNOWN, "--from", place)
-    assert "Superseded, and read again by new windows: 1 committed window." in done.out
+    assert "Would be superseded, and read again by new windows: 1 committed window. After that, remove" in done.out
     assert done.out.endswith("To do it, add --yes --supersede\n")
     done = cli(*KNOWN, "--from", place, "--yes")
     assert (done.code, done.out) == (4, "")
@@ -314,7 +314,7 @@ def test_backwards_supersedes_and_wants_that_confirmed(cli: Cli, quiet: Lake, tm
     assert quiet.dump() == before
     done = cli(*KNOWN, "--from", place, "--yes", "--supersede")
     assert done.code == 0
-    assert "Superseded, and read again by new windows: 1 committed window." in done.out
+    assert "Superseded, and read again by new windows: 1 committed window. Remove the output" in done.out
     assert quiet.ledger.window("lake.orders-000002").window.state == "superseded"
     assert quiet.watermark() == {0: 600, 1: 300}
 

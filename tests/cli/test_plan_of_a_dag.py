@@ -108,8 +108,8 @@ def test_a_group_that_the_ledger_does_not_know_yet_leads_to_its_dag(cli: Cli) ->
     done = cli("plan", "lake.new")
     assert done.code == 2
     assert done.err == (
-        "The ledger has no group lake.new; it has lake.clicks, lake.orders. Before its first run: "
-        "kafka-offsets plan --dag FILE\n"
+        "The ledger has no group lake.new; it has lake.clicks, lake.orders. Before its first run:\n"
+        "    kafka-offsets plan --dag FILE\n"
     )
 
 
@@ -198,7 +198,7 @@ def test_of_several_groups_one_has_to_be_named(cli: Cli, folder: Path) -> None:
     file = write(folder, dag("lake.new"), dag("lake.other", topic="clicks", dag_id="other"))
     done = cli("plan", "--dag", file)
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"{file} plans lake.new, lake.other; name one: kafka-offsets plan --dag {file} lake.new\n"  # fmt: skip
+    assert done.err == f"{file} plans lake.new, lake.other. Name one:\n    kafka-offsets plan --dag {file} lake.new\n"  # fmt: skip
     assert cli("plan", "--dag", file, "lake.other", "-o", "json").json["dag_id"] == "other"
     unknown = cli("plan", "--dag", file, "lake.unknown")
     assert unknown.code == 2

@@ -7,7 +7,7 @@ import pytest
 from airflow_kafka_offsets.core.errors import LogTruncatedError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.ranges import OffsetRange
-from tests.cli.conftest import ORDERS, ORDERS_1, Cli, Lake, cells
+from tests.cli.conftest import ORDERS, ORDERS_0, ORDERS_1, Cli, Lake, cells
 
 RESET = ("reset", "lake.orders", "--why", "w")
 
@@ -16,7 +16,7 @@ def test_forwards_shows_the_gap_and_changes_nothing(cli: Cli, quiet: Lake) -> No
     before = quiet.dump()
     done = cli(*RESET, "--to", "latest")
     assert done.code == 4
-    assert "A recorded gap" in done.out
+    assert "This would be a recorded gap" in done.out
     assert done.out.endswith("Nothing was changed. To do it, add --yes\n")
     document = cli(*RESET, "--to", "latest", "-o", "json").json
     assert document["done"] is False
@@ -29,8 +29,9 @@ def test_backwards_names_the_windows_and_the_replay_that_is_meant(cli: Cli, quie
     before = quiet.dump()
     done = cli(*RESET, "--to", "earliest")
     assert done.code == 4
-    assert "Superseded, and read again by new windows: 2 committed windows." in done.out
+    assert "Would be superseded, and read again by new windows: 2 committed windows. After that, remove" in done.out
     assert "lake.orders-000001" in done.out
+    assert "the only copy" not in done.out
     assert "clear these runs in Airflow" in done.out
     assert "add --yes --supersede" in done.out
     assert quiet.dump() == before
@@ -65,10 +66,30 @@ def test_done_is_told_in_the_past(cli: Cli, quiet: Lake) -> None:
     done = cli(*RESET, "--to-window", "lake.orders-000001", "--yes", "--supersede")
     assert done.code == 0
     assert "The watermark of group lake.orders has moved" in done.out
-    assert "Superseded, and read again by new windows: 2 committed windows." in done.out
+    assert "Superseded, and read again by new windows: 2 committed windows. Remove the output" in done.out
+    assert "ould be superseded" not in done.out
+    assert "After that" not in done.out
     assert "Nothing was changed" not in done.out
     [row] = [cells(line) for line in cli("status", "lake.orders").out.splitlines() if " reset " in line]
     assert row[1:3] == ["reset", "1-2"]
+
+
+def test_a_gap_that_is_made_is_told_as_one(cli: Cli, quiet: Lake) -> None:
+    assert "This is a recorded gap" in cli(*RESET, "--to", "latest", "--yes").out
+
+
+@pytest.mark.parametrize("confirmed", [(), ("--yes", "--supersede")])
+def test_output_that_kafka_no_longer_holds_is_put_aside_before_any_is_removed(
+    cli: Cli, quiet: Lake, confirmed: tuple[str, ...]
+) -> None:
+    quiet.log.truncate(ORDERS_0, 700)
+    sentence = "Kafka no longer holds lake.orders-000002 orders-0 [600, 1000): put this output aside first"
+    back = (*RESET, "--to", "earliest")
+    refused = cli(*back, "--yes").err
+    done = cli(*back, *confirmed)
+    for text in (refused, done.out):
+        assert sentence in text
+    assert done.out.index("put this output aside first") < done.out.index("emove the output")
 
 
 def test_json_moves_only_what_it_names(cli: Cli, quiet: Lake) -> None:

@@ -113,7 +113,7 @@ def test_a_store_that_has_followed_a_commit_under_way_is_right(cli: Cli, lake: L
     done = cli(*VERIFY)
     assert done.code == 1
     assert "To finish the commit of lake.orders-000003, let its task retry" in done.out
-    assert f"If the store is wrong: kafka-offsets copy lake.orders --from ledger --to '{REDIS}' --why" in done.out
+    assert f"If the store is wrong:\n    kafka-offsets copy lake.orders --from ledger --to '{REDIS}' --why" in done.out
     assert "import" not in done.out  # it would be refused now
 
 

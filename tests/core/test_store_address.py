@@ -22,6 +22,13 @@ def test_the_timeout_has_a_default() -> None:
     assert parse_store_address("redis://redis_default").timeout == 10
 
 
+def test_true_and_false_are_read_in_any_case_and_nothing_else_is() -> None:
+    create = [parse_store_address(f"sql://db?create={text}").is_on("create") for text in ("True", "true", "False")]
+    assert create == [True, True, False]
+    with pytest.raises(BadInputError, match=r"option create of .* must be true or false"):
+        parse_store_address("sql://db?create=yes").is_on("create")
+
+
 @given(path=st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30), timeout=st.integers(1, 300))
 def test_an_address_is_read_as_it_is_written(path: str, timeout: int) -> None:
     address = StoreAddress("files", "", f"/at/{path}", {"timeout": str(timeout)})

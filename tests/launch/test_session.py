@@ -22,6 +22,7 @@ def test_a_record_that_can_not_be_decoded_is_named(said: str) -> None:
     explained = explained_spark_error(RuntimeError(said))
     assert isinstance(explained, BadRecordError)
     assert str(explained).startswith(f"{SENTENCE}; nothing is committed.")
+    assert str(explained).endswith("To go on without such records: on_bad='null', or on_bad='side' with side=...")
 
 
 def test_what_is_clear_by_itself_stays() -> None:

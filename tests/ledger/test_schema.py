@@ -144,7 +144,9 @@ class SchemaContract:
         self._at(empty, schema.REVISION)
         unfinish = f"DELETE FROM {schema.VERSION_TABLE}"
         self._execute(open_engine(empty), "CREATE TABLE customers (id INTEGER)", unfinish)
-        with pytest.raises(LedgerSchemaError, match=r"has not all of its tables yet.* kafka-offsets db upgrade$"):
+        with pytest.raises(
+            LedgerSchemaError, match=r"has not all of its tables yet.*\n    kafka-offsets db upgrade --ledger \S+$"
+        ):
             Ledger(empty)
         assert schema.upgrade(open_engine(empty)) == schema.REVISION
 
@@ -204,7 +206,9 @@ class TestSqlite(SchemaContract):
 
     def test_a_file_of_something_else_gets_no_ledger_on_first_use(self, empty: str) -> None:
         self._execute(open_engine(empty), "CREATE TABLE customers (id INTEGER)")
-        with pytest.raises(LedgerSchemaError, match="db upgrade --beside-others"):
+        with pytest.raises(
+            LedgerSchemaError, match=f"\n    kafka-offsets db upgrade --ledger {empty} --beside-others$"
+        ):
             Ledger(empty, create=True)
         assert sorted(shape(empty)) == ["customers"]
 

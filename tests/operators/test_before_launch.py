@@ -398,6 +398,7 @@ def test_a_pyspark_and_a_pyspark_client_of_two_versions_are_refused(
 ) -> None:
     install(worker, monkeypatch, pyspark="4.3.0", pyspark_client="4.2.0")
     said = refused(worker, r"^pyspark 4\.3\.0 and pyspark-client 4\.2\.0 ", launch, worker)
+    assert "cluster's Spark (if it is not 4.2, put it in both places):" in said
     assert "pip uninstall -y pyspark pyspark-client && pip install 'pyspark==4.2.*' 'pyspark-client==4.2.*'" in said
     refused(worker, r"pyspark 4\.3\.0 and pyspark-client 4\.2\.0 ", call)
     refused(worker, r"pyspark 4\.3\.0 and pyspark-client 4\.2\.0 ", call, conn_id="connect")

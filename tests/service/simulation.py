@@ -157,6 +157,7 @@ class Boundary:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if self._in_turn is not None:
+                # Nothing stops inside a turn: it is one transaction, so a death in it leaves what a death before it leaves, and others wait.
                 self._in_turn.append((name, args))
                 return value(*args, **kwargs)
             self._pause(f"before {self._part}.{name}")

@@ -161,10 +161,10 @@ class StepLaws:
             return
         self._given_to_another[seq] = self._step
         is_planner = Scope.RUN in (old.scope, new.scope)
-        is_handed_over = is_planner and old.is_same_run(new)
+        is_within_run = is_planner and old.is_same_run(new)
         was_asked = self._said_over.get((self._caller(), old), 0) > since
         self._require(
-            is_handed_over or was_asked, f"window {seq} was taken from {old} by {new}, and no one said that it is over"
+            is_within_run or was_asked, f"window {seq} was taken from {old} by {new}, and no one said that it is over"
         )
 
     def _check_attempt(self, number: int, before: AttemptRow | None, row: AttemptRow) -> None:

@@ -233,6 +233,7 @@ def test_an_open_transaction_below_the_watermark_is_no_truncated_log(world: Worl
     waiting = world.plan(TWO)
     assert (waiting.window.span, waiting.window.ranges[tp(0)].start) == (0, 10)
     assert "nothing of orders-0" in waiting.warnings[0]
+    assert "open transaction" in waiting.warnings[0]
     world.do(waiting.window, TWO)
     world.kafka.commit_transaction(tp(0))
     assert world.run(THREE).ranges[tp(0)] == OffsetRange(10, 11)
@@ -465,7 +466,8 @@ def test_a_person_does_not_commit_a_window_without_the_rows_of_its_output_tables
     world.kafka.produce(tp(0), 10)
     window = world.plan(ONE).window
     with pytest.raises(
-        OutputError, match=r"its job staged nothing for orders.* kafka-offsets abandon lake-000001 --why"
+        OutputError,
+        match=r"its job staged nothing for orders.*\n.* abandon it:\n    kafka-offsets abandon lake-000001 --why",
     ):
         world.service.commit_by_hand(window.id, "ada", "why")
     assert world.service.ledger.window(window.id).window.state is State.PLANNED

@@ -255,7 +255,8 @@ def test_of_several_windows_that_can_not_be_read_those_that_are_open_are_named_w
 def test_a_reset_names_the_newest_open_window_first(world: World) -> None:
     world.ask(ONE, Live(at_most=3))
     with pytest.raises(
-        IllegalStepError, match=r"then lake-000002, lake-000001\n    kafka-offsets abandon lake-000003 --why"
+        IllegalStepError,
+        match=r"abandon it first, then the same with lake-000002, lake-000001:\n    kafka-offsets abandon lake-000003 --why",
     ):
         world.service.reset(world.group, "latest", "me", "because")
 

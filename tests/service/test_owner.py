@@ -46,6 +46,7 @@ def test_another_dag_or_task_gets_no_live_window_and_is_told_the_ways_out(world:
     told = str(refused.value)
     assert f"{other.dag_id}/{other.task_id} asks for live windows of group lake, which belongs to dag/load" in told
     assert "another output, use another group" in told
+    assert "name a replay" in told
     assert f"kafka-offsets take-over lake --dag {other.dag_id} --task {other.task_id} --why '...'" in told
 
 

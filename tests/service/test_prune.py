@@ -122,7 +122,7 @@ def test_an_open_window_keeps_all_after_it(world: World) -> None:
         world.kafka.expire(tp(partition), 90)
     found = _prune(world)
     assert (found.last, found.kept) == (5, 6)
-    assert found.why == "it is planned"
+    assert found.why == "it is planned (docs/howto/prune.md#it-stops-too-early)"
 
 
 def test_the_last_commit_stays_below_an_open_window(world: World) -> None:

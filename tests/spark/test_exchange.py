@@ -304,6 +304,9 @@ def test_an_address_without_a_window_is_an_error_that_says_where_it_comes_from(
 ) -> None:
     with pytest.raises(HandoffError, match=r"Can't read file:.*/nowhere/window\.json.*plan task's 'exchange'"):
         current_window(spark, f"file://{tmp_path}/nowhere")
+    (tmp_path / "window.json").touch()
+    with pytest.raises(HandoffError, match=r"window\.json is empty\. Clear the plan task and the tasks after it"):
+        current_window(spark, f"file://{tmp_path}")
 
 
 def test_a_report_that_can_not_be_written_fails_the_job(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from airflow_kafka_offsets.spark.label import label_of
 from airflow_kafka_offsets.spark.observing import Observed
 from airflow_kafka_offsets.spark.sinks import jdbc
 from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable
-from airflow_kafka_offsets.spark.sinks.jdbc_sql import stage_name
+from airflow_kafka_offsets.spark.sinks.jdbc_sql import Target, stage_name
 from tests.lab.waiting import LONGEST
 from tests.spark.conftest import handoff, take_whole_names_only
 from tests.spark.jdbc import Database
@@ -303,3 +304,19 @@ def test_over_connect_the_way_through_the_ledger_is_named_and_a_password_refused
         with pytest.raises(WriteOptionError, match=r"docs/sinks/jdbc\.md") as refused:
             JdbcTable(remote, url, "orders", properties)
         assert "canary" not in str(refused.value)
+    with pytest.raises(WriteOptionError, match="Leave out URL: the arguments url and table name the target"):
+        JdbcTable(remote, "jdbc:postgresql://host/db", "orders", {"URL": "jdbc:postgresql://other/db"})
+
+
+def test_the_keys_of_our_own_tables_are_never_null() -> None:
+    target = Target("jdbc:sqlite:lake.db", "orders")
+    connection = sqlite3.connect(":memory:")
+    for create, keys in (
+        (target.create_published(), {"window_id"}),
+        (target.create_digests(), {"window_id", "target"}),
+    ):
+        connection.execute(create)
+        [(table,)] = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
+        assert {name for _, name, _, is_not_null, _, is_key in columns if is_not_null and is_key} == keys
+        connection.execute(f"DROP TABLE {table}")

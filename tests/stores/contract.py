@@ -323,6 +323,8 @@ class StoreContract:
             assert stored in (before, after), f"after {error!r}"
         if error is not None and not isinstance(error, StoreOutcomeUnknownError):
             assert stored == before, f"it said that nothing was written: {error}"
+        if isinstance(error, StoreOutcomeUnknownError):
+            assert "a retry" in str(error)
         return error is not None and stored == after
 
     def test_a_connection_that_is_cut_leaves_all_or_nothing(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -22,7 +23,13 @@ import pytest
 from airflow_kafka_offsets import KafkaGroup
 from airflow_kafka_offsets.adapters.stores.files import FilesStore
 from airflow_kafka_offsets.adapters.stores.local import LocalFolders
-from airflow_kafka_offsets.core.errors import StoreContentError, StoreDriftError, StoreRefusedError
+from airflow_kafka_offsets.core.errors import (
+    OUTCOME_OPEN,
+    StoreContentError,
+    StoreDriftError,
+    StoreOutcomeUnknownError,
+    StoreRefusedError,
+)
 from airflow_kafka_offsets.core.store.offset_file import file_name, temporary_name, version_of
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore
@@ -258,6 +265,21 @@ def test_no_room_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / GROUP) == [file_name(1)]
     store.advance(GROUP, before, after)
     assert store.read(GROUP, ["orders"]) == after
+
+
+def test_a_disk_that_does_not_confirm_leaves_the_outcome_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = store_at(tmp_path)
+    store.advance(GROUP, {}, at("orders", 1))
+
+    def lose_the_answer(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", lose_the_answer)
+        with pytest.raises(
+            StoreOutcomeUnknownError, match=rf"The disk did not confirm .*Input/output error{OUTCOME_OPEN}$"
+        ):
+            store.advance(GROUP, at("orders", 1), at("orders", 2))
 
 
 @pytest.fixture

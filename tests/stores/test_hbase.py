@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import pytest
 
 from airflow_kafka_offsets.adapters.stores.hbase import HBaseStore, _Table
 from airflow_kafka_offsets.core.errors import (
+    OUTCOME_OPEN,
     BadInputError,
     StoreContentError,
     StoreDriftError,
@@ -466,7 +468,7 @@ class TestHBase(StoreContract):
     def test_a_state_larger_than_a_cell_may_be_is_refused(self, store: OffsetStore, group: str, topic: str) -> None:
         before = at(topic, 5)
         store.advance(group, {}, before)
-        with pytest.raises(StoreLimitError, match=r"hbase\.client\.keyvalue\.maxsize"):
+        with pytest.raises(StoreLimitError, match=r"too large for a cell.*hbase\.client\.keyvalue\.maxsize"):
             store.advance(group, before, at(topic, *range(BIG, BIG + 130_000)))
         assert store.read(group, [topic]) == before
 
@@ -528,6 +530,31 @@ class TestHBase(StoreContract):
         assert store.read(group, [topic]) in (at(topic, last), at(topic, last + 1))
         store.advance(group, at(topic, last), at(topic, last + 1))
         assert store.read(group, [topic]) == at(topic, last + 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        ("KeyValue size too large", StoreLimitError, "The group is too large for a cell. Raise hbase.client"),
+        (
+            "Cell of size 9 exceeds limit of 8 bytes",
+            StoreLimitError,
+            "too large for a cell of 8 bytes. Raise hbase.client",
+        ),
+        ("reset", StoreOutcomeUnknownError, f"gw:9090 failed (AnswerError: reset){OUTCOME_OPEN}"),
+    ],
+)
+def test_what_hbase_answers_to_a_write_has_its_number_and_what_to_do(
+    answer: str, error: type[Exception], message: str
+) -> None:
+    class AnswerError(Exception):
+        message = answer
+
+    connection = mock.Mock()
+    connection.client.mutateRow.side_effect = AnswerError()
+    names = {"table": "t", "family": "f", "state_family": "s"}
+    with pytest.raises(error, match=re.escape(message)):
+        _Table(connection, names, "hbase://h", "gw:9090").put(b"row", {})
 
 
 # Wiring

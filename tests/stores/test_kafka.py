@@ -18,6 +18,7 @@ from confluent_kafka.admin import AclOperation
 from airflow_kafka_offsets.adapters.stores import kafka as adapter
 from airflow_kafka_offsets.adapters.stores.kafka import CLOSING, PREFIX, KafkaStore
 from airflow_kafka_offsets.core.errors import (
+    OUTCOME_OPEN,
     ConcurrentChangeError,
     StoreDriftError,
     StoreLimitError,
@@ -325,7 +326,9 @@ class TestTransactional(KafkaContract):
 
         with monkeypatch.context() as patch:
             patch.setattr(adapter, "Producer", Overtaken)
-            with pytest.raises(StoreOutcomeUnknownError, match=r"moment of the commit: \S+-1: 99 instead of 10$"):
+            with pytest.raises(
+                StoreOutcomeUnknownError, match=rf"moment of the commit: \S+-1: 99 instead of 10{OUTCOME_OPEN}$"
+            ):
                 store.advance(group, {}, at(topic, 5, 10))
         assert store.read(group, [topic]) == at(topic, 5, 99)
         with pytest.raises(StoreDriftError, match=r"-1: found 99, expected"):
@@ -357,7 +360,7 @@ class TestTransactional(KafkaContract):
                 raise KafkaException(KafkaError(KafkaError.UNKNOWN, "EndTxn abort failed", False, False, True))
 
         monkeypatch.setattr(adapter, "Producer", Broken)
-        with pytest.raises(StoreOutcomeUnknownError, match=r"no answer to the commit of group .*\)$"):
+        with pytest.raises(StoreOutcomeUnknownError, match=rf"no answer to the commit of group .*\){OUTCOME_OPEN}$"):
             store.advance(group, {}, at(topic, 5, 10))
 
     def test_a_transaction_that_a_broker_does_not_commit_but_ends_was_not_written(
@@ -413,6 +416,7 @@ class TestTransactional(KafkaContract):
         [error] = errors
         assert isinstance(error, StoreUnavailableError), error
         assert "written" not in str(error)
+        assert OUTCOME_OPEN not in str(error)
         proxy.heal()
         assert store.read(group, [topic]) == at(topic, 5, 10)
         store.advance(group, at(topic, 5, 10), at(topic, 6, 11))
@@ -442,7 +446,7 @@ class TestTransactional(KafkaContract):
         kafka_sasl.allow("alice", AclOperation.READ, topic=topic)
         kafka_sasl.allow("alice", AclOperation.READ, group=group)
         store = KafkaStore("kafka://", kafka_sasl.client_config("alice"), ANSWER)
-        with pytest.raises(StoreRefusedError, match=f"TransactionalId {PREFIX}{group}.*commit=plain"):
+        with pytest.raises(StoreRefusedError, match=f"TransactionalId {PREFIX}{group}, or set commit=plain"):
             store.advance(group, {}, at(topic, 5))
         KafkaStore("kafka://", kafka_sasl.client_config("alice"), ANSWER, is_transactional=False).advance(
             group, {}, at(topic, 5)
@@ -514,6 +518,7 @@ class TestPlain(KafkaContract):
             if errors:
                 break
         assert [type(error) for error in errors] == [StoreOutcomeUnknownError]
+        assert str(errors[0]).endswith(OUTCOME_OPEN)
         assert store.read(group, [topic]) in (at(topic, 1), at(topic, 2))
 
     def test_a_plain_commit_at_the_moment_of_ours_is_noticed(
@@ -527,7 +532,9 @@ class TestPlain(KafkaContract):
 
         with monkeypatch.context() as patch:
             patch.setattr(adapter._Commit, "_check_written", overtaken)
-            with pytest.raises(StoreOutcomeUnknownError, match=r"moment of the commit: \S+-1: 99 instead of 10$"):
+            with pytest.raises(
+                StoreOutcomeUnknownError, match=rf"moment of the commit: \S+-1: 99 instead of 10{OUTCOME_OPEN}$"
+            ):
                 store.advance(group, {}, at(topic, 5, 10))
         assert store.read(group, [topic]) == at(topic, 5, 99)
 

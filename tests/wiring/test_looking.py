@@ -124,3 +124,4 @@ def test_an_absent_ledger_is_named_once_in_a_process(
         absent.open_ledger_to_look()
     (said,) = [record.getMessage() for record in caplog.records if "There is no ledger in" in record.getMessage()]
     assert str(tmp_path / "kafka_offsets.db") in said
+    assert "If it is elsewhere, correct AIRFLOW_HOME or [kafka_offsets] ledger_conn_id" in said

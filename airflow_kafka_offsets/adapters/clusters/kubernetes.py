@@ -55,7 +55,8 @@ class KubernetesCluster:
 
     def _translated(self, exc: Exception) -> ClusterUnavailableError:
         return ClusterUnavailableError(
-            f"Kubernetes did not answer ({type(exc).__name__}: {exc}). Grant the rights to list and delete pods in {self._namespace}"
+            f"Kubernetes did not answer ({type(exc).__name__}: {exc}). The task needs the rights to list and delete pods "
+            f"in {self._namespace}"
         )
 
 

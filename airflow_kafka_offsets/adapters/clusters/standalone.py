@@ -25,8 +25,10 @@ _CLOCKS_DIFFER = timedelta(hours=1)
 _FIRST_LINE = 2 * 1024 * 1024
 _JOB = re.compile(rf"-D{re.escape(CONF_JOB)}=([0-9a-f]+)\.([0-9a-f]+)")
 
-REST_HINT = ". Set spark.master.rest.enabled=true on the master, and rest-port in the connection's extra"
-PAGE_HINT = ". Set webui-port in the connection's extra"
+REST_HINT = (
+    ". The master needs spark.master.rest.enabled=true, and the connection's extra a rest-port if it is not 6066"
+)
+PAGE_HINT = ". If the master's page is not on port 8080, set webui-port in the connection's extra"
 
 
 @dataclass(frozen=True, slots=True)

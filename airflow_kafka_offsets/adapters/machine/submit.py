@@ -58,7 +58,7 @@ def run_submit(
         )
         code = _wait(process, seconds)
         output.seek(0)
-        end = f"was stopped after {seconds:.3g} s" if code is None else f"ended with exit code {code}"
+        end = f"was stopped after {seconds:.1f} s" if code is None else f"ended with exit code {code}"
         return f"spark-submit {end}" if code != 0 else None, output.read()
 
 

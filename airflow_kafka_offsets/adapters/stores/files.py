@@ -13,7 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from airflow_kafka_offsets.adapters.stores.swapping import READS, overtaken, swap
-from airflow_kafka_offsets.core.errors import StoreAnswerError, StoreError, StoreOutcomeUnknownError
+from airflow_kafka_offsets.core.errors import OUTCOME_OPEN, StoreAnswerError, StoreError, StoreOutcomeUnknownError
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.store.guarantees import Guarantees
 from airflow_kafka_offsets.core.store.offset_file import (
@@ -133,12 +133,17 @@ class FilesStore:
     def _add(self, file: OffsetFile) -> bool:
         name = file_name(file.version)
         temporary = temporary_name(self._clock(), file.token)
-        if not self._folders.put_if_absent(file.group, name, dump_offset_file(file), temporary):
-            return False
+        try:
+            if not self._folders.put_if_absent(file.group, name, dump_offset_file(file), temporary):
+                return False
+        except StoreOutcomeUnknownError as exc:
+            raise StoreOutcomeUnknownError(f"{exc}{OUTCOME_OPEN}") from exc
         try:
             newer = self._folders.names(file.group, after=name)
         except StoreAnswerError as exc:
-            raise StoreOutcomeUnknownError(f"{self._folders.where(file.group, name)} is written. {exc}") from exc
+            raise StoreOutcomeUnknownError(
+                f"{self._folders.where(file.group, name)} is written. {exc}{OUTCOME_OPEN}"
+            ) from exc
         return not came_too_late(file.version, newer)
 
     def _tidy(self, file: OffsetFile, names: Sequence[str]) -> None:

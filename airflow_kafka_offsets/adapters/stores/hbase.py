@@ -24,6 +24,7 @@ from Hbase_thrift import Mutation, TScan
 
 from airflow_kafka_offsets.adapters.stores.swapping import READS, overtaken, swap
 from airflow_kafka_offsets.core.errors import (
+    OUTCOME_OPEN,
     BadInputError,
     StoreAnswerError,
     StoreContentError,
@@ -187,7 +188,7 @@ class HBaseStore:
                     table.put(key, cells)
         except StoreAnswerError as exc:
             raise StoreOutcomeUnknownError(
-                f"The state cell of group {group} is written, but not all rows: {exc}"
+                f"The state cell of group {group} is written, but not all rows: a retry writes them. {exc}"
             ) from exc
 
     @contextlib.contextmanager
@@ -265,7 +266,7 @@ class _Table:
                     return error(f"{self._store}: {advice.format(*match.groups(), **self._names)}")
         did = "did not answer in time" if isinstance(exc, TimeoutError) else f"failed ({message.splitlines()[0]})"
         if is_writing:
-            return StoreOutcomeUnknownError(f"{self._store}: {self._gateway} {did}")
+            return StoreOutcomeUnknownError(f"{self._store}: {self._gateway} {did}{OUTCOME_OPEN}")
         return StoreUnavailableError(f"{self._store}: {self._gateway} {did}")
 
 
@@ -274,6 +275,7 @@ class _NoFamilyError(StoreRefusedError):
 
 
 _SHELL = " In the HBase shell:\n    "
+_RAISE = ". Raise hbase.client.keyvalue.maxsize and hbase.server.keyvalue.maxsize"
 _ANSWERS: Mapping[type[StoreError], Mapping[str, str]] = {
     StoreRefusedError: {
         r"TableNotFoundException": (
@@ -289,9 +291,8 @@ _ANSWERS: Mapping[type[StoreError], Mapping[str, str]] = {
         ),
     },
     StoreLimitError: {
-        r"KeyValue size too large|exceeds limit of (\d+) bytes": (
-            "Raise hbase.client.keyvalue.maxsize and hbase.server.keyvalue.maxsize"
-        ),
+        r"KeyValue size too large": f"The group is too large for a cell{_RAISE}",
+        r"exceeds limit of (\d+) bytes": f"The group is too large for a cell of {{0}} bytes{_RAISE}",
     },
 }
 """The advice for each pattern of HBase's answers, by error."""

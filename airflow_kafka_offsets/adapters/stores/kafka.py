@@ -23,6 +23,7 @@ from airflow_kafka_offsets.adapters.kafka.log import CHUNK, KafkaLog
 from airflow_kafka_offsets.adapters.kafka.messages import hint, masked
 from airflow_kafka_offsets.adapters.stores.swapping import swap
 from airflow_kafka_offsets.core.errors import (
+    OUTCOME_OPEN,
     KafkaAnswerError,
     KafkaRefusedError,
     KafkaUnavailableError,
@@ -62,7 +63,7 @@ class KafkaStore:
         name: its address, for messages.
         config: librdkafka's settings, as in the extra of an Airflow connection of type ``kafka``.
         timeout: seconds after which a request gives up.
-        is_transactional: False: plain commits, which promise less, for clusters that allow no transactions.
+        is_transactional: whether to commit in transactions. Plain commits promise less; they are for clusters without transactions.
         transactional_id: for clusters that allow only certain ids; empty: `PREFIX` and the group.
     """
 
@@ -160,7 +161,7 @@ class KafkaStore:
             return self._has_members(group, error.name(), outcome)
         needs = {
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-                f"Write on TransactionalId {self._id_of(group)} or commit=plain"
+                f"Write on TransactionalId {self._id_of(group)}, or set commit=plain"
             ),
             KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IdempotentWrite on Cluster",
             KafkaError.GROUP_AUTHORIZATION_FAILED: f"Read on Group {group}",
@@ -183,7 +184,7 @@ class KafkaStore:
     def _unknown(self, group: str, error: KafkaError) -> StoreOutcomeUnknownError:
         outcome = "" if self._is_transactional else _SOME
         return StoreOutcomeUnknownError(
-            f"{self.name}: no answer to the commit of group {group} ({self._reason(error)}){outcome}"
+            f"{self.name}: no answer to the commit of group {group} ({self._reason(error)}){outcome}{OUTCOME_OPEN}"
         )
 
     def _reason(self, error: KafkaError) -> str:
@@ -339,7 +340,7 @@ class _Commit:
             commits = store._log.commits(self._group, list(self._after))
         except KafkaAnswerError as exc:
             raise StoreOutcomeUnknownError(
-                f"{store.name}: group {self._group} was committed, but not read back: {exc}"
+                f"{store.name}: group {self._group} was committed, but not read back: {exc}{OUTCOME_OPEN}"
             ) from exc
         overwritten = [
             f"{tp}: {commits[tp][0] if tp in commits else 'nothing'} instead of {offset}"
@@ -348,7 +349,8 @@ class _Commit:
         ]
         if overwritten:
             raise StoreOutcomeUnknownError(
-                f"{store.name}: another tool wrote group {self._group} at the moment of the commit: {name_some(overwritten)}"
+                f"{store.name}: another tool wrote group {self._group} at the moment of the commit: "
+                f"{name_some(overwritten)}{OUTCOME_OPEN}"
             )
 
     @property

@@ -18,6 +18,7 @@ from redis.retry import Retry
 
 from airflow_kafka_offsets.adapters.stores.swapping import swap
 from airflow_kafka_offsets.core.errors import (
+    OUTCOME_OPEN,
     BadInputError,
     StoreContentError,
     StoreError,
@@ -177,7 +178,7 @@ class RedisStore:
         if isinstance(exc, ResponseError) and not isinstance(exc, RedisConnectionError):
             return StoreRefusedError(f"{self.name}: it refused ({reason})")
         if is_writing:
-            return StoreOutcomeUnknownError(f"{self.name}: no answer to a write ({reason})")
+            return StoreOutcomeUnknownError(f"{self.name}: no answer to a write ({reason}){OUTCOME_OPEN}")
         return StoreUnavailableError(f"{self.name}: no answer ({reason})")
 
 

@@ -42,6 +42,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from airflow_kafka_offsets.adapters.stores.swapping import swap
 from airflow_kafka_offsets.core.errors import (
+    OUTCOME_OPEN,
     BadInputError,
     StoreContentError,
     StoreError,
@@ -394,7 +395,7 @@ class SqlStore:
                 if is_lost(exc) or isinstance(exc, IntegrityError):
                     raise
                 raise StoreOutcomeUnknownError(
-                    f"{self.name}: {where(self._engine)} did not answer the COMMIT ({first_line(exc)})"
+                    f"{self.name}: {where(self._engine)} did not answer the COMMIT ({first_line(exc)}){OUTCOME_OPEN}"
                 ) from exc
 
     @contextmanager

@@ -20,6 +20,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from airflow_kafka_offsets.adapters.stores.swapping import READS, overtaken, swap
 from airflow_kafka_offsets.core.errors import (
+    OUTCOME_OPEN,
     BadInputError,
     OffsetsJsonError,
     StoreContentError,
@@ -395,7 +396,7 @@ class ZooKeeperStore:
             return StoreRefusedError(f"{server} refused ({reason}): correct the login or the node's ACL")
         if is_writing and isinstance(exc, _SILENT):
             return StoreOutcomeUnknownError(
-                f"{server} did not answer a write ({reason}). If retries don't help, lower max_request_bytes to jute.maxbuffer"
+                f"{server} did not answer a write ({reason}); if retries don't help, lower max_request_bytes to jute.maxbuffer{OUTCOME_OPEN}"
             )
         if isinstance(exc, (*_SILENT, *_PASSING)):
             return StoreUnavailableError(f"{server} did not answer ({reason})")

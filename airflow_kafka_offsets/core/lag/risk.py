@@ -143,7 +143,8 @@ def warn_of_risk(
     ends = plans[-1].ranges.ends
     if left := {tp: danger for tp, danger in at_risk.items() if ends.get(tp, danger.offsets.end) < danger.offsets.end}:
         warnings.append(
-            f"max_offsets={group.max_offsets} leaves out {_named(left)}. To read faster, raise it or max_open_windows"
+            f"max_offsets={group.max_offsets} leaves out records that retention may remove: {_named(left)}. "
+            "To read faster, raise it or max_open_windows"
         )
     return [replace(plans[0], warnings=(*plans[0].warnings, *warnings)), *plans[1:]]
 

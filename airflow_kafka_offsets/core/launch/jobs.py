@@ -150,7 +150,7 @@ def yarn_tag(digest: str) -> str:
 
 
 def label_value(text: str) -> str:
-    """Return a valid value of a Kubernetes label. Of a text that is too long it keeps the end, which has the window's number.
+    """Return a valid value of a Kubernetes label: if the text is too long, its end, which has the window's number.
 
     >>> label_value("lake.orders-000012")
     'lake.orders-000012'

@@ -37,8 +37,8 @@ def check_versions_agree(pyspark: str | None, client: str | None) -> None:
     lower = min(of_pyspark, of_client)
     major, minor = lower if lower >= _OLDEST_CLIENT else of_client
     raise BadInputError(
-        f"pyspark {pyspark} and pyspark-client {client} overwrite each other's files. Install both with the version of your cluster's Spark, "
-        f"on each worker:\n    pip uninstall -y pyspark pyspark-client && pip install "
+        f"pyspark {pyspark} and pyspark-client {client} overwrite each other's files. On each worker, install both with the version of your "
+        f"cluster's Spark (if it is not {major}.{minor}, put it in both places):\n    pip uninstall -y pyspark pyspark-client && pip install "
         f"'pyspark=={major}.{minor}.*' 'pyspark-client=={major}.{minor}.*'"
     )
 

@@ -213,8 +213,8 @@ def check_owner(group: str, owner: Owner | None, claim: Claim) -> None:
         return
     task = Owner.of(claim)
     raise ForeignGroupError(
-        f"{task} asks for live windows of group {group}, which belongs to {owner}. For another output, use another group; if the DAG or "
-        "task was renamed (docs/howto/rename-or-share-a-group.md):\n"
+        f"{task} asks for live windows of group {group}, which belongs to {owner}. For another output, use another group; to run its "
+        "windows again, name a replay; if the DAG or task was renamed (docs/howto/rename-or-share-a-group.md):\n"
         f"    kafka-offsets take-over {group} --dag {task.dag_id} --task {task.task_id} --why '...'"
     )
 
@@ -308,14 +308,14 @@ def adopt_or_cut(
     return adopt, cut
 
 
-def is_handed_over(record: WindowRecord, claim: Claim, *, is_known: bool) -> bool:
+def is_free_for(record: WindowRecord, claim: Claim, *, is_known: bool) -> bool:
     """Whether a claim may work on a window without asking whether its holder is over.
 
     Args:
         record: the window.
         claim: who asks.
         is_known: whether the claim had the window before, or got its name from the plan task of its run. Then the tasks of the
-            run hand it to each other: the plan task works on no window itself.
+            run give it to each other: the plan task works on no window itself.
     """
     is_planner = claim.scope is Scope.RUN or record.holder.scope is Scope.RUN
     return record.holder == claim or (is_known and is_planner and record.holder.is_same_run(claim))
@@ -324,7 +324,7 @@ def is_handed_over(record: WindowRecord, claim: Claim, *, is_known: bool) -> boo
 def held_by_others(state: GroupState, records: Iterable[WindowRecord], claim: Claim, how: How) -> list[WindowRecord]:
     """Return the windows on which a claim may work only if their holders are over."""
     had = {record.seq for record in state.claimed}
-    return [r for r in records if not is_handed_over(r, claim, is_known=how is How.GIVEN or r.seq in had)]
+    return [r for r in records if not is_free_for(r, claim, is_known=how is How.GIVEN or r.seq in had)]
 
 
 def to_hold(records: Sequence[WindowRecord], claim: Claim) -> list[WindowRecord]:

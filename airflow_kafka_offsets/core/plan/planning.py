@@ -208,9 +208,9 @@ def _unread(ranges: OffsetRanges, verdicts: Mapping[TopicPartition, Verdict], lo
 def _warnings(fell_back: list[TopicPartition], lost: OffsetRanges) -> tuple[str, ...]:
     warnings = []
     if fell_back:
-        # A leader lagged for a moment, or an open transaction hides records that were read uncommitted before.
         warnings.append(
-            f"the end offset is before the watermark but nothing is lost, so this window reads nothing of {name_some(fell_back, ', ')}"
+            f"the end offset is before the watermark but nothing is lost, so this window reads nothing of {name_some(fell_back, ', ')}: "
+            "its leader lags, or an open transaction hides records that were read uncommitted before"
         )
     if lost:
         gaps = name_some([f"{tp} {r}" for tp, r in lost.items()], ", ")

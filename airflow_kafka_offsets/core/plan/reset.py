@@ -83,9 +83,9 @@ def check_no_open_window(state: GroupState) -> None:
     if newest is None:
         raise IllegalStepError(f"Window {state.open[0].id} is committing{COMMITTING_HINT}")
     older = [record.id for record in reversed(state.open) if record != newest and record.state is State.PLANNED]
-    then = f", then {name_some(older, ', ')}" if older else ""
+    then = f", then the same with {name_some(older, ', ')}" if older else ""
     raise IllegalStepError(
-        f"Run {newest.holder} has {_still_open(newest.id, newest.state)}{then}{abandon_command(newest.id)}"
+        f"Run {newest.holder} has {_still_open(newest.id, newest.state)}{then}:{abandon_command(newest.id)}"
     )
 
 
@@ -175,7 +175,7 @@ def plan_reset(
     gone, unread, irreplaceable = {}, {}, []
     for window in superseded:
         if window.state.is_open:
-            raise IllegalStepError(f"In the way is {_still_open(window.id, window.state)}{abandon_command(window.id)}")
+            raise IllegalStepError(f"In the way is {_still_open(window.id, window.state)}:{abandon_command(window.id)}")
         owned, same = window.ranges.without_empty(), _of_today(window, today)
         earlier = {tp: offsets for tp, offsets in owned.items() if tp not in same}
         left = {tp: offsets for tp, offsets in owned.items() if reads is not None and tp.topic not in reads} | earlier
@@ -188,7 +188,7 @@ def plan_reset(
             if tp not in left and position.offsets.get(tp, 0) > offsets.start:
                 raise IllegalStepError(
                     f"Window {window.id} owns {tp} offsets {offsets}, and this reset would take only a part of them. "
-                    f"{_way_out(group, before, reached, superseded, log, reads)}"
+                    f"{_way_out(group, before, back, reached, superseded, log, reads)}"
                 )
             if tp in same and (b := log.bounds.get(tp)) and not b.beginning <= offsets.start <= offsets.end <= b.end:
                 irreplaceable.append(f"{window.id} {tp} {offsets}")
@@ -264,6 +264,7 @@ def _shared(window: Window, position: Position, back: Offsets) -> list[TopicPart
 def _way_out(
     group: str,
     before: Position,
+    back: Offsets,
     reached: Sequence[Window],
     superseded: Sequence[Window],
     log: LogSnapshot,
@@ -272,20 +273,24 @@ def _way_out(
     today = _topics_of_today(before, log.topic_ids)
     live = {window.seq for window in superseded if window.lane is Lane.LIVE}
     # The oldest window whose start Kafka still holds. A reset to the start of a live window cuts no other live window.
-    command = ""
+    command = then = ""
     starts: dict[TopicPartition, int] = {}
     for window in reached:
         # A partition that came later goes back to where a window first took it up, see `window_starts`.
         starts.update(_of_today(window, today).starts)
         if window.seq in live and _is_held(_to_move(starts, before, reads), log):
             command = reset_command(group, f"--to-window {window.id}")
+            then = ""
+            if any(tp not in starts or starts[tp] > offset for tp, offset in back.items()):
+                is_oldest = window.seq == min(live)
+                then = ", then repeat the refused command" if is_oldest else " (Kafka no longer holds an older start)"
     # Perhaps no live window starts where a backfill window does. If a live one is in the way, it would be cut there.
     for window in superseded if not live else ():
         to = _to_move(_of_today(window, today).without_empty().starts, before, reads)
         if _is_held(to, log):
             command = command or reset_to(group, to)
     if command:
-        return f"Reset to where a window starts:{command}"
+        return f"Reset to where a window starts{then}:{command}"
     return f"Kafka no longer holds the start of any window in the way. {ANOTHER_GROUP}"
 
 
@@ -355,16 +360,22 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
         return
     lines = [
         f"This takes offsets away from {counted(len(reset.superseded), 'committed window')}: "
-        f"{name_some([window.id for window in reset.superseded], ', ')}. New windows read them again: make sure that no run of these is "
-        "at work, and remove their output.",
+        f"{name_some([window.id for window in reset.superseded], ', ')}. Before that, make sure that no run of these is at work; "
+        "after it, remove their output, as new windows read the offsets again.",
+        *only_copies(reset),
         *nobody_reads(reset),
         "To do it all the same, add --supersede. To run these windows again instead:",
         f"""    airflow dags trigger DAG --conf '{{"group": "{group}", "windows": "{name_windows(w.seq for w in reset.superseded)}"}}'""",
     ]
-    if reset.irreplaceable:
-        named = name_some(reset.irreplaceable, ", ")
-        lines.insert(1, f"Kafka no longer holds {named}: put this output aside first, as it is the only copy.")
     raise ConfirmationError("\n".join(lines))
+
+
+def only_copies(reset: Reset) -> list[str]:
+    """Return the sentence on output that can't be written again, or nothing if there is none."""
+    if not reset.irreplaceable:
+        return []
+    named = name_some(reset.irreplaceable, ", ")
+    return [f"Kafka no longer holds {named}: put this output aside first, as it is the only copy."]
 
 
 def nobody_reads(reset: Reset) -> list[str]:

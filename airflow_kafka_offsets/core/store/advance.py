@@ -41,7 +41,7 @@ def path(windows: Sequence[Window], afterwards: Offsets = MappingProxyType({})) 
 
 
 def before(window: Draft) -> dict[TopicPartition, int]:
-    """Return the watermark before a window: its start, or the start of what was lost before it."""
+    """Return the watermark before a window: its starts, or the starts of the lost offsets before it."""
     return {**window.ranges.starts, **window.lost.starts}
 
 

@@ -161,7 +161,7 @@ def check_options(mode: str, options: Mapping[str, Any]) -> None:
     """
     if mode not in (REPLACE, APPEND):
         raise WriteOptionError(f"mode must be {REPLACE} or {APPEND}, got {mode!r}")
-    refuse_options(options, _FIXED)
+    refuse_options(options, _FIXED, "the window sets it")
 
 
 def _refuse_session_transactions(spark: SparkSession) -> None:

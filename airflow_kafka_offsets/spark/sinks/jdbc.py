@@ -69,7 +69,9 @@ class JdbcTable:
         self.target = Target(url, table)
         self._spark = spark
         self._options = {name: str(value) for name, value in (properties or {}).items()}
-        refuse_options(self._options, ["url", "dbtable", "query", "truncate"])
+        refuse_options(
+            self._options, ["url", "dbtable", "query", "truncate"], "the arguments url and table name the target"
+        )
         self._options["url"] = url
         if self.target.driver and "driver" not in {name.lower() for name in self._options}:
             self._options["driver"] = self.target.driver

@@ -153,7 +153,9 @@ class Target:
 
     def create_published(self) -> str:
         """Create the table whose rows are locked."""
-        return f"{self._create(PUBLISHED)} ({self._id} {self._id_type} PRIMARY KEY, published_at TIMESTAMP NULL)"
+        return (
+            f"{self._create(PUBLISHED)} ({self._id} {self._id_type} NOT NULL PRIMARY KEY, published_at TIMESTAMP NULL)"
+        )
 
     def insert_published(self) -> str:
         """Insert a window's row to lock."""
@@ -166,8 +168,8 @@ class Target:
     def create_digests(self) -> str:
         """Create the table of digests."""
         return (
-            f"{self._create(DIGESTS)} ({self._id} {self._id_type}, target {self._id_type}, digest VARCHAR(64) NOT NULL, "
-            f"PRIMARY KEY ({self._id}, target))"
+            f"{self._create(DIGESTS)} ({self._id} {self._id_type} NOT NULL, target {self._id_type} NOT NULL, "
+            f"digest VARCHAR(64) NOT NULL, PRIMARY KEY ({self._id}, target))"
         )
 
     def find_digest(self) -> str:

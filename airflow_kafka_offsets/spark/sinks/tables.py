@@ -43,7 +43,7 @@ def refuse_window_id(frame: DataFrame) -> None:
         raise WriteOptionError(f"Drop the frame's column {WINDOW_ID}")
 
 
-def refuse_options(options: Mapping[str, Any], fixed: Sequence[str]) -> None:
+def refuse_options(options: Mapping[str, Any], fixed: Sequence[str], why: str) -> None:
     """Refuse writer options that the sink itself sets.
 
     Raises:
@@ -51,7 +51,7 @@ def refuse_options(options: Mapping[str, Any], fixed: Sequence[str]) -> None:
     """
     taken = [name for name in options if name.lower() in map(str.lower, fixed)]
     if taken:
-        raise WriteOptionError(f"Leave out {', '.join(taken)}: the window sets it")
+        raise WriteOptionError(f"Leave out {', '.join(taken)}: {why}")
 
 
 def as_list(columns: Any) -> list[Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_kafka_offsets.adapters.machine import submit
 from airflow_kafka_offsets.adapters.machine.spark_home import find_home, home_of_pyspark, jar_names, spark_at
 from tests.lab.java import pyspark_home
 
@@ -24,6 +25,14 @@ def distribution(tmp_path: Path) -> Path:
     (home / "bin" / "spark-submit").touch(mode=0o755)
     (home / "jars" / CORE).touch()
     return home
+
+
+def test_a_long_time_limit_is_named_in_full(
+    distribution: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (distribution / "bin" / "spark-submit").write_text("#!/bin/sh\n")
+    monkeypatch.setattr(submit, "_wait", lambda process, seconds: process.kill())
+    assert submit.run_submit(distribution, [], tmp_path, {}, 1200) == ("spark-submit was stopped after 1200.0 s", "")
 
 
 def test_spark_home_counts_before_all_as_it_does_to_spark() -> None:

@@ -111,7 +111,9 @@ def test_a_warning_names_partitions_numbers_and_what_to_do() -> None:
 def test_a_cap_that_leaves_records_at_risk_is_a_warning() -> None:
     [warned] = warn_of_risk(group(max_offsets=30), cut(plan(), 1, 30), {tp(0): danger(headroom=9000.0)}, None, THERE)
     text = warned.warnings[-1]
-    assert text.startswith("max_offsets=30 leaves out orders-0 offsets [1, 60) in 2 h 30 min")
+    assert text.startswith(
+        "max_offsets=30 leaves out records that retention may remove: orders-0 offsets [1, 60) in 2 h 30 min"
+    )
     assert text.endswith("raise it or max_open_windows")
 
 

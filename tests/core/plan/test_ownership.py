@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.plan.ownership import (
     check_gap,
     check_something,
     is_free,
-    is_handed_over,
+    is_free_for,
     own_windows,
     to_abandon,
     to_hold,
@@ -71,19 +71,19 @@ def test_no_more_windows_are_open_than_the_group_allows() -> None:
         assert (raised.value.window_id, raised.value.others) == (OPEN.window.id, ("lake-000008",))
 
 
-def test_a_window_is_handed_over_by_the_plan_task_of_the_same_run_and_back() -> None:
+def test_a_window_is_free_between_the_plan_task_and_the_other_tasks_of_a_run() -> None:
     planner, worker = claim(task="plan", scope=Scope.RUN), claim(task="load", map_index=3)
     for is_known in (True, False):
-        assert is_handed_over(held(1, by=planner), worker, is_known=is_known) is is_known
-        assert is_handed_over(held(1, by=worker), planner, is_known=is_known) is is_known
-        assert is_handed_over(held(1, by=worker), worker, is_known=is_known)
-        assert not is_handed_over(held(1, by=planner), claim("other", "load"), is_known=is_known)
-        assert not is_handed_over(held(1, by=claim(task="load")), worker, is_known=is_known)
+        assert is_free_for(held(1, by=planner), worker, is_known=is_known) is is_known
+        assert is_free_for(held(1, by=worker), planner, is_known=is_known) is is_known
+        assert is_free_for(held(1, by=worker), worker, is_known=is_known)
+        assert not is_free_for(held(1, by=planner), claim("other", "load"), is_known=is_known)
+        assert not is_free_for(held(1, by=claim(task="load")), worker, is_known=is_known)
 
 
 def test_two_plan_tasks_of_one_run_do_not_get_one_window() -> None:
     one, other = (claim(task=task, scope=Scope.RUN) for task in ("plan_a", "plan_b"))
-    assert not is_handed_over(held(1, by=one), other, is_known=False)
+    assert not is_free_for(held(1, by=one), other, is_known=False)
 
 
 def test_a_plan_task_leaves_to_the_tasks_of_its_run_what_they_have() -> None:

@@ -82,12 +82,13 @@ def test_a_window_is_not_cut_and_the_oldest_is_named_as_the_way_out() -> None:
     # The target fits the second window; the third would lose only a part: all partitions have to go back.
     with pytest.raises(IllegalStepError, match=r"lake-000003 owns orders-1 offsets \[5, 9\)") as raised:
         plan_reset("lake", BEFORE, {tp(0): 10}, LOG, WINDOWS)
+    assert "where a window starts:\n    kafka-offsets" in str(raised.value)
     assert "--to-window lake-000002" in str(raised.value)
 
 
 def test_the_way_out_is_a_window_that_kafka_still_holds() -> None:
     expired = log({tp(0): (12, 100), tp(1): (0, 100)})
-    with pytest.raises(IllegalStepError, match="--to-window lake-000003"):
+    with pytest.raises(IllegalStepError, match=r"no longer holds an older start\):\n.*--to-window lake-000003"):
         plan_reset("lake", BEFORE, {tp(0): 12, tp(1): 5}, expired, WINDOWS)
     with pytest.raises(IllegalStepError, match="Use a group of another name"):
         plan_reset("lake", BEFORE, {tp(0): 25}, log({tp(0): (25, 100), tp(1): (6, 100)}), WINDOWS)
@@ -224,7 +225,8 @@ def test_backwards_takes_the_backfill_windows_in_its_way_along() -> None:
 
 def test_a_backfill_window_is_not_cut_either() -> None:
     with pytest.raises(
-        IllegalStepError, match=r"(?s)lake-000004 owns orders-0 offsets \[0, 10\).*--to-window lake-000002"
+        IllegalStepError,
+        match=r"(?s)lake-000004 owns orders-0 offsets \[0, 10\).*repeat the refused command:\n.*--to-window lake-000002",
     ):
         plan_reset("lake", BEFORE, {tp(0): 5, tp(1): 5}, LOG, LATE, [FILLED])
 
@@ -240,7 +242,10 @@ def test_the_way_out_of_a_backfill_window_alone_is_its_offsets_because_no_live_w
 
 def test_a_backfill_window_that_is_open_is_in_the_way() -> None:
     waiting = replace(FILLED, state=State.PLANNED)
-    with pytest.raises(IllegalStepError, match=r"(?s)lake-000004, which is planned.*abandon lake-000004"):
+    with pytest.raises(
+        IllegalStepError,
+        match=r"(?s)lake-000004, which is planned.*abandon it first:\n    kafka-offsets abandon lake-000004",
+    ):
         plan_reset("lake", BEFORE, {tp(0): 0, tp(1): 5}, LOG, LATE, [waiting])
     assert plan_reset("lake", BEFORE, {tp(0): 10, tp(1): 5}, LOG, LATE, [waiting]).superseded
 
