@@ -294,7 +294,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
             self._stop.set()
             return
         if _is_left_to_the_retry(hook):
-            self.log.info("The driver continues, and the retry reconnects to it")
+            self.log.info("Only the worker stops: the driver continues, and the retry reconnects to it")
             return
         self._stop.set()
         # The provider's way starts a JVM, or fails where there is no spark-submit; this process has 5 seconds left.

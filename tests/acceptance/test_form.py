@@ -86,7 +86,7 @@ def test_each_field_is_of_the_kind_that_its_value_needs(dialog: TriggerDialog) -
 def test_the_form_says_what_happens(dialog: TriggerDialog) -> None:
     said = dialog.help("Windows")
     assert "12-15,18" in said
-    assert "With nothing filled in, the run reads what is new" in said
+    assert "Whole windows run again" in said
     assert not [label for label in dialog.fields() if set("`*") & set(dialog.help(label))], "Markdown is not rendered"
 
 

@@ -117,7 +117,7 @@ def test_a_recreated_topic_is_an_error_even_if_its_offsets_look_plausible(
     produce(kafka, topic, 50)
     with pytest.raises(TopicRecreatedError, match=f"{topic}-0: topic {topic} was recreated") as error:
         runs.plan()
-    assert f"(id {first_id}, now {second_id})" in str(error.value)
+    assert f"(id {first_id}, now {second_id}" in str(error.value)
     assert "watermark 10" in str(error.value)
     assert f"kafka-offsets reset g --topic {topic} --to earliest" in str(error.value)
     # What the message says to type helps.

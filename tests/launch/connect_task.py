@@ -48,11 +48,11 @@ def say_which_spark(spark: Any, window: Any, folder: str, ti: Any) -> dict[str, 
 
 def say_how_it_started(spark: Any, window: Any, folder: str, ti: Any) -> dict[str, Any]:
     """Take the window. Return how the driver's JVM was started, and its variables that are left in this process."""
-    from tests.launch.jobs.how_it_started import tell
+    from tests.launch.jobs.how_it_started import start_of
 
     assert window.starting_offsets != window.ending_offsets  # who takes both reads by means of their own
     left = {name: value for name, value in os.environ.items() if name in (SUBMIT_OPTIONS, LAUNCHER_OPTIONS)}
-    return {**tell(spark._jvm), "environment": left}
+    return {**start_of(spark._jvm), "environment": left}
 
 
 def main(

@@ -213,8 +213,8 @@ def test_an_operation_that_ended_with_an_answer_that_nobody_took_is_not_waited_f
 
     monkeypatch.setattr(connect, "PATIENCE", 100)
     monkeypatch.setattr(connect, "SILENCE", 5)
-    asked = Mock(wraps=connect._tells_progress)
-    monkeypatch.setattr(connect, "_tells_progress", asked)
+    asked = Mock(wraps=connect._report_progress)
+    monkeypatch.setattr(connect, "_report_progress", asked)
     # On a busy machine the client may be there still when the first news comes, and the operation ends in the ordinary way.
     for number, seconds in ((32, 8), (33, 24), (34, 60)):
         leave_an_answer(spark_connect, number, seconds)

@@ -299,7 +299,7 @@ def test_without_jars_and_network_the_error_comes_before_anything_is_planned(
         run_without_kafka(operator)
     said = str(caught.value)
     assert connector_package() in said
-    assert f"nor in {tmp_path}/cache/jars/{folder_name(connector_package())}" in said
+    assert f"into {tmp_path}/cache/jars/{folder_name(connector_package())}" in said
     assert f"kafka-offsets jars --spark-home {pyspark_home()}" in said
     assert "UNRESOLVED DEPENDENCIES" in said
     assert not (tmp_path / "kafka_offsets.db").exists()

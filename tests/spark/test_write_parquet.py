@@ -459,7 +459,7 @@ def test_a_twin_that_is_faster_for_ever_is_an_error(
 ) -> None:
     directories, files = Directories(tmp_path, f"file:{tmp_path}"), Files(spark)
     monkeypatch.setattr(Files, "rename", lambda self, source, target: False)
-    with pytest.raises(PublishError, match=f"in {_ROUNDS} attempts"):
+    with pytest.raises(PublishError, match=f"faster {_ROUNDS} times"):
         publish(files, *_arguments(directories, f"file:{tmp_path}", "mine"))
 
 
@@ -502,5 +502,5 @@ def test_classes_of_the_jvm_are_asked_for_by_their_whole_names(
 def test_a_label_that_goes_away_after_the_look_is_not_there(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Files, "_is_there", lambda self, path: True)
+    monkeypatch.setattr(Files, "_exists", lambda self, path: True)
     assert Files(spark).read(f"{tmp_path}/gone") is None

@@ -21,7 +21,6 @@ from airflow_kafka_offsets.core.errors import (
     OUTCOME_OPEN,
     ConcurrentChangeError,
     StoreDriftError,
-    StoreLimitError,
     StoreOutcomeUnknownError,
     StoreRefusedError,
     StoreUnavailableError,
@@ -265,10 +264,6 @@ class KafkaContract(StoreContract):
         assert metadata_of(broker, group, topic, 2) == [f"{group}-000002"] * 2
         store.advance(group, at(topic, 6, 10), at(topic, 6, 10), f"{group}-000003")
         assert metadata_of(broker, group, topic, 2) == [f"{group}-000003"] * 2
-
-    def test_an_id_that_kafka_has_no_place_for_is_refused(self, store: KafkaStore, group: str, topic: str) -> None:
-        with pytest.raises(StoreLimitError):
-            store.advance(group, {}, at(topic, 5), "x" * 401)
 
     def test_kafkas_own_tool_shows_offset_and_lag(
         self, store: KafkaStore, broker: KafkaBroker, group: str, topic: str

@@ -70,7 +70,7 @@ class Files:
     def read(self, path: str) -> str | None:
         """Return the text of a small file, or None if it does not exist."""
         # To look first is faster than an error, for which PySpark asks the JVM about a dozen classes.
-        if not self._context.util().exists(self._path(path)):
+        if not self._exists(path):
             return None
         try:
             stream = self._context.open(self._path(path))
@@ -83,6 +83,9 @@ class Files:
             content = self._java("java.io.ByteArrayOutputStream")()
             self._java("org.apache.hadoop.io.IOUtils").copyBytes(stream, content, _COPIED_AT_ONCE, False)
             return bytes(content.toByteArray()).decode("utf-8", "replace")
+
+    def _exists(self, path: str) -> bool:
+        return bool(self._context.util().exists(self._path(path)))
 
     def discard(self, path: str) -> None:
         """Remove a directory, if it exists; a failure is only logged."""
