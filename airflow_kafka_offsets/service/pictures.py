@@ -253,8 +253,8 @@ def group(
         backfills = []
         if newest < line.outline.given or cut_in is not None:
             # What these windows leave open may have been filled by one that is older or newer than the span, or than the page.
-            rows = ledger.windows(name, lane=Lane.BACKFILL, states=sorted(OWNING), since=oldest, limit=MOST_BACKFILLS)
-            backfills = [row for row in rows if row.seq not in seqs]
+            newer = ledger.windows(name, lane=Lane.BACKFILL, states=sorted(OWNING), since=oldest, limit=MOST_BACKFILLS)
+            backfills = [row for row in newer if row.seq not in seqs]
         attempts = ledger.attempts_at(name, [row.seq for row in rows])
     older = oldest if len(rows) == limit and oldest > pruned.before else None
     return replace(stands, rows=rows, backfills=backfills, older=older, attempts=attempts)
