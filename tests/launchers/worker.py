@@ -79,7 +79,7 @@ def kill_at(step: str | None) -> Callable[..., None]:
     if step == "before submit":
         spark_submit.KafkaSparkSubmitOperator.submit_job = die  # type: ignore[method-assign]
     if step == "before the evidence":
-        WindowService.check = die  # type: ignore[method-assign]
+        WindowService.check_same_topics = die  # type: ignore[method-assign]
     if step == "before the commit":
         WindowService.commit = die  # type: ignore[method-assign]
     return die if step == "before the id is noted" else lambda *_: None
