@@ -18,7 +18,7 @@ from tests.docs.test_docs import ROOT, blocks
 from tests.lab.airflow import empty_metadata, plain_environment
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import LOOPBACK
-from tests.lab.waiting import wait_until
+from tests.lab.waiting import LONGEST, wait_until
 from tests.release.contents import DISTRIBUTION, typed_requirements
 from tests.release.inside import OF_TUTORIAL
 from tests.release.test_contents import PYPROJECT
@@ -41,7 +41,7 @@ def said_by(script: str, folder: Path, timeout: float, environment: dict[str, st
     Args:
         script: what is typed.
         folder: where.
-        timeout: seconds that it may take on a quiet machine.
+        timeout: seconds after which it is killed.
         environment: its variables.
     """
     said = folder / "said.txt"
@@ -57,7 +57,7 @@ def said_by(script: str, folder: Path, timeout: float, environment: dict[str, st
         )
         try:
             with contextlib.suppress(TimeoutError):
-                wait_until(lambda: shell.poll() is not None, what="the script ends")
+                wait_until(lambda: shell.poll() is not None, what="the script ends", seconds=timeout)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(shell.pid, signal.SIGKILL)
@@ -111,7 +111,7 @@ def test_each_command_works_and_says_what_the_page_shows(
         "PYTHONPATH": str(ROOT),
         "SPARK_LOCAL_IP": LOOPBACK,
     }
-    said = said_by("".join(typed(block, replaced) for block in commands), tmp_path, 300, environment)
+    said = said_by("".join(typed(block, replaced) for block in commands), tmp_path, LONGEST, environment)
     assert "900 offsets in 3 partitions" in said
     shown = blocks(TUTORIAL, "")
     assert len(shown) == 3

@@ -87,7 +87,7 @@ def test_a_store_that_is_opened_late_needs_its_connection_when_it_is_asked(tmp_p
     ("address", "says"),
     [
         ("kafka://?commit=maybe", "transactional or plain"),
-        ("sql://warehouse?create=yes", "false or true"),
+        ("sql://warehouse?create=yes", "must be true or false"),
         ("sql://warehouse?offset_column=topic", "different columns"),
         ("sql://redis_default", "type 'redis', not 'postgres'"),
         ("sql://nowhere", "no connection 'nowhere'"),
