@@ -102,7 +102,7 @@ class Worker:
         reached = self.folder / f"hold-{try_number}.reached"
         before = reached.stat().st_mtime_ns
         with suppress(TimeoutError):
-            wait_until(lambda: reached.stat().st_mtime_ns != before, what="another sign of life")
+            wait_until(lambda: reached.stat().st_mtime_ns != before, what="another sign of life", seconds=60)
         return reached.stat().st_mtime_ns != before
 
     @property
