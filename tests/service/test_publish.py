@@ -641,22 +641,35 @@ def test_the_store_follows_what_a_person_commits(world: World, store: MemoryStor
     assert state_of(world, window) is State.COMMITTED
 
 
+def abandon_during_a_look(world: World, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a person abandon a window after the group is loaded, and before its windows are read."""
+    real = world.ledger.windows
+
+    def after_the_abandon(*args, **kwargs):
+        monkeypatch.setattr(world.ledger, "windows", real)
+        world.service.abandon(window.id, "ada", "why")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(world.ledger, "windows", after_the_abandon)
+
+
 def test_a_window_that_is_abandoned_while_a_commit_looks_is_not_in_the_store(
     many: World, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = many.plan(ONE).window
     second = many.plan(TWO).window
     attempt = many.work(first, ONE)
-    real = many.ledger.windows
-
-    def after_an_abandon(*args, **kwargs):
-        monkeypatch.setattr(many.ledger, "windows", real)
-        many.service.abandon(second.id, "ada", "why")
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(many.ledger, "windows", after_an_abandon)
+    abandon_during_a_look(many, second, monkeypatch)
     many.service.commit(first.id, ONE, attempt)
     assert stands(store) == many.watermark == {0: 10, 1: 0}
+
+
+def test_a_window_that_is_abandoned_while_a_copy_looks_is_not_passed(
+    many: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = many.plan(ONE).window
+    abandon_during_a_look(many, window, monkeypatch)
+    assert LedgerSource(many.ledger, "lake").read().offsets == {tp(0): 0, tp(1): 0}
 
 
 def test_a_copy_puts_a_partition_of_no_window_back_to_where_it_starts(many: World, store: MemoryStore) -> None:

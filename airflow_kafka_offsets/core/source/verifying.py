@@ -96,9 +96,12 @@ def published(state: GroupState, later: Sequence[Window]) -> dict[TopicPartition
 
     Args:
         state: the group.
-        later: its live windows from the oldest open one on.
+        later: its live windows from the oldest open one on, read after the state. One that is no longer among them was abandoned since:
+            the position is still behind it.
     """
-    return {**(state.position.offsets if state.position else {}), **first_starts(later)}
+    windows = {window.seq: window for window in (*(held.window for held in state.open), *later)}
+    starts = first_starts([windows[seq] for seq in sorted(windows)])
+    return {**(state.position.offsets if state.position else {}), **starts}
 
 
 def committing(state: GroupState) -> tuple[str, ...]:
