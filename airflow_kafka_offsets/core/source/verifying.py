@@ -97,7 +97,7 @@ def published(state: GroupState, later: Sequence[Window]) -> dict[TopicPartition
     Args:
         state: the group.
         later: its live windows from the oldest open one on, read after the state. One that is no longer among them was abandoned since:
-            the position is still behind it.
+            the position of the state is still its end.
     """
     windows = {window.seq: window for window in (*(held.window for held in state.open), *later)}
     starts = first_starts([windows[seq] for seq in sorted(windows)])
