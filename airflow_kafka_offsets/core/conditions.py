@@ -264,7 +264,9 @@ def parse_moment(name: str, value: datetime | str) -> datetime:
     try:
         moment = read_time(value) if isinstance(value, str) else value
     except ValueError as exc:
-        raise BadInputError(f"{name} must be a time such as '2026-01-31T12:00:00+00:00', got {short(value)}") from exc
+        raise BadInputError(
+            f"{name} must be a time such as '2026-01-31T12:00:00+00:00', got {short(value)} (only a scheduled run has a data interval)"
+        ) from exc
     _check_time(moment)
     return moment
 

@@ -83,7 +83,7 @@ def or_none(kind: Kind) -> Kind:
 
 def whole(low: int, high: int = MAX_OFFSET) -> Kind:
     """Return the kind of whole numbers from `low` to `high`, both included."""
-    bounds = f"at least {low}" if high == MAX_OFFSET else f"{low} to {high}"
+    bounds = f"at least {low} and below 2^63" if high == MAX_OFFSET else f"{low} to {high}"
     return Kind(f"a whole number, {bounds}", lambda value: is_whole(value) and low <= value <= high)
 
 

@@ -216,12 +216,14 @@ def described(registry: Registry, topics: Collection[str], frozen: Frozen) -> li
 
 
 def _checked(field_name: str, given: object) -> dict[str, tuple[str, ...]]:
-    if not isinstance(given, Mapping) or not all(_is_list(topic, names) for topic, names in given.items()):
+    if not isinstance(given, Mapping):
         raise BadInputError(f"{field_name} must map topics to lists of subjects; got {short(given)}")
+    if wrong := {topic: names for topic, names in given.items() if not _is_entry(topic, names)}:
+        raise BadInputError(f"{field_name} must map topics to lists of subjects; got {short(wrong)}")
     return {topic: tuple(names) for topic, names in given.items()}
 
 
-def _is_list(topic: object, names: object) -> bool:
+def _is_entry(topic: object, names: object) -> bool:
     is_list = isinstance(names, Sequence) and not isinstance(names, str) and all(map(TEXT.takes, names))
     return TEXT.takes(topic) and is_list
 

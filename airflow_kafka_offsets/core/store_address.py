@@ -61,7 +61,7 @@ class StoreAddress:
         if self.kind not in _KINDS:
             raise BadInputError(f"There is no offset store {short(self.kind)}; there are {', '.join(_KINDS)}")
         if not _CONN_ID.fullmatch(self.conn_id):
-            raise _bad_address("holds no host, user or password")
+            raise _bad_address("holds no host, user or password, only the id of an Airflow connection")
         options = {"timeout", *_KINDS[self.kind].options.split()}
         if wrong := sorted(self.options.keys() - options):
             raise BadInputError(

@@ -80,7 +80,7 @@ def test_a_definition_is_refused_or_is_what_it_says(values: dict[str, Any]) -> N
         ("expect_fewer", 1, "True or False; got 1"),
         ("kafka_conn_id", None, "a connection id of at most 250 characters; got None"),
         ("ledger_conn_id", "", "a connection id of at most 250 characters, or None; got ''"),
-        ("max_offsets", 10**30, f"a whole number, at least 1, or None; got {10**30}"),
+        ("max_offsets", 10**30, f"a whole number, at least 1 and below 2^63, or None; got {10**30}"),
         ("kafka_timeout", "30", "a number of seconds, 1 to 3600; got '30'"),
         ("isolation_level", 5, "one of read_committed, read_uncommitted; got 5"),
         (

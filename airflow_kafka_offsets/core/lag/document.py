@@ -11,7 +11,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 
 
 def lag_document(lag: GroupLag | None) -> dict[str, Any]:
-    """Return the lag of a group without its partitions, with times as they are. All is null if there is no lag."""
+    """Return the lag of a group without its partitions, with times as they are. All is null if `lag` is None."""
     if lag is None:
         return dict.fromkeys(_KEYS) | {"notes": []}
     return {

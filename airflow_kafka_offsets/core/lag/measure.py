@@ -63,7 +63,7 @@ def lag_of(group: KafkaGroup, snapshot: GroupSnapshot) -> dict[TopicPartition, P
 
 
 def never_was(group: KafkaGroup, snapshot: GroupSnapshot) -> LogError | None:
-    """Return the error with which planning refuses a topic that never existed, or None if there is no such topic."""
+    """Return the error of `check_there`, or None if it refuses nothing."""
     try:
         check_there(group, watermark(snapshot.state) or NOWHERE, snapshot.log)
     except LogError as exc:

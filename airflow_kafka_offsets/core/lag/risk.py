@@ -138,7 +138,7 @@ def warn_of_risk(
         if position is not None and danger.offsets.start > log.bounds[tp].beginning
     }
     if refused and group.on_at_risk is OnAtRisk.FAIL:
-        raise _refusal(group, refused)
+        raise _refusal(refused)
     warnings = [warning_of(["this window"], at_risk)]
     ends = plans[-1].ranges.ends
     if left := {tp: danger for tp, danger in at_risk.items() if ends.get(tp, danger.offsets.end) < danger.offsets.end}:
@@ -161,7 +161,7 @@ def _named(at_risk: Mapping[TopicPartition, Danger]) -> str:
     return name_some([f"{tp} {danger}" for tp, danger in at_risk.items()], ", ")
 
 
-def _refusal(group: KafkaGroup, at_risk: Mapping[TopicPartition, Danger]) -> AtRiskError:
+def _refusal(at_risk: Mapping[TopicPartition, Danger]) -> AtRiskError:
     return AtRiskError.naming(
         {
             tp: f"{tp}: retention may remove {danger}, and a window needs {length(danger.needed_seconds)}"

@@ -255,7 +255,7 @@ def choose(asking: Asking, in_ledger: InLedger, facts: Facts) -> Choice:
     if isinstance(request, Live) and not ownership.own_windows(state):
         over = {held.holder for held in state.open if facts.is_over(held)}
         adopt, number = ownership.adopt_or_cut(state, over, at_most=request.at_most, max_open=group.max_open_windows)
-        ownership.check_topics(group, state, claim, adopt)
+        ownership.check_topics(group, claim, adopt)
         return Choice(How.ADOPTED, adopt, number)
     how, windows = _existing(asking, in_ledger)
     foreign = ownership.held_by_others(state, windows, claim, how)
@@ -264,7 +264,7 @@ def choose(asking: Asking, in_ledger: InLedger, facts: Facts) -> Choice:
     if how is How.GIVEN:
         ownership.check_given(group, state, claim, foreign)
     elif not ownership.is_owner(state.owner, claim):  # a topic may have left the owner's group since
-        ownership.check_topics(group, state, claim, in_ledger.owned.windows)
+        ownership.check_topics(group, claim, in_ledger.owned.windows)
     return Choice(how, windows)
 
 

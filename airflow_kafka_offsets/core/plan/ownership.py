@@ -30,6 +30,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.spark_json import dump_offsets
+from airflow_kafka_offsets.core.store import advance
 from airflow_kafka_offsets.core.window import Claim, Lane, Scope, State, Window, WindowRecord
 
 # What Airflow takes for the id of a DAG or task.
@@ -219,7 +220,7 @@ def check_owner(group: str, owner: Owner | None, claim: Claim) -> None:
     )
 
 
-def check_topics(group: KafkaGroup, state: GroupState, claim: Claim, records: Iterable[WindowRecord]) -> None:
+def check_topics(group: KafkaGroup, claim: Claim, records: Iterable[WindowRecord]) -> None:
     """Refuse windows with records of a topic that the group's definition does not read: its job would leave them out.
 
     Raises:
@@ -255,7 +256,7 @@ def check_given(group: KafkaGroup, state: GroupState, claim: Claim, records: Ite
     is_of_owners_dag = state.owner is None or state.owner.dag_id == claim.dag_id
     if to_adopt and not is_of_owners_dag:
         check_owner(group.name, state.owner, claim)
-    check_topics(group, state, claim, to_adopt if is_of_owners_dag else foreign)
+    check_topics(group, claim, to_adopt if is_of_owners_dag else foreign)
 
 
 def _is_open_live(window: Window) -> bool:
@@ -413,7 +414,7 @@ def abandonment(window: Window, position: Position | None, newest: int | None) -
     nothing = OffsetRanges({})
     if window.lane is Lane.BACKFILL or position is None:  # its offsets had no owner before it either
         return Abandonment(abandoned, None, nothing)
-    start = {**window.ranges.starts, **window.lost.starts}
+    start = advance.before(window)
     # A later window may have left a gap of its own.
     is_last = newest is None or newest <= window.seq
     if is_last and all(position.offsets.get(tp) == r.end for tp, r in window.ranges.items()):

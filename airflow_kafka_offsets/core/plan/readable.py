@@ -109,15 +109,16 @@ def check_all_readable(windows: Sequence[Window], log: LogSnapshot, epoch_ends: 
     )
 
 
-NEXT_LINE = "\n    "
-
-
 def _give_up(unreadable: Iterable[Window]) -> str:
     # The newest first: it leaves no gap if no window follows it.
     if not (is_open := sorted((w for w in unreadable if w.state.is_open), key=lambda w: -w.seq)):
         return ""
     commands = [abandon_command(window.id).strip() for window in is_open]
-    return f". To abandon those that are open:\n    {name_some(commands, NEXT_LINE)}"
+    listed = name_some(commands, "\n    ")
+    return (
+        ". If a job has read all of its window, its output is the only copy, so commit that one; to abandon those that are open:"
+        f"\n    {listed}"
+    )
 
 
 def _unreadable(window: Window) -> str:

@@ -90,7 +90,7 @@ def check_no_open_window(state: GroupState) -> None:
 
 
 def _still_open(window_id: str, state: State) -> str:
-    return f"window {window_id}, which is {state}. Let it be committed, or abandon it first"
+    return f"window {window_id}, which is {state}. Let it be committed, or stop its run's job and abandon it first"
 
 
 def check_never_left(
@@ -288,7 +288,8 @@ def _way_out(
     for window in superseded if not live else ():
         to = _to_move(_of_today(window, today).without_empty().starts, before, reads)
         if _is_held(to, log):
-            command = command or reset_to(group, to)
+            command = reset_to(group, to)
+            break
     if command:
         return f"Reset to where a window starts{then}:{command}"
     return f"Kafka no longer holds the start of any window in the way. {ANOTHER_GROUP}"

@@ -72,8 +72,8 @@ def check_session(environment: Mapping[str, str]) -> None:
     home = home_of_pyspark(environment)
     if home is None or find_spec("py4j") is None:  # pyspark alone requires it
         raise BadInputError(
-            "This worker has only a client of Spark Connect. "
-            + _install(", or give the task a conn_id of type spark_connect")
+            "This worker has only a client of Spark Connect. Give the task a connection of type spark_connect. Or: "
+            + _install()
         )
     _check_java(home, environment)
     build, ours = spark_build(jar_names(home)), pyspark_version()
