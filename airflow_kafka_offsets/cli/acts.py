@@ -100,10 +100,11 @@ def _abandon_text(document: Document) -> Iterator[str]:
     else:
         who = "Only a replay" if document["window"]["lane"] == Lane.BACKFILL else "The next run"
         yield f"{who} {'plans' if is_done else 'would plan'} these offsets again, under another id."
+    output = f"what was written under {id_}"
     if is_done:
-        yield f"{_remove(document)}."
+        yield f"{_remove(output, document)}."
     else:
-        yield f"{_remove(document)}. If it is the only copy, keep it:\n    kafka-offsets commit {id_} --why '...'"
+        yield f"{_remove(output, document)}. If it is the only copy, keep it:\n    kafka-offsets commit {id_} --why '...'"
 
 
 def _commit_text(document: Document) -> Iterator[str]:
@@ -124,7 +125,11 @@ def _window_text(verb: str, document: Document) -> Iterator[str]:
 
 
 def _holder_text(document: Document) -> str:
-    states = {True: "is over", False: "still runs: mark its task as failed", None: "may still run"}
+    states = {
+        True: "is over",
+        False: "still runs: mark its task as failed",
+        None: "may still run (no Airflow here to ask)",
+    }
     return f"{document['window']['held_by']} {states[document['holder_is_over']]}. Make sure that its job is over."
 
 
@@ -223,7 +228,8 @@ def consequences(document: Document, move: Reset | None, unchecked: Collection[P
         yield f"{leader_epochs.warning(unchecked)}."
     if document["read_by_others"]:
         ranges = ranges_table(document["read_by_others"])
-        yield f"Another reader read these offsets before the import, and new windows read them again. {_remove(document)}:\n\n{ranges}"
+        output = _remove("what that reader wrote of them", document)
+        yield f"Another reader read these offsets before the import, and new windows read them again. {output}:\n\n{ranges}"
     if move is not None and document["superseded"]:
         yield from _superseded_text(document, move)
 
@@ -236,14 +242,14 @@ def gap(document: Document) -> str:
     )
 
 
-def _remove(document: Document) -> str:
-    return f"{'Remove' if document['done'] else 'After that, remove'} the output, or records count twice"
+def _remove(output: str, document: Document) -> str:
+    return f"{'Remove' if document['done'] else 'After that, remove'} {output}, or records count twice"
 
 
 def _superseded_text(document: Document, move: Reset) -> Iterator[str]:
     windows, verb = document["superseded"], "Superseded" if document["done"] else "Would be superseded"
     number = counted(len(windows), "committed window")
-    yield f"{verb}, and read again by new windows: {number}. {_remove(document)}:"
+    yield f"{verb}, and read again by new windows: {number}. {_remove('the output of these windows', document)}:"
     yield table(("id", "planned_until", "span", "held_by"), windows, held_by="run")
     if document["unread"]:
         yield from nobody_reads(move)

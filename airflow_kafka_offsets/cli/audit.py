@@ -117,7 +117,7 @@ def _notes(document: Document) -> Iterable[str]:
     if before := document["pruned_before"]:
         yield f"Not compared: windows before {name_window(document['group'], before)}, which were pruned."
     if left_out := document["left_out"]:
-        yield (f"Left out: what {name_some(left_out, ', ')} read of an earlier topic of the same name.")
+        yield f"Left out: what {name_some(left_out, ', ')} read of an earlier topic of the same name."
 
 
 def _ways_out(result: Audit, group: str, owner: Owner | None) -> list[str]:
@@ -139,7 +139,7 @@ def _replay_of_windows(result: Audit, group: str, dag: str) -> list[str]:
     return [
         *([again] if seqs else []),
         *([no_replay] if gone else []),
-        f"To find what is still there twice:\n    kafka-offsets windows {group} --state abandoned --state superseded",
+        f"To find windows whose rows may be there twice after that:\n    kafka-offsets windows {group} --state abandoned --state superseded",
     ]
 
 

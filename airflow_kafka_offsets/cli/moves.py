@@ -19,7 +19,7 @@ from airflow_kafka_offsets.cli.sources import (
     requested_source,
 )
 from airflow_kafka_offsets.cli.tables import ranges_table, table
-from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some, publish_again
+from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some, publish_again, verify_command
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import watermark
@@ -184,8 +184,7 @@ def copy(args: Namespace) -> Answer:
     answer = act_answer(document, lambda: _copy_text(document), already=already)
     if differing:
         error = (
-            f"{planned.store} does not hold what was written to it. Compare:\n"
-            f"    kafka-offsets verify {group.name} --store '{planned.store}'"
+            f"{planned.store} does not hold what was written to it. Compare:{verify_command(group.name, planned.store)}"
         )
         return replace(answer, code=ExitCode.REFUSED, error=error)
     return answer if is_needed else replace(answer, error="\n".join(_notes(document)) or None)
@@ -273,8 +272,8 @@ def _verify_text(document: Document, differences: Sequence[Difference]) -> Itera
 
 def _ways_out(document: Document, differences: Sequence[Difference]) -> Iterator[str]:
     group, store = document["group"], document["store"]
-    copy_it = publish_again(group, store)
     if any(difference.can_be_copied for difference in differences):
+        copy_it = publish_again(group, store)
         if open_commits := document["committing"]:
             yield f"If the store is wrong:{copy_it}"
             yield f"To finish the commit of {open_commits[0]}, let its task retry."

@@ -154,9 +154,13 @@ def open_target(args: Namespace, address: str, group: KafkaGroup) -> OffsetStore
         case StoreAddress() as source:
             return opening.open_store(source, group, kafka_config(args))
         case LedgerAddress():
-            raise BadInputError(f"The ledger is no offset store. Use:\n    kafka-offsets import {group.name}")
+            raise BadInputError(
+                f"The ledger is no offset store. Use:\n    kafka-offsets import {group.name} --from SOURCE --why '...'"
+            )
         case CsvAddress():
-            raise BadInputError(f"A file is no offset store. Use:\n    kafka-offsets export {group.name}")
+            raise BadInputError(
+                f"A file is no offset store. Use:\n    kafka-offsets export {group.name} --to FILE --why '...'"
+            )
         case _:
             raise BadInputError("Only its query can write to a checkpoint")
 

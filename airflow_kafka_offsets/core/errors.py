@@ -43,6 +43,11 @@ def publish_again(group: str, store: str) -> str:
     return f"\n    kafka-offsets copy {group} --from ledger --to '{store}' --why '...'"
 
 
+def verify_command(group: str, store: str) -> str:
+    """Return the command that compares an offset store with the ledger, on a line of its own."""
+    return f"\n    kafka-offsets verify {group} --store '{store}'"
+
+
 def abandon_command(window_id: str) -> str:
     """Return the command that abandons a window, on a line of its own."""
     return f"\n    kafka-offsets abandon {window_id} --why '...'"
@@ -299,8 +304,8 @@ class StoreDriftError(StoreError):
         ]
         super().__init__(
             f"{store} holds other offsets of group {group} than the last commit left: {name_some(named)}. "
-            f"Compare, and if the ledger is right, copy its offsets:\n"
-            f"    kafka-offsets verify {group} --store '{store}'{publish_again(group, store)}\n"
+            f"Compare, and if the ledger is right, copy its offsets:"
+            f"{verify_command(group, store)}{publish_again(group, store)}\n"
             "See docs/reference/errors.md#storedrifterror"
         )
         self.store = store

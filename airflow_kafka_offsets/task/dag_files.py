@@ -83,5 +83,5 @@ def _missing(path: str, folders: Sequence[Path], parameter: str) -> BadInputErro
     places = dict.fromkeys(str(folder / path) for folder in folders)  # an absolute path stays as it is
     hint = f"If it is on the cluster's nodes, write local:{path}"
     if is_relative(path):
-        hint = "A relative path begins at the DAG file's folder, which can't be in a zip"
+        hint = "A relative path begins at the DAG file's folder, which can't be in a zip: put the file beside that, and write its whole path"
     return BadInputError(f"{parameter} {path!r} is missing on {platform.node()}: {', '.join(places)}. {hint}")

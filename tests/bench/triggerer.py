@@ -56,7 +56,7 @@ TICK = 0.01
 
 
 @dataclass
-class GroupSnapshot:
+class Cost:
     """What one way of waiting cost.
 
     Attributes:
@@ -171,9 +171,9 @@ def look(condition: Condition) -> None:
 
 async def measure(
     conditions: Sequence[Condition], way: Callable[[Condition], Any], seconds: float, polls: int = 0
-) -> GroupSnapshot:
+) -> Cost:
     """Let all wait in this loop for a time, and at least for a number of polls."""
-    seen = GroupSnapshot()
+    seen = Cost()
     with counting(seen):
         tasks = [asyncio.create_task(probe(seen))]
         for waiting in filter(None, map(way, conditions)):
@@ -195,7 +195,7 @@ async def measure(
     return seen
 
 
-async def probe(seen: GroupSnapshot) -> None:
+async def probe(seen: Cost) -> None:
     """Do what many triggers do: call something that blocks, in asgiref's one thread."""
     while True:
         before = time.perf_counter()
@@ -215,7 +215,7 @@ def clients() -> set[str]:
 
 
 @contextmanager
-def counting(seen: GroupSnapshot) -> Iterator[None]:
+def counting(seen: Cost) -> Iterator[None]:
     """Count what is asked."""
 
     def counted(kind: Any, name: str) -> Any:

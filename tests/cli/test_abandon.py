@@ -30,7 +30,7 @@ def test_a_dry_run_says_what_would_happen_and_changes_nothing(cli: Cli, lake: La
         in done.out
     )
     assert "Its last attempt, from 2026-01-31 00:12:00Z, has no recorded end" in done.out
-    assert "orders/scheduled__3/load may still run. Make sure that its job is over" in done.out
+    assert "orders/scheduled__3/load may still run (no Airflow here to ask). Make sure that its job is over" in done.out
     assert cli("abandon", WINDOW, "--why", "x", "-o", "json").json["done"] is False
     assert lake.dump() == before
 
@@ -49,7 +49,7 @@ def test_yes_abandons_and_records_who_and_why(cli: Cli, lake: Lake) -> None:
     [
         (True, "orders/scheduled__3/load is over. Make sure that its job is over"),
         (False, "orders/scheduled__3/load still runs: mark its task as failed"),
-        (None, "orders/scheduled__3/load may still run. Make sure that its job is over"),
+        (None, "orders/scheduled__3/load may still run (no Airflow here to ask). Make sure that its job is over"),
     ],
 )
 def test_it_is_told_whether_the_holder_is_at_work(

@@ -102,7 +102,7 @@ class Server:
         name: How messages call it.
         command: Program and arguments.
         log: File that gets stdout and stderr; a restart appends.
-        ready: Tells whether the server answers; an OSError, as of a client that got no answer, says no. Selection until it does.
+        ready: Tells whether the server answers; an OSError, as of a client that got no answer, says no. Asked until it does.
         timeout: Seconds that it may take to get ready.
         stop_timeout: Seconds that it may take to stop; then it is killed.
         environment: The whole environment; None inherits ours.

@@ -387,9 +387,12 @@ def nobody_reads(reset: Reset) -> list[str]:
         gone = reset.recreated.get(window_id, ())
         for tp, offsets in ranges.items():
             (recreated if tp in gone else left).append(f"{window_id} {tp} {offsets}")
-    because = ((recreated, "their topic was recreated"), (left, "the group no longer reads their topic"))
+    because = (
+        (recreated, "their topic was recreated: keep"),
+        (left, "the group no longer reads their topic: put the topic back first, or keep"),
+    )
     return [
-        f"No window reads {name_some(names, ', ')} again, as {why}: keep that part of the output."
+        f"No window reads {name_some(names, ', ')} again, as {why} that part of the output."
         for names, why in because
         if names
     ]

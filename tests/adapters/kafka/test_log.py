@@ -779,7 +779,7 @@ def test_a_partition_without_leader_is_named_until_its_broker_is_back(
             assert log_of(first).topic_ids([topic]) == before.topic_ids
         finally:
             back = pool.submit(second.start)
-        # Selection while the broker starts: the lookup waits for it.
+        # Asked while the broker starts: the lookup waits for it.
         assert log_of(first, timeout=60).snapshot([topic], COMMITTED) == before
         back.result()
 
