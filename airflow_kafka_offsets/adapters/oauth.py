@@ -16,7 +16,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPBasicAuth
 
-from airflow_kafka_offsets.adapters.registry import RETRIES, TIMEOUT
+from airflow_kafka_offsets.adapters.registry import RETRIES, TIMEOUT, status_of
 from airflow_kafka_offsets.core.errors import RegistryRefusedError, RegistryUnavailableError, short
 
 USED_FOR = 0.8
@@ -37,7 +37,7 @@ _MEND = {
     "invalid_scope": "Correct bearer.auth.scope",
     **dict.fromkeys(("unauthorized_client", "unsupported_grant_type"), "Let it grant client_credentials"),
 }
-_MEND_ANY = "Correct bearer.auth.client.id, .secret and .scope"
+_MEND_ANY = "Correct bearer.auth.client.id, bearer.auth.client.secret and bearer.auth.scope"
 
 
 class ClientCredentials(AuthBase):
@@ -113,7 +113,7 @@ class ClientCredentials(AuthBase):
 
     def _read(self, answer: requests.Response) -> tuple[str, float]:
         """Return the token of an answer, and how many seconds it lives. The answer itself is never shown: it may hold a secret."""
-        status = f"{answer.status_code} {answer.reason or ''}".strip()
+        status = status_of(answer)
         if answer.status_code >= 500 or answer.status_code == 429:
             raise RegistryUnavailableError(f"{self._name} answered {status}")
         document = _document(answer)

@@ -125,12 +125,12 @@ class ConfluentRegistry:
         if answer.status_code == 404 and is_error and document["error_code"] in _MISSING:
             return None
         if answer.status_code >= 500 or answer.status_code == 429:
-            raise RegistryUnavailableError(f"{self._name} answered {_status(answer)}")
+            raise RegistryUnavailableError(f"{self._name} answered {status_of(answer)}")
         if answer.status_code in (401, 403):
-            raise self._refused(f"{_status(answer)}: {self._mend}")
+            raise self._refused(f"{status_of(answer)}: {self._mend}")
         if answer.status_code != 200 or document is None:
             raise self._refused(
-                f"{path} {_status(answer)}: {short(answer.text)}. Correct the address (Apicurio: .../apis/ccompat/v7)"
+                f"{path} {status_of(answer)}: {short(answer.text)}. Correct the address (Apicurio: .../apis/ccompat/v7)"
             )
         return document
 
@@ -150,7 +150,8 @@ def _kind(version: Mapping[str, Any]) -> str:
     return str(version.get("schemaType") or AVRO)
 
 
-def _status(answer: requests.Response) -> str:
+def status_of(answer: requests.Response) -> str:
+    """Return the status of an answer with its reason."""
     return f"{answer.status_code} {answer.reason or ''}".strip()
 
 

@@ -170,7 +170,8 @@ def _end_session(url: str, attempt: Attempt, store: Any) -> None:
             with _seen_by_this_try_only(operation, attempt) if store is None else nullcontext():
                 if not _has_ended(server, request, builder.metadata(), report_progress):
                     # The server accepts one interrupt of each operation. A release would only make it forget the operation.
-                    raise JobAliveError(overdue(attempt.window_id, _operation_of(attempt, operation)))
+                    way_out = "To end it at once, restart the server"
+                    raise JobAliveError(overdue(attempt.window_id, _operation_of(attempt, operation), way_out))
         server.ReleaseSession(proto.ReleaseSessionRequest(**session), **call)
 
 

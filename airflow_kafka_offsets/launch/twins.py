@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_NEXT_TRY = "the next try checks again"
-
 PATIENCE = 180.0
 """Seconds that a launch waits for a job that it stopped to end, or for the cluster to identify a job."""
 
@@ -59,7 +57,7 @@ def settle(
         if not step.stop and not step.unknown:
             return step.go_on_with
         if time.monotonic() > deadline:
-            raise JobAliveError(_overdue(name, step))
+            raise JobAliveError(_unsettled(name, step))
         time.sleep(PAUSE)
 
 
@@ -73,12 +71,15 @@ def stop(cluster: Cluster, name: JobName) -> None:
             cluster.stop(job.id)
 
 
-def overdue(window_id: str, job: str) -> str:
+_NEXT_TRY = "the next try checks again"
+
+
+def overdue(window_id: str, job: str, way_out: str = "Stop it on the cluster") -> str:
     """Return the message about a job that was asked to stop and did not end."""
-    return f"Window {window_id}: {job} still runs after {PATIENCE:g} s. Stop it on the cluster; {_NEXT_TRY}"
+    return f"Window {window_id}: {job} still runs {PATIENCE:g} s after the request to stop it. {way_out}; {_NEXT_TRY}"
 
 
-def _overdue(name: JobName, step: Step) -> str:
+def _unsettled(name: JobName, step: Step) -> str:
     if step.stop:
         return overdue(name.window_id, ", ".join(step.stop))
     jobs = ", ".join(step.unknown)

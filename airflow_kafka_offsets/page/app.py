@@ -179,7 +179,7 @@ async def _ask_kafka(question: Callable[[Ledger], _T]) -> _T:
     ledger = await _open()
     with anyio.move_on_after(LONGEST):
         return await anyio.to_thread.run_sync(question, ledger, abandon_on_cancel=True, limiter=_THREADS_OF_KAFKA)
-    raise KafkaUnavailableError(_late("Kafka", LONGEST))
+    raise KafkaUnavailableError(_late("The ledger or Kafka", LONGEST))
 
 
 def _late(system: str, seconds: float) -> str:

@@ -58,7 +58,7 @@ class Subject:
         schemas = {_schema_id(number): text for number, text in self.schemas.items()}
         is_usable = _is_text(self.name) and self.part in ("key", "value") and _are_texts(self.topics)
         if not is_usable or self.latest not in schemas or not all(map(_is_text, schemas.values())):
-            raise _invalid(f"subject {short(self.name)}", self.schemas)
+            raise _invalid("a subject", self)
         object.__setattr__(self, "topics", tuple(self.topics))
         object.__setattr__(self, "schemas", dict(sorted(schemas.items())))
 

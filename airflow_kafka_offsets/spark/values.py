@@ -297,9 +297,9 @@ def readers(form: Form, handoff: Handoff) -> list[Reader]:
 def _no_schemas(form: Form, handoff: Handoff) -> str:
     names = "subjects" if form.part == VALUE else "key_subjects"
     setting = (
-        "KafkaGroup(registry='<connection id>')"
+        "KafkaGroup(registry='<connection id>')  # its group has no registry"
         if handoff.schemas is None
-        else f"Registry(..., {names}={{'<topic>': [...]}})"
+        else f"Registry(..., {names}={{'<topic>': [...]}})  # the registry had no subject <topic>-{form.part}"
     )
     return f"Window {handoff.window_id} has no Avro schemas for {form.part}s. Set this and run it again:\n    {setting}"
 

@@ -26,9 +26,12 @@ _FIRST_LINE = 2 * 1024 * 1024
 _JOB = re.compile(rf"-D{re.escape(CONF_JOB)}=([0-9a-f]+)\.([0-9a-f]+)")
 
 REST_HINT = (
-    ". The master needs spark.master.rest.enabled=true, and the connection's extra a rest-port if it is not 6066"
+    ". The master needs spark.master.rest.enabled=true, and the connection's extra rest-port and rest-scheme if they "
+    "are not 6066 and http"
 )
-PAGE_HINT = ". If the master's page is not on port 8080, set webui-port in the connection's extra"
+PAGE_HINT = (
+    ". If the master's page is not on port 8080 with http, set webui-port and webui-scheme in the connection's extra"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,13 @@ import hashlib
 import json
 import logging
 import os
+import shlex
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER, foreign, make_folder, secured, sync
@@ -91,7 +93,7 @@ def _digest(parts: object) -> str:
 def _refusal(spark: LocalSpark) -> str | None:
     """Return why Java makes and uses no archive for a Spark, or None if it does."""
     if spark.java is None or not spark.java.has_archives:
-        return f"it needs Java 17 or later, not {spark.java or 'none'}: set JAVA_HOME"
+        return f"it needs Java 17 or later (HotSpot), not {spark.java or 'none'}: set JAVA_HOME"
     if spark.has_settings:
         return f"{spark.settings} has settings: set SPARK_CONF_DIR to an empty folder"
     return None
@@ -118,20 +120,21 @@ def make_archive(spark: LocalSpark, cache_folder: Path, *, seconds: float = _SEC
             if time.time() - left.stat().st_mtime > _A_DAY:
                 shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=_WORK, dir=folder) as work:
-            return _make(spark, folder, Path(work), time.monotonic() + seconds)
+            return _make(spark, folder, Path(work), seconds)
     except OSError as exc:
         raise StartArchiveError(f"Can't write to {folder} ({exc}): {NAME_ANOTHER}") from exc
 
 
-def _make(spark: LocalSpark, folder: Path, work: Path, deadline: float) -> Path:
+def _make(spark: LocalSpark, folder: Path, work: Path, seconds: float) -> Path:
     java, draft = spark.java, work / "draft.jsa"
     assert java is not None
     quiet = quiet_options(java.version)
     conf = [part for key, value in _CONF.items() for part in ("--conf", f"{key}={value}")]
     job = ["--master", "local[2]", *conf, str(_JOB), str(work)]
-    _run(spark, work, deadline, [f"-XX:ArchiveClassesAtExit={draft}", QUICK, *quiet], job)
+    run = partial(_run, spark, work, seconds, time.monotonic())
+    run([f"-XX:ArchiveClassesAtExit={draft}", QUICK, *quiet], job)
     # This JVM starts only if the archive fits it and is not damaged.
-    _run(spark, work, deadline, [*archive_options(str(draft), java.version), "-Xshare:on"], ["--version"])
+    run([*archive_options(str(draft), java.version), "-Xshare:on"], ["--version"])
     name = archive_name(spark)
     archive = folder / f"{name}-{draft.stat().st_size}.jsa"
     draft.chmod(0o644)
@@ -144,7 +147,9 @@ def _make(spark: LocalSpark, folder: Path, work: Path, deadline: float) -> Path:
     return archive
 
 
-def _run(spark: LocalSpark, work: Path, deadline: float, options: Sequence[str], arguments: Sequence[str]) -> None:
+def _run(
+    spark: LocalSpark, work: Path, seconds: float, began: float, options: Sequence[str], arguments: Sequence[str]
+) -> None:
     environment = {
         "PYSPARK_PYTHON": sys.executable,
         **{name: value for name, value in spark.environment.items() if name not in _LEFT_OUT},
@@ -154,9 +159,9 @@ def _run(spark: LocalSpark, work: Path, deadline: float, options: Sequence[str],
         SUBMIT_OPTIONS: with_options([*options, f"-Djava.io.tmpdir={work}"], None),
         LAUNCHER_OPTIONS: with_options([QUICK], spark.environment.get(LAUNCHER_OPTIONS)),
     }
-    problem, output = run_submit(spark.home, arguments, work, environment, deadline - time.monotonic())
+    problem, output = run_submit(spark.home, arguments, work, environment, seconds, began=began)
     if problem:
         raise StartArchiveError(
             f"No start archive: {problem}. Correct what it reports, then:\n"
-            f"  kafka-offsets archive --spark-home {spark.home}\n{tail_of(output)}"
+            f"  kafka-offsets archive --spark-home {shlex.quote(str(spark.home))}\n{tail_of(output)}"
         )

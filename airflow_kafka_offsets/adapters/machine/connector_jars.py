@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from airflow_kafka_offsets.adapters.machine.cache import foreign, make_folder, secured, sync
+from airflow_kafka_offsets.adapters.machine.cache import NAME_ANOTHER, foreign, make_folder, secured, sync
 from airflow_kafka_offsets.adapters.machine.spark_home import LocalSpark
 from airflow_kafka_offsets.adapters.machine.submit import run_submit, tail_of, without_passwords
 from airflow_kafka_offsets.core.errors import ConnectorUnavailableError
@@ -69,14 +69,16 @@ def fetch_jars(
             logger.info("Fetching %s into %s", coordinates, folder)
             problem, output = _fetch(folder, spark, coordinates, arguments, seconds)
     except OSError as exc:
-        problem, output = f"{exc.filename or folder.parent}: {exc.strerror}", ""
+        where = exc.filename or folder.parent
+        problem, output = f"{where}: {exc.strerror} (if it is in the cache folder, {NAME_ANOTHER})", ""
     if not problem:
         return kept_jars(folder)
     avro = ["--avro"] if ":spark-avro_" in coordinates else []
     more = ["--submit-args", shlex.join(arguments)] if arguments else []
     command = shlex.join(["kafka-offsets", "jars", "--spark-home", str(spark.home), *avro, *more])
     raise ConnectorUnavailableError(
-        f"{coordinates} could not be fetched into {folder}: {problem}. Fetch it, or copy the folder from another machine:\n"
+        f"{coordinates} could not be fetched into {folder}: {problem}. "
+        "Fetch it with this command, or copy the folder from another machine:\n"
         f"  {without_passwords(command)}\n{tail_of(output)}".rstrip()
     )
 

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,7 +27,13 @@ _USER_IN_URL = re.compile(r"://[^/@\s]+@")
 
 
 def run_submit(
-    home: Path, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float
+    home: Path,
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    seconds: float,
+    *,
+    began: float | None = None,
 ) -> tuple[str | None, str]:
     """Run a Spark's own spark-submit, and wait for its end. It dies with this process.
 
@@ -36,6 +43,7 @@ def run_submit(
         folder: a folder of this run alone, in which it runs.
         environment: of spark-submit. Variables that would change the run are left out.
         seconds: after which it is stopped.
+        began: the time from which they count, if an earlier run used some of them (`time.monotonic`).
 
     Returns:
         How it failed, or None if it did not, and its output.
@@ -56,7 +64,7 @@ def run_submit(
             start_new_session=True,
             preexec_fn=dying_with_parent(),
         )
-        code = _wait(process, seconds)
+        code = _wait(process, seconds if began is None else began + seconds - time.monotonic())
         output.seek(0)
         end = f"was stopped after {seconds:.1f} s" if code is None else f"ended with exit code {code}"
         return f"spark-submit {end}" if code != 0 else None, output.read()

@@ -188,7 +188,8 @@ class HBaseStore:
                     table.put(key, cells)
         except StoreAnswerError as exc:
             raise StoreOutcomeUnknownError(
-                f"The state cell of group {group} is written, but not all rows: a retry writes them. {exc}"
+                f"The state cell of group {group} is written, perhaps not all rows; a retry writes those. "
+                f"{str(exc).removesuffix(OUTCOME_OPEN)}"
             ) from exc
 
     @contextlib.contextmanager

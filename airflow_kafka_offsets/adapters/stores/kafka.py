@@ -138,8 +138,8 @@ class KafkaStore:
 
     def _has_members(self, group: str, why: str, outcome: str = "") -> StoreRefusedError:
         return StoreRefusedError(
-            f"{self.name}: group {group} has members ({why}){outcome}. Stop them, or rename this group:\n"
-            f"    kafka-consumer-groups --describe --members --group {group}"
+            f"{self.name}: group {group} has members ({why}){outcome}. Stop them, or rename this group; to see them:\n"
+            f"    kafka-consumer-groups --bootstrap-server ... --describe --members --group {group}"
         )
 
     @contextmanager

@@ -55,14 +55,15 @@ return 1
 _ANSWERS: Mapping[type[StoreError], Mapping[str, str]] = {
     StoreRefusedError: {
         r"^Authentic|^Authoriz|NOAUTH|WRONGPASS|invalid username-password|Authentication required": "it refused",
-        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed": "it refused",
+        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed": "set ssl_ca_certs in the connection's extra",
         r"^NoPermission|NOPERM|ACL failure|has no permissions|can't run this command": (
-            "this user lacks rights\n    ACL SETUSER <user> ~<the keys> +eval +hgetall +hget +hset"
+            "this user lacks rights (in a cluster also +cluster|slots +cluster|shards +command)\n"
+            "    ACL SETUSER <user> ~<the keys> +eval +hgetall +hget +hset"
         ),
         r"^Moved|^Ask|^ClusterCrossSlot|CROSSSLOT": 'put {"cluster": true} into the connection\'s extra',
         r"cluster support disabled|Cluster mode is not enabled": "remove `cluster` from extra and options",
     },
-    StoreContentError: {r"WRONGTYPE": "the key is not a hash"},
+    StoreContentError: {r"WRONGTYPE": "the key is not a hash: set another key (option key)"},
     StoreUnavailableError: {
         r"LOADING|^BusyLoading|^BUSY|: BUSY|MASTERDOWN|^MasterDown|CLUSTERDOWN|^ClusterDown|^TryAgain|NOREPLICAS|max number of": (
             "it can't answer now"

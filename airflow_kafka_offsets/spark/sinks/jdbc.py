@@ -78,7 +78,8 @@ class JdbcTable:
         names = [name for name in self._options if _SECRET.search(name)]
         if self.is_remote and (names or _PASSWORD.search(url)):
             raise WriteOptionError(
-                f"A Spark Connect server would show {', '.join(names) or 'url'} in its UI. Store it there: docs/sinks/jdbc.md"
+                f"A Spark Connect server would show the password in {', '.join(names) or 'url'} in its UI. "
+                "Store it on the server: docs/sinks/jdbc.md"
             )
 
     @property

@@ -116,8 +116,7 @@ class Target:
         """
         # IF NOT EXISTS: over Spark Connect, a task runs it, possibly twice.
         return (
-            f"{self._create(stage)} AS SELECT {self._all(columns)} FROM {self.quoted} "
-            f"WHERE {self.quote(WINDOW_ID)} = '' AND 1 = 0"
+            f"{self._create(stage)} AS SELECT {self._all(columns)} FROM {self.quoted} WHERE {self._id} = '' AND 1 = 0"
         )
 
     def count(self, stage: str) -> str:
