@@ -113,6 +113,4 @@ class Connections:
     def _engine_for(self, output: Sequence[str]) -> Engine:
         if not (output and self._engine.dialect.name == "mysql"):
             return self._engine
-        engine = open_engine(self._url, connect_args={"read_timeout": staging.PUBLISH_TIMEOUT})
-        # InnoDB's default also locks gaps: jobs of the next windows could not record their staging tables, nor commits publish.
-        return engine.execution_options(isolation_level="READ COMMITTED")
+        return open_engine(self._url, connect_args={"read_timeout": staging.PUBLISH_TIMEOUT})

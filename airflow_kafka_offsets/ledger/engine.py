@@ -100,7 +100,9 @@ def open_engine(url: str, *, what: str = "ledger", connect_args: Mapping[str, An
             # By default PostgreSQL waits without end. LOCAL, because a connection pooler may give the session to others.
             return _writes_begin_with(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}s'", opened)
         case "mysql" | "mariadb":
-            return _engine(parsed.set(drivername="mysql+pymysql"), what, "mysql", {**_MYSQL_ARGS, **given})
+            # InnoDB's default also locks gaps: those who plan the first windows of a group would make each other deadlock.
+            args = {**_MYSQL_ARGS, **given}
+            return _engine(parsed.set(drivername="mysql+pymysql"), what, "mysql", args, isolation_level="READ COMMITTED")
         case other:
             hint = ": write postgresql://" if other == "postgres" else ""
             raise BadInputError(f"The {what} can be in SQLite, PostgreSQL or MySQL/MariaDB, not in {other}{hint}")
@@ -131,11 +133,11 @@ def _check_file(url: URL, what: str) -> None:
         raise BadInputError(f"The {what}'s URL {_shown(url)} names a folder: name a file in it")
 
 
-def _engine(url: URL, what: str, extra: str, connect_args: dict[str, Any]) -> Engine:
+def _engine(url: URL, what: str, extra: str, connect_args: dict[str, Any], **options: Any) -> Engine:
     # The options in the URL take precedence.
     mine = {name: value for name, value in connect_args.items() if name not in url.query}
     try:
-        engine = create_engine(url, poolclass=NullPool, connect_args=mine)
+        engine = create_engine(url, poolclass=NullPool, connect_args=mine, **options)
     except ModuleNotFoundError as exc:
         raise BadInputError(
             f"The {what} in {url.get_backend_name()} requires the Python package {exc.name}:\n"

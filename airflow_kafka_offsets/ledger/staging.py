@@ -62,7 +62,7 @@ def publish(
         OutputError: nothing was staged, or the database refused the rows.
         ConcurrentChangeError, LedgerUnavailableError: the transaction failed.
     """
-    # With a lock: under MySQL's repeatable read, a plain read would see the state before the wait for the window's row.
+    # With a lock: where a server's default is repeatable read, a plain read would see the state before the wait for the window's row.
     noted = connection.execute(select(staged).where(staged.c.window_id == window_id).with_for_update())
     for one in to_publish(window_id, tables, [_staged(row) for row in noted], attempt, is_planned=is_planned):
         _check_transactions(connection, window_id, one.target)
