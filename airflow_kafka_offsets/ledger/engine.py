@@ -102,7 +102,9 @@ def open_engine(url: str, *, what: str = "ledger", connect_args: Mapping[str, An
         case "mysql" | "mariadb":
             # InnoDB's default also locks gaps: those who plan the first windows of a group would make each other deadlock.
             args = {**_MYSQL_ARGS, **given}
-            return _engine(parsed.set(drivername="mysql+pymysql"), what, "mysql", args, isolation_level="READ COMMITTED")
+            return _engine(
+                parsed.set(drivername="mysql+pymysql"), what, "mysql", args, isolation_level="READ COMMITTED"
+            )
         case other:
             hint = ": write postgresql://" if other == "postgres" else ""
             raise BadInputError(f"The {what} can be in SQLite, PostgreSQL or MySQL/MariaDB, not in {other}{hint}")

@@ -355,7 +355,7 @@ def select_group(columns: Sequence[Column[Any]]) -> Select[Any]:
 
 
 def _unknown_group(name: str) -> UnknownGroupError:
-    return UnknownGroupError(f"The ledger has no group {name}. List those that it has:\n    kafka-offsets status")
+    return UnknownGroupError(f"The ledger has no group {name}. To list its groups:\n    kafka-offsets status")
 
 
 def find_window(connection: Connection, query: Select[Any], window_id: str) -> Row[Any]:

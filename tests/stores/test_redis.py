@@ -277,10 +277,10 @@ def test_a_wrong_login_is_refused_without_its_password(
     redis_secure: SecureRedisServer, group: str, others: dict[str, Any]
 ) -> None:
     store = secure(redis_secure, **others)
-    with pytest.raises(StoreRefusedError, match="it refused") as caught:
+    with pytest.raises(StoreRefusedError, match=r"WRONGPASS|NOAUTH|Authentic") as caught:
         store.read(group, ["orders"])
     assert "wrong-pw" not in str(caught.value)
-    assert_refused(store, group, "it refused")
+    assert_refused(store, group, "WRONGPASS|NOAUTH|Authentic")
 
 
 def test_who_may_read_only_reads_only(redis_secure: SecureRedisServer, group: str) -> None:
@@ -331,7 +331,7 @@ def test_the_rights_in_the_docs_are_enough_on_a_cluster(redis_cluster: RedisClus
     store = RedisStore(NAME, 5, login, key=KeyPattern(TAGGED), is_cluster=True)
     store.advance(group, {}, at("orders", 5) | at("payments", 6))
     assert store.read(group, ["orders", "payments"]) == at("orders", 5) | at("payments", 6)
-    with pytest.raises(StoreRefusedError, match="it refused"):
+    with pytest.raises(StoreRefusedError, match=r"WRONGPASS|Authentic|invalid username"):
         RedisStore(NAME, 5, {**login, "password": "wrong-pw"}, is_cluster=True).read(group, ["orders"])
 
 

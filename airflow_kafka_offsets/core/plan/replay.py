@@ -310,7 +310,7 @@ def nothing_to_replay(what: str, owners: Sequence[Window] = ()) -> BadInputError
         what: the request.
         owners: windows that own the records of the requested time, but have another planned-until time.
     """
-    hint = "kafka-offsets windows lists the windows and their times"
+    hint = "To list the windows and their times:\n    kafka-offsets windows GROUP"
     if owners:
         named = name_some([window.id for window in owners], ", ")
         hint = f"Other windows own the records of that time. Name these windows: {named}"

@@ -305,7 +305,7 @@ def test_an_interval_without_width_is_refused_and_the_timetable_named() -> None:
 
 
 def test_nothing_to_replay_names_the_windows_that_own_the_records() -> None:
-    assert "kafka-offsets windows lists the windows" in str(nothing_to_replay("no window was cut then"))
+    assert "kafka-offsets windows GROUP" in str(nothing_to_replay("no window was cut then"))
     text = str(nothing_to_replay("no window was cut then", [window({tp(): (0, 1)}, 7)]))
     assert text == (
         "There is nothing to replay: no window was cut then. Other windows own the records of that time. Name these windows: lake-000007"
