@@ -26,6 +26,7 @@ from airflow_kafka_offsets.ledger.rows import (
     find_window,
     id_of,
     newest_owner,
+    outcome_of_rerun,
     positions_of,
     record_of,
     select_standing_group,
@@ -63,18 +64,22 @@ class ActLedger(Connections):
     ) -> None:
         """Commit a planned window on a person's word, which is recorded; `leave_committing` and `output` as in `commit`.
 
+        A committed window that needs another run needs none after that.
+
         Raises:
-            IllegalStepError: it is not planned.
+            IllegalStepError: it is neither planned nor needs another run.
             OutputError: its job staged nothing, or the database refuses the rows; nothing was committed.
             UnknownWindowError: there is no such window.
         """
         with writing(self._engine_for(output)) as connection:
             window, group_id, _ = runs.find_record(connection, window_id)
-            check_steps(window_id, window.state, State.COMMITTING, State.COMMITTED)
-            runs.commit_window(connection, group_id, window, act.at, leave_committing=leave_committing)
+            needs_run = runs.end_rerun(connection, group_id, window)
+            if not needs_run:
+                check_steps(window_id, window.state, State.COMMITTING, State.COMMITTED)
+                runs.commit_window(connection, group_id, window, act.at, leave_committing=leave_committing)
             _record(connection, group_id, act)
             if output and window.span:
-                staging.publish(connection, window_id, output, None, act.at, is_planned=True)
+                staging.publish(connection, window_id, output, None, act.at, is_planned=not needs_run)
         if output and window.span:
             staging.clean(self._engine)
 
@@ -176,7 +181,9 @@ def _old_windows() -> Select[Any]:
     mine = and_(attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq)
     count = select(func.count()).select_from(attempts).where(mine).scalar_subquery()
     last = select(func.max(attempts.c.started_at)).where(mine).scalar_subquery()
-    return select_windows().add_columns(count.label("attempts"), last.label("last_attempt"))
+    return select_windows().add_columns(
+        count.label("attempts"), last.label("last_attempt"), outcome_of_rerun().label("rerun")
+    )
 
 
 def _record(connection: Connection, group_id: int, act: Act) -> int:

@@ -37,6 +37,7 @@ from airflow_kafka_offsets.ledger.tables import (
     groups,
     pruned,
     pruned_claims,
+    reruns,
     staged,
     windows,
 )
@@ -117,6 +118,7 @@ def take_out(connection: Connection, group: str, group_id: int, old: Sequence[Wi
     claim_ids = sorted(connection.execute(query).scalars())
     _note_pruned(connection, group, group_id, old)
     _note_claims(connection, group, claim_ids)
+    connection.execute(delete(reruns).where(are_old(reruns.c.group_id, reruns.c.seq)))
     connection.execute(delete(attempts).where(at_windows))
     connection.execute(delete(claim_windows).where(of_claims))
     connection.execute(delete(windows).where(are_old(windows.c.group_id, windows.c.seq)))

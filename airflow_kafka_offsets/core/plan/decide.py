@@ -192,6 +192,8 @@ def decide(asking: Asking, in_ledger: InLedger, facts: Facts) -> Decision | None
     if decision is None:
         return None
     decision = _at_most(asking, in_ledger, decision)
+    if choice.how is How.AGAIN and (superseded := ownership.superseded_of(in_ledger.state)):
+        decision = replace(decision, notes=[*decision.notes, f"{superseded}; the others run again"])
     if not is_ready(in_ledger.state, decision.plans, facts.ready_store):
         return None
     return _with_schemas(in_ledger, facts, decision)

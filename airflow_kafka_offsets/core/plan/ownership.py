@@ -27,6 +27,7 @@ from airflow_kafka_offsets.core.errors import (
     short,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import Rerun
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.spark_json import dump_offsets
@@ -93,6 +94,7 @@ class GroupState:
         claimed: the windows that the asking claim ever had, oldest first.
         elsewhere: a few windows that the claim has in other groups, if it has none here.
         owner: the task that the group belongs to; None if the first task that plans live gets it.
+        reruns: what has begun again of its committed windows and is not committed again, oldest first; `load` for one run leaves it out.
         is_pruned: whether a window that the asking claim had was pruned.
         began_at: when the group began; None if it is not in the ledger, or was reset since.
     """
@@ -103,6 +105,7 @@ class GroupState:
     claimed: tuple[WindowRecord, ...] = ()
     elsewhere: tuple[str, ...] = ()
     owner: Owner | None = None
+    reruns: tuple[Rerun, ...] = ()
     is_pruned: bool = False
     began_at: datetime | None = None
 
@@ -123,20 +126,25 @@ _NEW_RUN = "Trigger a new run instead of clearing this one"
 def own_windows(state: GroupState) -> tuple[WindowRecord, ...]:
     """Return the windows that the asking run has; empty if it asks for the first time.
 
-    An abandoned window no longer owns anything, so its run asks like a new one.
+    An abandoned window no longer owns anything, so its run asks like a new one. One that a reset superseded is left out, as other windows
+    own its offsets now.
 
     Raises:
-        IllegalStepError: a reset superseded one of them. A rerun would write what other windows own now.
+        IllegalStepError: all windows of the run that it could run again were superseded.
         PrunedWindowError: one of them was pruned.
     """
     if state.is_pruned:
         raise PrunedWindowError(f"A window of this run was pruned from the ledger. {_NEW_RUN}")
-    windows = [record.window for record in state.claimed]
-    if superseded := [window.id for window in windows if window.state is State.SUPERSEDED]:
-        raise IllegalStepError(
-            f"A reset gave the offsets of {name_some(superseded, ', ')} of this run to other windows. {_NEW_RUN}"
-        )
-    return tuple(record for record in state.claimed if record.state.owns)
+    own = tuple(record for record in state.claimed if record.state.owns)
+    if not own and (superseded := superseded_of(state)):
+        raise IllegalStepError(f"{superseded}. {_NEW_RUN}")
+    return own
+
+
+def superseded_of(state: GroupState) -> str | None:
+    """Return which windows of the asking run a reset superseded, as a clause, or None if it superseded none."""
+    ids = [record.id for record in state.claimed if record.state is State.SUPERSEDED]
+    return f"A reset gave the offsets of {name_some(ids, ', ')} of this run to other windows" if ids else None
 
 
 def made_again(claim: Claim, own: Sequence[WindowRecord]) -> str:

@@ -20,14 +20,13 @@ from airflow_kafka_offsets.core.plan.request import (
     TimeSpan,
     Windows,
     check_keys,
-    name_windows,
     parse_replay,
     parse_seq,
     parse_windows,
     scoped,
     span,
 )
-from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.core.window_id import name_window, name_windows
 from tests.core.examples import ranges, tp
 
 BERLIN = ZoneInfo("Europe/Berlin")
