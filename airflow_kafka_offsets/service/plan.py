@@ -207,7 +207,7 @@ class Planner(UseCases):
             group = as_last_planned(self.ledger, asking.group, has_planned=True)
             facts = look.at_span(group, state, replayed)
         in_ledger = load_from_ledger(self.ledger, asking, facts, state=state)
-        facts = replace(facts, over=look.at_holders(asking, in_ledger, is_over))
+        facts = look.at_holders(asking, in_ledger, facts, is_over)
         facts = look.at_kafka(asking.request, in_ledger, choose(asking, in_ledger, facts), facts)
         first = decide(asking, in_ledger, facts)
         assert first is not None, "the facts are new"

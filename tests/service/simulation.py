@@ -532,7 +532,7 @@ class Simulation:
             except WindowBusyError as busy:
                 assert isinstance(busy.holder, Claim)  # noqa: PT017
                 is_sibling = busy.holder.scope is Scope.TASK and busy.holder.task_id == task.claim.task_id
-                if busy.holder.is_same_run(task.claim) and not is_sibling:
+                if busy.crossed or (busy.holder.is_same_run(task.claim) and not is_sibling):
                     raise
                 self.pause(f"waits for {busy.holder}")
                 continue

@@ -22,6 +22,7 @@ READS = frozenset(
         "succeeded",
         "window",
         "windows",
+        "windows_of_run",
         "attempts",
         "acts",
         "group",

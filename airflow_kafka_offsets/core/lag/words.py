@@ -79,7 +79,7 @@ def advice(group: str, verdict: GroupVerdict | None, reruns: Sequence[str] = ())
         return None
     words, command = _NEXT[verdict]
     windows = f" --windows {name_windows(parse_window_id(id_)[1] for id_ in reruns)}"
-    return Advice(words, f"kafka-offsets {command} {group}{windows * (verdict is GroupVerdict.NEEDS_RERUN)}")
+    return Advice(words, f"kafka-offsets {command} {group}{windows * (verdict == GroupVerdict.NEEDS_RERUN)}")
 
 
 NOT_ASKED = "Kafka was not asked"

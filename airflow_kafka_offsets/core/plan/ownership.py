@@ -336,6 +336,25 @@ def held_by_others(state: GroupState, records: Iterable[WindowRecord], claim: Cl
     return [r for r in records if not is_free_for(r, claim, is_known=how is How.GIVEN or r.seq in had)]
 
 
+def crossed_with(own: Sequence[WindowRecord], claim: Claim, holder: Claim, had: Collection[int]) -> str | None:
+    """Return a window of the asking run for which another run waits, while the asking run would wait for one of the other run's.
+
+    Neither would ever end. So one goes first, the one whose name sorts first, and the other does not wait.
+
+    Args:
+        own: the windows that the asking claim ever had.
+        claim: who asks.
+        holder: who has a window that the claim asks for, and does not work on it.
+        had: the numbers of the windows that the holder's run ever had.
+
+    Returns:
+        The window's id, or None if there is no such window, or if the asking run goes first.
+    """
+    if (claim.dag_id, claim.run_id) <= (holder.dag_id, holder.run_id):
+        return None
+    return next((r.id for r in own if r.holder.is_same_run(claim) and r.seq in had), None)
+
+
 def to_hold(records: Sequence[WindowRecord], claim: Claim) -> list[WindowRecord]:
     """Return the windows that a claim holds from now on, in the order of their numbers.
 
