@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
-from airflow_kafka_offsets.core.fields import read_time
+from airflow_kafka_offsets.core.fields import moment
 from airflow_kafka_offsets.core.group import KafkaGroup, Until
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.run import Run
@@ -201,7 +201,7 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
     if missing := [key for key in way if key not in given]:
         raise BadInputError(f"A replay by {' and '.join(map(repr, way))} needs both: {missing[0]!r} is missing")
     if FROM in given:
-        return span(_time(FROM, given[FROM]), _time(TO, given[TO]))
+        return span(moment(FROM, given[FROM]), moment(TO, given[TO]))
     if WINDOWS in given:
         return Windows(tuple(parse_windows(group, str(given[WINDOWS]))))
     return Ranges(OffsetRanges.between(load_offsets(given[STARTING_OFFSETS]), load_offsets(given[ENDING_OFFSETS])))
@@ -372,16 +372,3 @@ def parse_seq(group: str, text: str) -> int:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 18
-
-
-def _time(key: str, value: Any) -> datetime:
-    try:
-        time = value if isinstance(value, datetime) else read_time(str(value).strip())
-    except ValueError as exc:
-        raise BadInputError(f"{key}: {short(value)} is not a time such as '2026-01-31T00:00:00+01:00'") from exc
-    if time.tzinfo is None:
-        raise BadInputError(f"{key}: {value} has no zone, such as Z or +01:00")
-    try:
-        return time.astimezone(UTC)
-    except OverflowError as exc:
-        raise BadInputError(f"{key}: {value} lies outside of the years 1 to 9999") from exc
