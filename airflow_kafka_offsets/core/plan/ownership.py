@@ -233,8 +233,9 @@ def check_owner(group: str, owner: Owner | None, claim: Claim) -> None:
         return
     task = Owner.of(claim)
     raise ForeignGroupError(
-        f"{task} asks for live windows of group {group}, which belongs to {owner}. For another output, use another group; to run its "
-        "windows again, name a replay; if the DAG or task was renamed (docs/howto/rename-or-share-a-group.md):\n"
+        f"{task} asks for live windows of group {group}, which belongs to {owner}. If the DAG was copied, give this task a group of its own; "
+        "if the DAG or task was renamed (docs/howto/rename-or-share-a-group.md), look at the group, then take it over:\n"
+        f"    kafka-offsets status {group}\n"
         f"    kafka-offsets take-over {group} --dag {task.dag_id} --task {task.task_id} --why '...'"
     )
 
