@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_kafka_offsets.core.errors import MAX_NAMED, counted
+from airflow_kafka_offsets.core.errors import MAX_NAMED, counted, cut
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.ranges import OffsetRanges
+from airflow_kafka_offsets.core.spark_log import OWN_ERRORS, is_own
 from airflow_kafka_offsets.core.window import COMMITTING_HINT, Lane, State, Window
 
 MAX_LINES = 8
 """How many partitions are listed with their offsets. If there are more, topics are listed with their sums, at most this many."""
 
 MAX_ERROR = 300
-"""How many characters of Spark's error are shown."""
+"""How many characters of Spark's error are shown. An error of this package is shown as a whole."""
 
 NO_JOB = "none, nothing to read"
 RUNS_AGAIN = "the job runs again on the same offsets"
@@ -124,11 +125,18 @@ def end_of_left(left: Left) -> str:
         f"Window {window.id}: {became}",
         *_offsets(window),
         f"job: {job}",
-        *([f"error: Spark: {error if len(error) <= MAX_ERROR else error[: MAX_ERROR - 3] + '...'}"] if error else []),
+        *(_spark_error(error) if error else []),
         f"now: {now}",
         f"next: {_next(left)}",
         *(f"type: {command}" for command in (f"kafka-offsets windows {window.id}", *commands)),
     )
+
+
+def _spark_error(error: str) -> list[str]:
+    if is_own(error):
+        first, *commands = cut(error.removeprefix(OWN_ERRORS)).splitlines()
+        return [f"error: Spark: {first}", *commands]
+    return [f"error: Spark: {error if len(error) <= MAX_ERROR else error[: MAX_ERROR - 3] + '...'}"]
 
 
 def _state(left: Left) -> tuple[str, str, list[str]]:

@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 logger = logging.getLogger(__name__)
 
-_PUBLISHED = "\nThe output is already published; a rerun replaces it"
+_PUBLISHED = " (its output is already published, and a rerun replaces it)"
 _BY_FUNCTION = "the function's output stays until a rerun"
 
 

@@ -172,3 +172,14 @@ def test_the_last_error_of_spark_stands_where_the_job_did_not_succeed() -> None:
     assert line.endswith("xxx...")
     assert len(line) < 400
     assert "ValueError" not in end_of_left(Left(OPEN, State.PLANNED, job="10 records read", spark_error=error))
+
+
+def test_an_error_of_this_package_passes_whole_and_its_commands_stay_on_lines_of_their_own() -> None:
+    error = (
+        f"airflow_kafka_offsets.spark.errors.IncompleteReadError: {'x' * 400}. Set:\n    KafkaGroup(expect_gaps=True)"
+    )
+    text = end_of_left(Left(OPEN, State.PLANNED, spark_error=error))
+    assert (
+        f"\n    error: Spark: IncompleteReadError: {'x' * 400}. Set:\n        KafkaGroup(expect_gaps=True)\n    now: "
+        in text
+    )

@@ -190,7 +190,7 @@ def test_a_window_that_only_has_the_id_of_one_that_was_appended_is_not_left_out(
     shorter = {topic: {p: (start, end - 1) for p, (start, end) in found.items()} for topic, found in ranges.items()}
     for topics, until in ((shorter, "2026-01-01T01:00:00+00:00"), (ranges, "2026-03-01T00:00:00+00:00")):
         other = make_window(topics, planned_until=until)
-        with pytest.raises(OtherWindowError, match=r"has another window "):
+        with pytest.raises(OtherWindowError, match="of another window "):
             other.write_delta(values(other), f"{tmp_path}/t", mode="append")
         with monkeypatch.context() as patch:
             # As if that were many commits ago; Delta itself forgets nothing.
@@ -206,7 +206,7 @@ def test_rows_of_which_the_history_says_nothing_are_replaced_only_by_a_window_th
     path = f"{tmp_path}/t"
     spark.sql(f"CREATE TABLE delta.`{path}` USING delta AS SELECT 77 AS n, 'lake.orders-000012' AS window_id")
     window = make_window(ranges)
-    with pytest.raises(OtherWindowError, match="digest none"):
+    with pytest.raises(OtherWindowError, match="without a digest"):
         window.write_delta(values(window), path)
     assert len(rows_of_delta(path)) == 1
     rerun = make_window(ranges, is_rerun=True)
