@@ -74,7 +74,7 @@ def plain(value: Any) -> Any:
 
     A time with a zone becomes one in UTC. What lasts a month or a year has no fixed length, so it stays as it is.
 
-    >>> plain(datetime(2026, 1, 31, 13, tzinfo=timezone(timedelta(hours=1))))
+    >>> plain(datetime.fromisoformat("2026-01-31T13:00:00+01:00"))
     datetime.datetime(2026, 1, 31, 12, 0, tzinfo=datetime.timezone.utc)
 
     Raises:
