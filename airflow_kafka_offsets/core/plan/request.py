@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from shlex import quote
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
@@ -218,6 +220,13 @@ def check_keys(conf: Mapping[str, Any], own: Collection[str], ours: Collection[s
     Raises:
         BadInputError: with the key that is meant.
     """
+    for key, meant in _misspelled(conf, own, ours):
+        raise BadInputError(
+            f"The run's conf has {short(key)}, which looks like {meant!r}. Correct it, or declare it in the DAG's params"
+        )
+
+
+def _misspelled(conf: Mapping[str, Any], own: Collection[str], ours: Collection[str]) -> Iterator[tuple[str, str]]:
     names = {_letters(name): name for name in ours}
     # Short words such as `from` and `to` are similar to too many others.
     long_names = [letters for letters, name in names.items() if len(name) > len(FROM)]
@@ -228,9 +237,7 @@ def check_keys(conf: Mapping[str, Any], own: Collection[str], ours: Collection[s
         letters = "window" if letters == "windowid" else letters
         close = [letters] if letters in names else get_close_matches(letters, long_names, n=1, cutoff=LIKE)
         if close:
-            raise BadInputError(
-                f"The run's conf has {short(key)}, which looks like {names[close[0]]!r}. Correct it, or declare it in the DAG's params"
-            )
+            yield key, names[close[0]]
 
 
 def _letters(key: str) -> str:
@@ -251,9 +258,9 @@ def is_of_group(group: str, groups: Collection[str], params: Mapping[str, Any], 
     """
     named, names = params.get(GROUP), sorted({group, *groups})
     if not _is_empty(named):
-        if named not in names:
+        if str(named) not in names:
             raise BadInputError(f"This DAG has no group {named} to replay; it has {name_some(names, ', ')}")
-        return bool(named == group)
+        return str(named) == group
     if must_name and len(names) > 1:
         raise BadInputError(
             f'The replay names none of the groups {name_some(names, ", ")}. Add e.g. "{GROUP}": "{names[0]}"'
@@ -279,6 +286,25 @@ def scoped(conf: Mapping[str, Any]) -> Mapping[str, Any] | None:
             f'"{SCOPED}" in the conf must be an object with keys of {", ".join(keys)}, got {short(given)}'
         )
     return given
+
+
+def trigger_command(group: str, replay: Mapping[str, Any], dag_id: str = "DAG") -> str:
+    """Return the command that starts a run with a replay, on a line of its own. No param of the DAG changes what its conf means."""
+    return f"\n    airflow dags trigger {dag_id} --conf {quote(json.dumps({SCOPED: {GROUP: group, **replay}}))}"
+
+
+def new_run(run: Run, group: str) -> str | None:
+    """Return the command that replaces a run whose conf is wrong, with values to fill in; None if the conf has nothing of ours."""
+    conf, inner = run.conf, run.conf.get(SCOPED)
+    if isinstance(inner, Mapping):
+        conf = {**conf, **inner}
+    keys = {key for key in OUR_KEYS if not _is_empty(conf.get(key))}
+    keys |= {meant for _, meant in _misspelled(conf, run.declared, OUR_KEYS)}
+    if not keys:
+        return None
+    default = (FROM, TO) if run.kind == "backfill" else (WINDOWS,)
+    way = next((way for way in _WAYS if keys & set(way)), default)
+    return trigger_command(group, dict.fromkeys(way, "..."), run.claim.dag_id)
 
 
 def names_replay(params: Mapping[str, Any]) -> bool:
