@@ -76,7 +76,7 @@ class RunLedger(Connections):
                 state,
                 claimed=claimed,
                 elsewhere=() if has_own else _elsewhere(connection, group, names),
-                is_pruned=pruning.had_one(connection, group, claim),
+                is_pruned=pruning.had_one(connection, names),
             )
 
     def add_windows(

@@ -95,7 +95,7 @@ class GroupState:
         claimed: the windows that the asking claim ever had, oldest first.
         elsewhere: a few windows that the claim had under another name of its group, DAG or task, if it owns none here.
         owner: the task that the group belongs to; None if the first task that plans live gets it.
-        is_pruned: whether a window that the asking claim had was pruned.
+        is_pruned: whether a window that the asking claim had, under any name, was pruned.
         began_at: when the group began; None if it is not in the ledger, or was reset since.
     """
 
