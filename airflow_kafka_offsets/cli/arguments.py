@@ -71,7 +71,7 @@ def argument(*flags: str, **options: Any) -> Argument:
 def text(value: str) -> str:
     """Read a text that says something, and that a database can hold."""
     if not value.strip():
-        raise argparse.ArgumentTypeError("it is empty; to get the default, leave the argument out")
+        raise argparse.ArgumentTypeError("it is empty")
     if not is_text(value):
         raise argparse.ArgumentTypeError(
             f"{short(value)} has bytes that are not text in the encoding of this console ({sys.getfilesystemencoding()})"
@@ -127,13 +127,6 @@ def age(value: str) -> Age:
     )
 
 
-def reason(value: str) -> str:
-    """Read why someone does something."""
-    if not value.strip():
-        raise argparse.ArgumentTypeError("say why: the ledger keeps the reason for whoever finds this later")
-    return text(value)
-
-
 _LEDGER = argument(
     "--ledger",
     metavar="URL_OR_CONNECTION",
@@ -158,7 +151,6 @@ _GROUP = argument("group", metavar="GROUP", help="name of the group")
 _WHY = argument(
     "--why",
     required=True,
-    type=reason,
     metavar="TEXT",
     help="the reason; the ledger keeps it together with who and when",
 )
@@ -412,7 +404,6 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             ),
             argument(
                 "--why",
-                type=reason,
                 metavar="TEXT",
                 help="the reason; the ledger keeps it together with who and when (default: the age)",
             ),
@@ -468,7 +459,6 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             ),
             argument(
                 "--why",
-                type=reason,
                 metavar="TEXT",
                 help="the reason; required for a file, because such an export is recorded",
             ),

@@ -108,11 +108,25 @@ def end_of_handoff(windows: Sequence[Window]) -> str:
     return _list(f"{counted(len(windows), 'window')} of group {windows[0].group} handed off:", lines)
 
 
-def end_without_window(headline: str, error: str, follows: str | None) -> str:
-    """Return the end of the log of a task that failed before it had its window."""
+def end_without_window(
+    headline: str, error: str, follows: str | None, *, may_pass: bool = False, new_run: str | None = None
+) -> str:
+    """Return the end of the log of a task that failed before it had its window.
+
+    Args:
+        headline: the first line.
+        error: what failed.
+        follows: as in `Left`.
+        may_pass: whether waiting may help, so that there may be nothing to correct.
+        new_run: the command that replaces a run with a wrong conf, or None if the run has nothing of ours in its conf.
+    """
     first, *more = (line.rstrip() for line in error.strip().splitlines())
-    next_ = "no retry is left: correct the error, then clear this task" if follows is None else follows
-    return _block(headline, f"error: {first}", *(f"    {line}" for line in more), f"next: {next_}")
+    typed: list[str] = []
+    next_ = follows or f"no retry is left: {'' if may_pass else 'correct the error, then '}clear this task"
+    if new_run is not None and not (follows or may_pass):
+        next_ = "no retry is left. A clear keeps this run's conf: if the error is in it, start a new run; otherwise correct the error, then clear this task"
+        typed = [f"type: {new_run.strip()}"]
+    return _block(headline, f"error: {first}", *(f"    {line}" for line in more), f"next: {next_}", *typed)
 
 
 def end_of_left(left: Left) -> str:

@@ -92,6 +92,16 @@ def may_pass(error: BaseException) -> bool:
     return isinstance(error, KafkaOffsetsError) and error.may_pass
 
 
+def mends_itself(error: BaseException) -> bool:
+    """Whether another try may succeed although no one corrects anything: an outage, or something that is not there yet."""
+    not_yet = isinstance(error, NotYetError) and not isinstance(error, NoConnectionError)
+    return (
+        not_yet
+        or may_pass(error)
+        or isinstance(error, WindowBusyError | ConcurrentChangeError | ClusterUnavailableError)
+    )
+
+
 class BadInputError(KafkaOffsetsError, ValueError):
     """What the user wrote can't be used; nothing was changed."""
 

@@ -9,18 +9,17 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, ScalarSelect, Select, and_, bindparam, insert, select, update
+from sqlalchemy import Connection, CursorResult, ScalarSelect, Select, and_, bindparam, insert, or_, select, update
 
 from airflow_kafka_offsets.core.errors import MAX_NAMED, ConcurrentChangeError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Attempt
-from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position, is_owner
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position, earlier_names, is_owner
 from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.schemas import NOTHING, Frozen, ToFreeze
 from airflow_kafka_offsets.core.window import (
     OPEN,
-    OWNING,
     Claim,
     Draft,
     Lane,
@@ -55,7 +54,7 @@ from airflow_kafka_offsets.ledger.rows import (
     select_windows,
     states_of,
 )
-from airflow_kafka_offsets.ledger.tables import attempts, claim_windows, claims, groups, windows
+from airflow_kafka_offsets.ledger.tables import acts, attempts, claim_windows, claims, groups, windows
 
 
 class RunLedger(Connections):
@@ -69,11 +68,13 @@ class RunLedger(Connections):
             if claim is None:
                 return state
             claimed = _claimed(connection, group, claim)
+            has_own = any(held.state.owns for held in claimed)
+            names = [claim] if has_own else [claim, *_earlier_names(connection, group, state.owner, claim)]
             return replace(
                 state,
                 claimed=claimed,
-                elsewhere=() if claimed else _elsewhere(connection, group, claim),
-                is_pruned=pruning.had_one(connection, group, claim),
+                elsewhere=() if has_own else _elsewhere(connection, group, names),
+                is_pruned=pruning.had_one(connection, names),
             )
 
     def add_windows(
@@ -309,19 +310,32 @@ def _windows_of_claim() -> Select[Any]:
     return query.order_by(claim_windows.c.seq)
 
 
-def _elsewhere(connection: Connection, group: str, claim: Claim) -> tuple[str, ...]:
-    found = connection.execute(_owned_elsewhere(), {"of_group": group, **_names(claim)})
+def _earlier_names(connection: Connection, group: str, owner: Owner | None, claim: Claim) -> list[Claim]:
+    with intact(f"the take-overs of group {group}"):
+        found = connection.execute(_take_overs(), {"of_group": group}).scalars()
+        return earlier_names(owner, claim, map(json.loads, found))
+
+
+@cache
+def _take_overs() -> Select[Any]:
+    return select(acts.c.details).where(acts.c.group_id == ID_OF_GROUP, acts.c.kind == "take-over")
+
+
+def _elsewhere(connection: Connection, group: str, names: Sequence[Claim]) -> tuple[str, ...]:
+    found = [row for name in names for row in connection.execute(_had_elsewhere(), {"of_group": group, **_names(name)})]
     return tuple(name_window(name, seq) for name, seq in found)
 
 
 @cache
-def _owned_elsewhere() -> Select[Any]:
+def _had_elsewhere() -> Select[Any]:
     of_claim = claim_windows.c.claim_id == id_of_claim()
+    # An open window of this group is there for its new owner to adopt.
+    is_other = or_(groups.c.name != bindparam("of_group"), windows.c.state != State.PLANNED)
     return (
         select(groups.c.name, windows.c.seq)
         .join_from(groups, windows)
         .join(claim_windows)
-        .where(of_claim, groups.c.name != bindparam("of_group"), windows.c.state.in_(OWNING))
+        .where(of_claim, windows.c.state != State.ABANDONED, is_other)
         .order_by(groups.c.name, windows.c.seq)
         .limit(MAX_NAMED)
     )
