@@ -58,7 +58,7 @@ def import_command(group: str, store: str, topics: Sequence[str], conn_id: str) 
     new = f"{name}_{int(number) + 1}" if name and number.isdecimal() else f"{group}_2"
     named = "".join(f" --topic {quote(topic)}" for topic in topics)
     kafka = "" if conn_id == "kafka_default" else f" --kafka-conn-id {quote(conn_id)}"
-    return f"\n    kafka-offsets import {new} --from '{store}' --as {group}{named}{kafka} --why 'the ledger is older than the output'"
+    return f"\n    kafka-offsets import {new} --from '{store}' --as {group}{named}{kafka} --why '...'"
 
 
 def abandon_command(window_id: str) -> str:

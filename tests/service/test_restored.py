@@ -132,7 +132,7 @@ class Restored:
     def move_on(self, error: BaseException, store: MemoryStore) -> None:
         """Type the import that an error names, and give the DAG that name."""
         [command] = re.findall(r"^    (kafka-offsets import .*)$", str(error), re.MULTILINE)
-        args = make_parser().parse_args(shlex.split(command)[1:])
+        args = make_parser().parse_args(shlex.split(command.replace("...", "the ledger was restored"))[1:])
         assert (args.group, args.yes) == ("lake_2", False)
         assert args.from_source == store.name
         self.import_(args, StoreSource(store, args.as_name))
