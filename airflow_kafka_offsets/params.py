@@ -23,6 +23,7 @@ _ENDING = '... and before these: `{"orders": {"0": 180}}`.'
 
 # Types only, so that most mistakes reach the planner: Airflow would answer them with the bare words of jsonschema.
 _TEXT: dict[str, Any] = {"type": ["null", "string"]}
+_WINDOW_IDS: dict[str, Any] = {"type": ["null", "string", "integer"]}
 _TIME: dict[str, Any] = {**_TEXT, "format": "date-time"}
 # Offsets come as text as well, when a template renders them; `examples` keep the form's editor to JSON objects.
 _OFFSETS: dict[str, Any] = {"type": ["null", "object", "string"], "examples": [{"orders": {"0": 120}}]}
@@ -37,7 +38,7 @@ def replay_params() -> dict[str, Param]:
     from airflow.sdk import Param
 
     fields = {
-        "windows": ("Windows", _WINDOWS, _TEXT),
+        "windows": ("Windows", _WINDOWS, _WINDOW_IDS),
         "from": ("Time span: from", _FROM, _TIME),
         "to": ("Time span: to", _TO, _TIME),
         "starting_offsets": ("Offset ranges: start", _STARTING, _OFFSETS),

@@ -37,6 +37,7 @@ def test_nulls_that_the_form_sends_are_taken() -> None:
     [
         ("windows", "12-15,18"),
         ("windows", "lake.orders-000012"),
+        ("windows", 12),
         ("from", "2026-01-31T00:00:00Z"),
         ("to", "2026-01-31T00:00:00.000+01:00"),
         ("starting_offsets", {"orders": {"0": 120}}),
@@ -49,10 +50,16 @@ def test_a_value_that_asks_for_a_replay_is_taken_as_it_is(key: str, value: Any) 
 
 
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("value", [12, 1.5, True, ["12"]])
+@pytest.mark.parametrize("value", [1.5, True, ["12"]])
 def test_a_value_of_another_type_is_refused(key: str, value: Any) -> None:
     with pytest.raises(ParamValidationError, match=f"Invalid input for param {key}"):
         resolve(**{key: value})
+
+
+@pytest.mark.parametrize("key", ["from", "to", "starting_offsets", "ending_offsets"])
+def test_a_number_stands_for_no_time_and_no_offsets(key: str) -> None:
+    with pytest.raises(ParamValidationError, match=f"Invalid input for param {key}"):
+        resolve(**{key: 12})
 
 
 @pytest.mark.parametrize("key", ["windows", "from", "to", "group"])

@@ -71,7 +71,7 @@ def argument(*flags: str, **options: Any) -> Argument:
 def text(value: str) -> str:
     """Read a text that says something, and that a database can hold."""
     if not value.strip():
-        raise argparse.ArgumentTypeError("it is empty; to get the default, leave the argument out")
+        raise argparse.ArgumentTypeError("it is empty")
     if not is_text(value):
         raise argparse.ArgumentTypeError(
             f"{short(value)} has bytes that are not text in the encoding of this console ({sys.getfilesystemencoding()})"
@@ -127,13 +127,6 @@ def age(value: str) -> Age:
     )
 
 
-def reason(value: str) -> str:
-    """Read why someone does something."""
-    if not value.strip():
-        raise argparse.ArgumentTypeError("say why: the ledger keeps the reason for whoever finds this later")
-    return text(value)
-
-
 _LEDGER = argument(
     "--ledger",
     metavar="URL_OR_CONNECTION",
@@ -158,7 +151,6 @@ _GROUP = argument("group", metavar="GROUP", help="name of the group")
 _WHY = argument(
     "--why",
     required=True,
-    type=reason,
     metavar="TEXT",
     help="the reason; the ledger keeps it together with who and when",
 )
@@ -412,7 +404,6 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             ),
             argument(
                 "--why",
-                type=reason,
                 metavar="TEXT",
                 help="the reason; the ledger keeps it together with who and when (default: the age)",
             ),
@@ -442,6 +433,12 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 action="store_true",
                 help="where retention has removed what would come next, continue at the beginning offset, and record what was lost",
             ),
+            argument(
+                "--leave-gap",
+                action="store_true",
+                help="take the offsets of the group's own store, also if the ledger may be older than the store: what is between becomes "
+                "a recorded gap. If the ledger was restored from an older copy, new windows get ids that have output",
+            ),
             *_ACT,
             _SUPERSEDE,
             *_ASKING,
@@ -462,7 +459,6 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             ),
             argument(
                 "--why",
-                type=reason,
                 metavar="TEXT",
                 help="the reason; required for a file, because such an export is recorded",
             ),

@@ -9,11 +9,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, short
-from airflow_kafka_offsets.core.fields import CONN_ID, DURATION, Kinds, check_attributes, or_none, read_time, whole
+from airflow_kafka_offsets.core.fields import A_TIME, CONN_ID, DURATION, Kinds, check_attributes, moment, or_none, whole
 from airflow_kafka_offsets.core.group import GROUP, KafkaGroup
 from airflow_kafka_offsets.core.lag.words import GroupVerdict
 from airflow_kafka_offsets.core.offsets import Offsets
-from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window_id import check_group_name, parse_window_id
 
 
@@ -95,7 +94,7 @@ class TimePassed:
 
     def __post_init__(self) -> None:
         check_attributes(self, TIME_PASSED)
-        _check_time(self.until)
+        object.__setattr__(self, "until", parse_until(self.until))  # the dataclass is frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +192,7 @@ class CommittedUntil:
     def __post_init__(self) -> None:
         check_attributes(self, {"ledger_conn_id": or_none(CONN_ID)})
         check_group_name(self.group_name)
-        _check_time(self.until)
+        object.__setattr__(self, "until", parse_until(self.until))  # the dataclass is frozen
 
 
 LogCondition = UnreadAtLeast | Arrived | TimePassed | LagAtMost
@@ -243,8 +242,6 @@ def condition_from_json(document: Mapping[str, Any]) -> Condition:
     for name, value in values.items():
         if name == "group":
             values[name] = KafkaGroup.from_json(value)
-        elif name == "until":
-            values[name] = datetime.fromisoformat(value)
         elif name in ("max_age", "idle_after", "horizon") and value is not None:
             values[name] = timedelta(seconds=value)
         elif name in ("window_ids", "verdicts"):
@@ -252,27 +249,10 @@ def condition_from_json(document: Mapping[str, Any]) -> Condition:
     return kind(**values)
 
 
-def parse_moment(name: str, value: datetime | str) -> datetime:
-    """Read a moment as a template renders it.
-
-    >>> parse_moment("until", "2026-01-31 12:00:00+00:00")
-    datetime.datetime(2026, 1, 31, 12, 0, tzinfo=datetime.timezone.utc)
+def parse_until(value: datetime | str) -> datetime:
+    """Read the moment of `until`, also as a template renders it.
 
     Raises:
-        BadInputError: it is not a time, or has no zone.
+        BadInputError: it is not a time, or Kafka can't have it.
     """
-    try:
-        moment = read_time(value) if isinstance(value, str) else value
-    except ValueError as exc:
-        raise BadInputError(
-            f"{name} must be a time such as '2026-01-31T12:00:00+00:00', got {short(value)} (only a scheduled run has a data interval)"
-        ) from exc
-    _check_time(moment)
-    return moment
-
-
-def _check_time(moment: datetime) -> None:
-    if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise BadInputError(f"A time needs a zone such as +00:00; got {short(moment)}")
-    if moment < EPOCH:
-        raise BadInputError(f"A time must not be before 1970, got {moment.isoformat()}")
+    return moment("until", value, f"{A_TIME} (only a scheduled run has a data interval)")

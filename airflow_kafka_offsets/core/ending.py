@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_kafka_offsets.core.errors import MAX_NAMED, counted
+from airflow_kafka_offsets.core.errors import MAX_NAMED, counted, cut
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.ranges import OffsetRanges
+from airflow_kafka_offsets.core.spark_log import OWN_ERRORS, is_own
 from airflow_kafka_offsets.core.window import COMMITTING_HINT, Lane, State, Window
 
 MAX_LINES = 8
 """How many partitions are listed with their offsets. If there are more, topics are listed with their sums, at most this many."""
 
 MAX_ERROR = 300
-"""How many characters of Spark's error are shown."""
+"""How many characters of Spark's error are shown. An error of this package is shown as a whole."""
 
 NO_JOB = "none, nothing to read"
 RUNS_AGAIN = "the job runs again on the same offsets"
@@ -107,11 +108,25 @@ def end_of_handoff(windows: Sequence[Window]) -> str:
     return _list(f"{counted(len(windows), 'window')} of group {windows[0].group} handed off:", lines)
 
 
-def end_without_window(headline: str, error: str, follows: str | None) -> str:
-    """Return the end of the log of a task that failed before it had its window."""
+def end_without_window(
+    headline: str, error: str, follows: str | None, *, may_pass: bool = False, new_run: str | None = None
+) -> str:
+    """Return the end of the log of a task that failed before it had its window.
+
+    Args:
+        headline: the first line.
+        error: what failed.
+        follows: as in `Left`.
+        may_pass: whether waiting may help, so that there may be nothing to correct.
+        new_run: the command that replaces a run with a wrong conf, or None if the run has nothing of ours in its conf.
+    """
     first, *more = (line.rstrip() for line in error.strip().splitlines())
-    next_ = "no retry is left: correct the error, then clear this task" if follows is None else follows
-    return _block(headline, f"error: {first}", *(f"    {line}" for line in more), f"next: {next_}")
+    typed: list[str] = []
+    next_ = follows or f"no retry is left: {'' if may_pass else 'correct the error, then '}clear this task"
+    if new_run is not None and not (follows or may_pass):
+        next_ = "no retry is left. A clear keeps this run's conf: if the error is in it, start a new run; otherwise correct the error, then clear this task"
+        typed = [f"type: {new_run.strip()}"]
+    return _block(headline, f"error: {first}", *(f"    {line}" for line in more), f"next: {next_}", *typed)
 
 
 def end_of_left(left: Left) -> str:
@@ -124,11 +139,18 @@ def end_of_left(left: Left) -> str:
         f"Window {window.id}: {became}",
         *_offsets(window),
         f"job: {job}",
-        *([f"error: Spark: {error if len(error) <= MAX_ERROR else error[: MAX_ERROR - 3] + '...'}"] if error else []),
+        *(_spark_error(error) if error else []),
         f"now: {now}",
         f"next: {_next(left)}",
         *(f"type: {command}" for command in (f"kafka-offsets windows {window.id}", *commands)),
     )
+
+
+def _spark_error(error: str) -> list[str]:
+    if is_own(error):
+        first, *commands = cut(error.removeprefix(OWN_ERRORS)).splitlines()
+        return [f"error: Spark: {first}", *commands]
+    return [f"error: Spark: {error if len(error) <= MAX_ERROR else error[: MAX_ERROR - 3] + '...'}"]
 
 
 def _state(left: Left) -> tuple[str, str, list[str]]:

@@ -7,14 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, short
 from airflow_kafka_offsets.core.offsets import MAX_OFFSET, is_whole
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+A_TIME = "a time such as '2026-01-31T00:00:00+01:00'"
+
 MAX_CONN_ID = 250
 """The longest connection id that Airflow's database stores, in characters."""
+
+_DAYS = (datetime(1972, 1, 1), datetime(1897, 2, 3, 4, 5, 6, 7))
+"""Two days that a month, a year, and the next Monday move by different lengths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +59,71 @@ def check_fields(values: Mapping[str, object], kinds: Kinds) -> None:
 
 
 def check_attributes(holder: object, kinds: Kinds) -> None:
-    """Refuse an attribute that its kind does not take, as `check_fields` does. An attribute without a kind is not checked.
+    """Make each attribute `plain`, and refuse one that its kind does not take. An attribute without a kind is left alone.
 
     Raises:
         BadInputError: the message names the attribute, the value and what is expected.
     """
+    for name in kinds:
+        object.__setattr__(holder, name, plain(getattr(holder, name)))  # a dataclass may be frozen
     check_fields({name: getattr(holder, name) for name in kinds}, kinds)
+
+
+def plain(value: Any) -> Any:
+    """Return a time or a duration of any library as one of Python's own; anything else as it is.
+
+    A time with a zone becomes one in UTC. What lasts a month or a year has no fixed length, so it stays as it is.
+
+    >>> plain(datetime.fromisoformat("2026-01-31T13:00:00+01:00"))
+    datetime.datetime(2026, 1, 31, 12, 0, tzinfo=datetime.timezone.utc)
+
+    Raises:
+        BadInputError: in UTC, the time lies outside of the years 1 to 9999.
+    """
+    if isinstance(value, datetime):
+        time = datetime.combine(value.date(), value.timetz())
+        try:
+            return time if time.tzinfo is None else time.astimezone(UTC)
+        except OverflowError as exc:
+            raise BadInputError(f"In UTC, the time {time.isoformat()} lies outside of the years 1 to 9999") from exc
+    if isinstance(value, timedelta):
+        return timedelta.__pos__(value)  # pendulum's own arithmetic has other results
+    try:
+        lengths = {day + value - day for day in _DAYS}
+    except (TypeError, ValueError, OverflowError):
+        return value
+    return lengths.pop() if len(lengths) == 1 else value
 
 
 def is_text(value: object) -> bool:
     """Whether a value is a text that databases, files and command lines can hold: valid UTF-8 without a NUL."""
     return isinstance(value, str) and "\0" not in value and value.encode(errors="replace").decode() == value
+
+
+def moment(what: str, value: object, forms: str = A_TIME) -> datetime:
+    """Return a moment in UTC, from a time of any library or a text in ISO 8601.
+
+    >>> moment("until", " 2026-01-31 13:00+01:00")
+    datetime.datetime(2026, 1, 31, 12, 0, tzinfo=datetime.timezone.utc)
+
+    Args:
+        what: the name of the field, for messages.
+        value: what a person wrote.
+        forms: all that the field takes, for messages.
+
+    Raises:
+        BadInputError: it is no time, has no zone, or lies before 1970 or after 9999.
+    """
+    try:
+        written = value if isinstance(value, datetime) else read_time(str(value).strip())
+    except ValueError as exc:
+        raise BadInputError(f"{what}: {short(value)} is not {forms}") from exc
+    time: datetime = plain(written)
+    if time.tzinfo is None:
+        raise BadInputError(f"{what}: the time {time.isoformat()} has no zone; append one, such as Z or +01:00")
+    if time < EPOCH:  # Kafka reads -1, -2 and -3 as names of offsets, not as times
+        raise BadInputError(f"{what}: {time.isoformat()} is before 1970")
+    return time
 
 
 def read_time(text: str) -> datetime:

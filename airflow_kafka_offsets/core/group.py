@@ -19,6 +19,7 @@ from airflow_kafka_offsets.core.fields import (
     check_attributes,
     one_of,
     or_none,
+    plain,
     seconds,
     whole,
 )
@@ -218,6 +219,7 @@ class KafkaGroup:
         check_pattern(self.topics_pattern)
         _set(self, "topics", checked_topics(self.topics, self.topics_pattern))
         check_attributes(self, {name: field.kind for name, field in _FIELDS.items() if field.kind})
+        _set(self, "starting_offsets", plain(self.starting_offsets))
         parse_starting_offsets(self.starting_offsets)
         for name in ("isolation_level", "until", "on_data_loss", "on_at_risk"):
             _set(self, name, _FIELDS[name].read(getattr(self, name)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.errors import BadInputError, short
 from airflow_kafka_offsets.core.offsets import TopicPartition, is_whole
 from airflow_kafka_offsets.core.window import Claim, Outcome
 from airflow_kafka_offsets.core.window_id import group_of
@@ -169,9 +169,9 @@ def check_signature(who: str, why: str) -> None:
     """Require a name and a reason: both are kept in the ledger.
 
     Raises:
-        BadInputError: one is empty, or the name is too long.
+        BadInputError: one is empty, the name is too long, or the reason is still the ``...`` of a message.
     """
-    if not why.strip():
-        raise BadInputError("Give a reason (why)")
+    if not any(map(str.isalnum, why)):
+        raise BadInputError(f"{short(why)} is not a reason: say why, for whoever finds this in the ledger later")
     if not who.strip() or len(who) > MAX_WHO:
         raise BadInputError(f"Name who does this, in at most {MAX_WHO} characters; got {who[:MAX_WHO]!r}")

@@ -3,7 +3,8 @@
 Python and Java print an exception that no one caught in their own way: below ``Traceback`` or ``Exception in thread "main"``. A caught
 exception may be logged with its trace, below a log line, and the job continues: a lost task that is tried again, or a time-out. So a
 trace below a log line counts only if Spark itself reports in that line that the application is over. When Spark begins another job,
-nothing before that has ended the application. If no line is left, none is reported.
+nothing before that has ended the application. If no line is left, none is reported. An error of this package is kept with the
+commands below it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ _SYNTAX_ERROR = re.compile(r'  File "[^"]*", line \d+$')
 # "org.apache.spark.SparkException: ...", "Caused by: java.io.IOException", ": org.apache.spark.SparkException: ..." (of Py4J).
 _EXCEPTION = re.compile(r"(Caused by: |: )?([A-Za-z_$][\w$]*\.)+[\w$]*(Error|Exception)(:|$)")
 _CAUSE = re.compile(rf"(?=Caused by: |: ){_EXCEPTION.pattern}")
+OWN_ERRORS = "airflow_kafka_offsets.spark.errors."
+"""The module of this package's errors, with which Python begins the line of an uncaught one."""
+
+_AT_EXIT = "airflow_kafka_offsets: exit code "
+"""How this package ends a job that did not read its window."""
+
 _EXIT_CODE = re.compile(r"SparkUserAppException|exited with")
 """Spark reports with these words that a job's Python ended with an exit code. Python itself has printed why."""
 
@@ -50,6 +57,8 @@ class _Place(Enum):
     """In what Python prints of an exception that no one caught, before its last line."""
     UNCAUGHT = auto()
     """Below the line with such an exception, of Python or Java: its causes follow."""
+    OWN = auto()
+    """Below the first line of an error of this package: its commands follow, on indented lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +66,7 @@ class SparkOutput:
     """Spark's output so far.
 
     Attributes:
-        error: the line that names what ended the job, or None if there is none.
+        error: the line that names what ended the job, or None if there is none. An error of this package has all of its lines.
         place: where the next line is.
     """
 
@@ -89,7 +98,16 @@ def after_line(before: SparkOutput, line: str) -> SparkOutput:
         return replace(before, place=_Place.LOGGED_BY_PYTHON)
     if line.startswith("Error: "):  # of spark-submit or java, before there is a job
         return SparkOutput(line, _Place.UNCAUGHT)
+    if before.place is _Place.OWN and line.startswith("    "):
+        return replace(before, error=f"{before.error}\n{line}")
+    if line.startswith(_AT_EXIT):
+        return SparkOutput(line, _Place.OWN)
     return _in_trace(before, line)
+
+
+def is_own(error: str) -> bool:
+    """Whether an error of Spark's output is one of this package, which says what to do."""
+    return error.startswith((OWN_ERRORS, _AT_EXIT))
 
 
 def _below_log(before: SparkOutput, line: str) -> SparkOutput:
@@ -110,7 +128,9 @@ def _in_trace(before: SparkOutput, line: str) -> SparkOutput:
     is_head = line[:1].strip() != ""
     match before.place:
         case _Place.TRACEBACK if is_head:
-            return SparkOutput(line, _Place.UNCAUGHT)
+            return SparkOutput(line, _Place.OWN if is_own(line) else _Place.UNCAUGHT)
+        case _Place.OWN:
+            return replace(before, place=_Place.UNCAUGHT)
         case _Place.OVER if _EXCEPTION.match(line):
             return SparkOutput(line, _Place.UNCAUGHT)
         case _Place.UNCAUGHT if _CAUSE.match(line):

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_kafka_offsets.core.errors import BadInputError, MissingPartitionError, name_some, short
-from airflow_kafka_offsets.core.fields import read_time
+from airflow_kafka_offsets.core.errors import BadInputError, MissingPartitionError, name_some
+from airflow_kafka_offsets.core.fields import A_TIME, EPOCH, moment
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.spark_json import Edge, load_offsets_or_edges
-
-_EXAMPLE = "'2026-01-31T00:00:00+00:00'"
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 StartingOffsets = str | datetime | timedelta | Mapping[str, Any]
 """What a user may write: ``"earliest"``, ``"latest"``, ``"committed"``, a time with its zone (datetime or ISO text), a
@@ -72,7 +68,7 @@ def parse_starting_offsets(value: StartingOffsets) -> Start:
             raise BadInputError(f"starting_offsets: the duration {value} must not be negative")
         return BackFromNow(value)
     if isinstance(value, datetime):
-        return AtTime(_checked_time(value, "starting_offsets"))
+        return AtTime(moment("starting_offsets", value))
     if isinstance(value, Mapping):
         return AtOffsets(load_offsets_or_edges(value))
     if not isinstance(value, str):
@@ -98,15 +94,8 @@ def parse_reset_target(to: str) -> AtEdge | AtTime:
 
 def _edge_or_time(value: str, what: str, more_forms: str = "") -> AtEdge | AtTime:
     edges = {"earliest": AtEdge(Edge.EARLIEST), "latest": AtEdge(Edge.LATEST)}
-    if value in edges:
-        return edges[value]
-    try:
-        time = read_time(value)
-    except ValueError as exc:
-        raise BadInputError(
-            f"{what}: {short(value)} is not 'earliest', 'latest', {more_forms}a time such as {_EXAMPLE} or Spark's JSON of offsets"
-        ) from exc
-    return AtTime(_checked_time(time, what))
+    forms = f"'earliest', 'latest', {more_forms}Spark's JSON of offsets or {A_TIME}"
+    return edges[value] if value in edges else AtTime(moment(what, value, forms))
 
 
 def lookup_time(start: Start, now: datetime) -> datetime | None:
@@ -197,15 +186,3 @@ def check_inside(offsets: Offsets, log: LogSnapshot, what: str, way_out: str = "
     ]
     if outside:
         raise BadInputError(f"{what} must lie in the log: {name_some(outside)}{way_out}")
-
-
-def _checked_time(time: datetime, what: str) -> datetime:
-    if time.tzinfo is None:
-        raise BadInputError(f"{what}: the time {time.isoformat()} has no zone; append one, e.g. +00:00")
-    if time < EPOCH:
-        # Kafka reads -1, -2 and -3 as names of offsets, not as times.
-        raise BadInputError(f"{what}: {time.isoformat()} is before 1970")
-    try:
-        return time.astimezone(UTC)
-    except OverflowError as exc:
-        raise BadInputError(f"{what}: {time.isoformat()} is after the year 9999") from exc

@@ -90,9 +90,9 @@ def before(connection: Connection, group_ids: Sequence[int]) -> dict[int, int]:
     return {row.group_id: row.before_seq for row in connection.execute(query)}
 
 
-def had_one(connection: Connection, group: str, claim: Claim) -> bool:
-    """Whether a claim had a window that is gone."""
-    return connection.execute(_PRUNED_CLAIM, {"number": _number(group, claim)}).first() is not None
+def had_one(connection: Connection, names: Sequence[Claim]) -> bool:
+    """Whether a claim had a window that is gone, of any group and under any of these names."""
+    return any(connection.execute(_PRUNED_CLAIM, {"number": _number(name)}).first() for name in names)
 
 
 _PRUNED_CLAIM = select(pruned_claims.c.id).where(pruned_claims.c.id == bindparam("number"))
@@ -117,7 +117,9 @@ def take_out(connection: Connection, group: str, group_id: int, old: Sequence[Wi
     query = union(select(claim_windows.c.claim_id).where(of_claims), select(attempts.c.claim_id).where(at_windows))
     claim_ids = sorted(connection.execute(query).scalars())
     _note_pruned(connection, group, group_id, old)
-    _note_claims(connection, group, claim_ids)
+    # An abandoned window owns nothing, so its run asks like a new one.
+    had = select(claim_windows.c.claim_id).join(windows).where(of_claims, windows.c.state != State.ABANDONED)
+    _note_claims(connection, sorted(connection.execute(had.distinct()).scalars()))
     connection.execute(delete(reruns).where(are_old(reruns.c.group_id, reruns.c.seq)))
     connection.execute(delete(attempts).where(at_windows))
     connection.execute(delete(claim_windows).where(of_claims))
@@ -143,18 +145,18 @@ def _check_last_commit_stays(connection: Connection, group: str, group_id: int, 
         raise ConcurrentChangeError(f"Window {window_id} is the last one that is committed now; nothing was written")
 
 
-def _note_claims(connection: Connection, group: str, claim_ids: Sequence[int]) -> None:
+def _note_claims(connection: Connection, claim_ids: Sequence[int]) -> None:
     for some in _parts(claim_ids):
         rows = connection.execute(select(claims).where(claims.c.id.in_(some)))
-        numbers = {_number(group, Claim(row.dag_id, row.run_id, row.task_id, row.map_index)) for row in rows}
+        numbers = {_number(Claim(row.dag_id, row.run_id, row.task_id, row.map_index)) for row in rows}
         known = connection.execute(select(pruned_claims.c.id).where(pruned_claims.c.id.in_(numbers))).scalars()
         if new := sorted(numbers.difference(known)):
             connection.execute(insert(pruned_claims), [{"id": number} for number in new])
 
 
-def _number(group: str, claim: Claim) -> int:
-    """Return a number for a claim in a group. Two get the same one with a chance of 1 to 2**63."""
-    names = json.dumps([group, claim.dag_id, claim.run_id, claim.task_id, claim.map_index])
+def _number(claim: Claim) -> int:
+    """Return a number for a claim. Two get the same one with a chance of 1 to 2**63."""
+    names = json.dumps([claim.dag_id, claim.run_id, claim.task_id, claim.map_index])
     return int.from_bytes(hashlib.blake2b(names.encode(), digest_size=8).digest()) >> 1
 
 

@@ -20,19 +20,20 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    or_,
     select,
     update,
 )
 
-from airflow_kafka_offsets.core.errors import MAX_NAMED, ConcurrentChangeError
+from airflow_kafka_offsets.core.errors import MAX_NAMED, ConcurrentChangeError, WindowBusyError
+from airflow_kafka_offsets.core.exchange import Place
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Attempt
-from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position, is_owner
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position, earlier_names, is_owner
 from airflow_kafka_offsets.core.run import Try, check_attempt
 from airflow_kafka_offsets.core.schemas import NOTHING, Frozen, ToFreeze
 from airflow_kafka_offsets.core.window import (
     OPEN,
-    OWNING,
     Claim,
     Draft,
     Lane,
@@ -58,6 +59,7 @@ from airflow_kafka_offsets.ledger.rows import (
     definition_of,
     find_at,
     find_group,
+    find_window,
     id_of,
     owner_of,
     record_of,
@@ -67,7 +69,7 @@ from airflow_kafka_offsets.ledger.rows import (
     select_windows,
     states_of,
 )
-from airflow_kafka_offsets.ledger.tables import attempts, claim_windows, claims, groups, reruns, windows
+from airflow_kafka_offsets.ledger.tables import acts, attempts, claim_windows, claims, groups, reruns, windows
 
 
 class RunLedger(Connections):
@@ -81,11 +83,13 @@ class RunLedger(Connections):
             if claim is None:
                 return state
             claimed = _claimed(connection, group, claim)
+            has_own = any(held.state.owns for held in claimed)
+            names = [claim] if has_own else [claim, *_earlier_names(connection, group, state.owner, claim)]
             return replace(
                 state,
                 claimed=claimed,
-                elsewhere=() if claimed else _elsewhere(connection, group, claim),
-                is_pruned=pruning.had_one(connection, group, claim),
+                elsewhere=() if has_own else _elsewhere(connection, group, names),
+                is_pruned=pruning.had_one(connection, names),
             )
 
     def add_windows(
@@ -182,6 +186,27 @@ class RunLedger(Connections):
             _hold(connection, group_id, held_windows, _claim_id(connection, claim), claim, now)
             _freeze(connection, there)
         return [replace(held, holder=claim, holds=held.holds + 1) for held in held_windows]
+
+    def hand_off(self, window_id: str, claim: Claim, place: Place) -> None:
+        """Write down where a plan task has left a window for another launcher.
+
+        Raises:
+            WindowBusyError: the claim no longer holds it.
+            ConcurrentChangeError: someone changed it just now.
+        """
+        with self._writing() as connection:
+            row = find_window(connection, select_records(), window_id)
+            held = record_of(row)
+            if held.holder != claim:
+                raise WindowBusyError(held.id, held.holder, is_rerun=held.state is State.COMMITTED)
+            change_window(connection, row.group_id, held, place=json.dumps(asdict(place)))
+
+    def place(self, window_id: str) -> Place | None:
+        """Return where the plan task of the present holder has left a window, or None if in no exchange."""
+        with self._reading() as connection:
+            text = find_window(connection, select_records(), window_id).place
+        with intact(f"the place of window {window_id}"):
+            return None if text is None else Place(**json.loads(text))
 
     def start_attempt(self, window_id: str, claim: Claim, this_try: Try, now: datetime) -> int:
         """Record that an attempt begins, and return its number. Attempts at the window that still run become `lost`.
@@ -338,19 +363,32 @@ def _windows_of_claim() -> Select[Any]:
     return query.order_by(claim_windows.c.seq)
 
 
-def _elsewhere(connection: Connection, group: str, claim: Claim) -> tuple[str, ...]:
-    found = connection.execute(_owned_elsewhere(), {"of_group": group, **_names(claim)})
+def _earlier_names(connection: Connection, group: str, owner: Owner | None, claim: Claim) -> list[Claim]:
+    with intact(f"the take-overs of group {group}"):
+        found = connection.execute(_take_overs(), {"of_group": group}).scalars()
+        return earlier_names(owner, claim, map(json.loads, found))
+
+
+@cache
+def _take_overs() -> Select[Any]:
+    return select(acts.c.details).where(acts.c.group_id == ID_OF_GROUP, acts.c.kind == "take-over")
+
+
+def _elsewhere(connection: Connection, group: str, names: Sequence[Claim]) -> tuple[str, ...]:
+    found = [row for name in names for row in connection.execute(_had_elsewhere(), {"of_group": group, **_names(name)})]
     return tuple(name_window(name, seq) for name, seq in found)
 
 
 @cache
-def _owned_elsewhere() -> Select[Any]:
+def _had_elsewhere() -> Select[Any]:
     of_claim = claim_windows.c.claim_id == id_of_claim()
+    # An open window of this group is there for its new owner to adopt.
+    is_other = or_(groups.c.name != bindparam("of_group"), windows.c.state != State.PLANNED)
     return (
         select(groups.c.name, windows.c.seq)
         .join_from(groups, windows)
         .join(claim_windows)
-        .where(of_claim, groups.c.name != bindparam("of_group"), windows.c.state.in_(OWNING))
+        .where(of_claim, windows.c.state != State.ABANDONED, is_other)
         .order_by(groups.c.name, windows.c.seq)
         .limit(MAX_NAMED)
     )
@@ -431,7 +469,7 @@ def _hold(
     now: datetime,
 ) -> None:
     for held in held_windows:
-        change_window(connection, group_id, held, holder=claim_id, holds=held.holds + 1)
+        change_window(connection, group_id, held, holder=claim_id, holds=held.holds + 1, place=None)
         if claim.scope is Scope.RUN:  # another launcher may begin the job at any moment, and does not say so
             _note_rerun(connection, group_id, held, now)
     _lose(connection, _running(connection, group_id, [h.seq for h in held_windows if h.holder != claim]), now)

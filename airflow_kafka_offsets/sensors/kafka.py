@@ -13,7 +13,7 @@ from airflow_kafka_offsets.core.conditions import (
     UnreadAtLeast,
     VerdictIn,
     checked_verdicts,
-    parse_moment,
+    parse_until,
 )
 from airflow_kafka_offsets.core.fields import check_attributes
 from airflow_kafka_offsets.core.lag.words import GroupVerdict
@@ -66,7 +66,7 @@ class KafkaTimeSensor(ConditionSensor):
 
     def condition(self) -> TimePassed:
         """Return what is waited for."""
-        return TimePassed(self.group, parse_moment("until", self.until), self.idle_after)
+        return TimePassed(self.group, parse_until(self.until), self.idle_after)
 
 
 class KafkaVerdictSensor(ConditionSensor):

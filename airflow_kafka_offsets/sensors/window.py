@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.conditions import CommittedUntil, WindowCommitted, parse_moment
+from airflow_kafka_offsets.core.conditions import CommittedUntil, WindowCommitted, parse_until
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.fields import CONN_ID, Kind, check_fields, or_none
 from airflow_kafka_offsets.core.group import KafkaGroup
@@ -60,4 +60,4 @@ class WindowCommittedSensor(ConditionSensor):
         if self.until is None:
             return WindowCommitted(str(self.window_id), self.ledger_conn_id)
         name = self.group.name if isinstance(self.group, KafkaGroup) else str(self.group)
-        return CommittedUntil(name, parse_moment("until", self.until), self.ledger_conn_id)
+        return CommittedUntil(name, parse_until(self.until), self.ledger_conn_id)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core import leader_epochs
 from airflow_kafka_offsets.core.errors import KafkaAnswerError, KafkaRefusedError, name_some
+from airflow_kafka_offsets.core.fields import EPOCH
 from airflow_kafka_offsets.core.group import KafkaGroup, OnAtRisk
 from airflow_kafka_offsets.core.lag.measure import to_ms
 from airflow_kafka_offsets.core.lag.pace import commits_wanted, pace_of
@@ -25,7 +26,7 @@ from airflow_kafka_offsets.core.plan.readable import ends_behind
 from airflow_kafka_offsets.core.plan.replay import between_times
 from airflow_kafka_offsets.core.plan.request import Live, Refused, Request, TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRanges
-from airflow_kafka_offsets.core.starting import EPOCH, AtCommitted, first_offsets, lookup_time
+from airflow_kafka_offsets.core.starting import AtCommitted, first_offsets, lookup_time
 from airflow_kafka_offsets.core.window import Claim, Draft, Outcome, Window, WindowRecord
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.publish import Publisher

@@ -118,7 +118,7 @@ class Planner(UseCases):
 
         Raises:
             BadInputError: the request was refused. Or the replay is at or above the watermark, unknown or empty; the message has the
-                numbers. Or the run had its windows in another group.
+                numbers. Or the run had its windows under another name of its group, DAG or task.
             ForeignGroupError: it plans live, and the group belongs to another DAG or task.
             UnreadTopicError: a window has records of a topic that this definition of the group does not read.
             WindowBusyError: another run works on one of them; nothing was written.
@@ -216,7 +216,7 @@ class Planner(UseCases):
             facts = replace(facts, at_risk=look.at_retention(group, first.whole.ranges))
         if self._publisher.address:
             start = to_check_in_store(state, first.plans)
-            self._publisher.prepare(group.name, state, start)
+            self._publisher.prepare(group, state, start)
             facts = replace(facts, ready_store=start)
         if group.schema_registry is not None:
             # After Kafka: what a producer has written by now, it has registered before.

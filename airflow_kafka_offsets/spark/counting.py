@@ -230,8 +230,8 @@ def _check_complete(counts: Counts) -> None:
     named = [f"{label}: {read} of {planned}" for label, (read, planned) in list(missing.items())[:MAX_NAMED]]
     rest = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
     raise IncompleteReadError(
-        f"{counts.records} of {sum(counts.planned.values())} planned offsets were read ({'; '.join(named)}{rest}). "
-        "Read the whole frame, or for a compacted or transactional topic set KafkaGroup(expect_gaps=True)",
+        f"{counts.records} of {sum(counts.planned.values())} planned offsets were read. Read the whole frame, or for a "
+        f"compacted or transactional topic set KafkaGroup(expect_gaps=True)\n    {'; '.join(named)}{rest}",
         missing,
     )
 

@@ -7,7 +7,8 @@ environment give the same ids to other offsets. So each output holds a digest of
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -16,13 +17,12 @@ from typing import Any
 from airflow_kafka_offsets.spark.errors import OtherWindowError
 from airflow_kafka_offsets.spark.handoff import Handoff
 
+logger = logging.getLogger(__name__)
+
 MAX_RANGES = 100
 """Up to this number of partitions, a note also has the ranges. The ledger always has them."""
 
 OTHER_WINDOW = "docs/reference/errors.md#otherwindowerror"
-
-_MAX_SHOWN = 200
-"""Characters of ranges that an error shows."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,17 @@ class Label:
         Raises:
             OtherWindowError: another window of this id wrote it.
         """
-        if note is None or "digest" not in note:
-            if self.is_rerun:
-                return
-            digest = "none"
-        elif self.is_of(note):
-            return
-        else:
-            digest = _shown(note)
-        raise OtherWindowError(
-            f"{target} has output of another window {self.window_id} (digest {digest}, not {_shown(self.note)}). "
-            f"See {OTHER_WINDOW}"
+        notes = [] if note is None or "digest" not in note else [note]
+        if not (all(map(self.is_of, notes)) if notes else self.is_rerun):
+            raise self.other_window(target, notes)
+
+    def other_window(self, target: str, notes: Sequence[Mapping[str, Any]]) -> OtherWindowError:
+        """Return the error about output of another window of this id, which may have notes."""
+        logger.debug("%s has %s, and the window is %s", target, [dict(note) for note in notes], self.note)
+        return OtherWindowError(
+            f"{target} has output {'of another' if notes else 'without a digest under the id of'} window {self.window_id}: "
+            "the ledger was restored from an older copy or made again, or two ledgers write there. Keep the output, which "
+            f"may hold records that no window will write again, and see {OTHER_WINDOW}"
         )
 
 
@@ -115,9 +115,3 @@ def read_note(text: str | None) -> dict[str, Any] | None:
 
 def _short(text: str, length: int) -> str:
     return sha256(text.encode()).hexdigest()[:length]
-
-
-def _shown(note: Mapping[str, Any]) -> str:
-    ranges = str(note.get("ranges") or "")
-    shown = ranges if len(ranges) <= _MAX_SHOWN else f"{ranges[:_MAX_SHOWN]}..."
-    return f"{note['digest']} ({shown})" if shown else str(note["digest"])

@@ -464,7 +464,7 @@ class WindowReading:
             counts = count()
             check_counts(counts, expect_gaps=self._handoff.expect_gaps, at_least=self._handoff.at_least)
         except IncompleteReadError as exc:
-            raise IncompleteReadError(f"Window {self.id}: {exc}{hint}", exc.missing) from None
+            raise IncompleteReadError(f"Window {self.id}{hint}: {exc}", exc.missing) from None
         return counts
 
     def _counts_so_far(self) -> Counts:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from airflow_kafka_offsets.core.fields import plain
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.run import Run, Try
 from airflow_kafka_offsets.core.window import Claim, Scope
@@ -124,9 +124,9 @@ def _run(operator: BaseOperator, context: Context, scope: Scope) -> Run:
     return Run(
         # The same for the first try, a retry, a clear and a reprocessed run.
         Claim(ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index, scope),
-        Try(ti.try_number, ti.max_tries, operator.retries or 0, dag_run.start_date),
+        Try(ti.try_number, ti.max_tries, operator.retries or 0, plain(dag_run.start_date)),
         kind=str(getattr(kind, "value", kind)),
-        interval=None if start is None or end is None else (_plain(start), _plain(end)),
+        interval=None if start is None or end is None else (plain(start), plain(end)),
         conf=dag_run.conf or {},
         params=dict(context["params"]),
         declared=frozenset(dag.params),
@@ -135,11 +135,6 @@ def _run(operator: BaseOperator, context: Context, scope: Scope) -> Run:
         has_retry_policy=getattr(operator, "retry_policy", None) is not None,
         keeps_state=context.get("task_state_store") is not None,
     )
-
-
-def _plain(time: datetime) -> datetime:
-    # Airflow's times are pendulum's, whose differences can't be divided by a timedelta.
-    return datetime.fromtimestamp(time.timestamp(), UTC)
 
 
 def tasks_of_groups(dag: DAG) -> list[tuple[Any, KafkaGroup]]:

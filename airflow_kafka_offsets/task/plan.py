@@ -30,9 +30,10 @@ from airflow_kafka_offsets.core.errors import (
     NotYetError,
     WindowBusyError,
     may_pass,
+    mends_itself,
     short,
 )
-from airflow_kafka_offsets.core.plan.request import Live, TimeSpan, names_replay, request_of
+from airflow_kafka_offsets.core.plan.request import Live, TimeSpan, names_replay, new_run, request_of
 from airflow_kafka_offsets.core.window import Claim, Scope
 from airflow_kafka_offsets.spark.errors import KafkaWindowError
 from airflow_kafka_offsets.task.metrics import TaskMetrics
@@ -198,8 +199,11 @@ def log_failure_before_window(run: Run, group: str | None, window: Any = None) -
             name = f"window {window_id}" if isinstance(window_id, str) else "its window"
             headline = f"This try got no window of group {group}" if window is None else f"This try did not get {name}"
             error = str(exc) if is_sentence else f"{type(exc).__name__}, see below"
-            next_try = follows(run, exc)
-            logger.error("%s", ending.end_without_window(headline, error, next_try))
+            other = new_run(run, group) if group is not None and window is None else None
+            block = ending.end_without_window(
+                headline, error, follows(run, exc), may_pass=mends_itself(exc), new_run=other
+            )
+            logger.error("%s", block)
         except Exception:
             logger.warning(SILENT, exc_info=True)
         if not isinstance(exc, KafkaOffsetsError):

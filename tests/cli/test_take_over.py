@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+import re
+import shlex
 
 import pytest
 
@@ -53,8 +55,14 @@ def test_the_command_that_the_error_names_works(cli: Cli, lake: Lake) -> None:
     renamed = Claim("orders_v2", "manual__1", "etl.load")
     with pytest.raises(ForeignGroupError) as refused:
         lake.service.plan(ORDERS, renamed, is_over=lambda claim: True)
-    command = str(refused.value).partition("kafka-offsets ")[2].replace("'...'", "renamed").split()
-    assert (cli(*command).code, cli(*command, "--yes").code) == (4, 0), "as it stands, it only tells what it would do"
+    look, command = map(shlex.split, re.findall(r"kafka-offsets (.*)", str(refused.value)))
+    assert "belongs to:     orders/load" in cli(*look).out
+    before = lake.dump()
+    typed = cli(*command, "--yes")
+    assert (typed.code, lake.dump()) == (2, before), "the reason is the person's own"
+    assert "'...' is not a reason: say why" in typed.err
+    command[-1] = "renamed"
+    assert (cli(*command).code, cli(*command, "--yes").code) == (4, 0)
     assert lake.service.plan(ORDERS, renamed, is_over=lambda claim: True)[0].window.id == "lake.orders-000003"
 
 

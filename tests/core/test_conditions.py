@@ -18,7 +18,7 @@ from airflow_kafka_offsets.core.conditions import (
     WindowFree,
     condition_from_json,
     condition_to_json,
-    parse_moment,
+    parse_until,
 )
 from airflow_kafka_offsets.core.errors import BadInputError
 from tests.core.examples import NOON, group
@@ -40,9 +40,9 @@ HOUR = timedelta(hours=1)
         lambda: TimePassed(group(), datetime(1969, 1, 1, tzinfo=UTC)),
         lambda: CommittedUntil("lake", datetime(2026, 1, 1)),
         lambda: WindowCommitted("lake"),
-        lambda: parse_moment("until", ""),
-        lambda: parse_moment("until", "noon"),
-        lambda: parse_moment("until", "2026-01-01T00:00:00"),
+        lambda: parse_until(""),
+        lambda: parse_until("noon"),
+        lambda: parse_until("2026-01-01T00:00:00"),
     ],
 )
 def test_nonsense_is_refused(wrong: Any) -> None:

@@ -162,6 +162,10 @@ def test_a_task_that_gets_no_window_says_what_failed_and_what_comes_next() -> No
     assert end_without_window(head, "no jar", None).endswith(
         "no retry is left: correct the error, then clear this task"
     )
+    assert end_without_window(head, "no answer", None, may_pass=True).endswith("no retry is left: clear this task")
+    new_run = end_without_window(head, "no such window", None, new_run="\n    airflow dags trigger x")
+    assert new_run.endswith("otherwise correct the error, then clear this task\n    type: airflow dags trigger x")
+    assert "type" not in end_without_window(head, "no such window", starts(2), new_run="airflow dags trigger x")
 
 
 def test_the_last_error_of_spark_stands_where_the_job_did_not_succeed() -> None:
@@ -172,3 +176,14 @@ def test_the_last_error_of_spark_stands_where_the_job_did_not_succeed() -> None:
     assert line.endswith("xxx...")
     assert len(line) < 400
     assert "ValueError" not in end_of_left(Left(OPEN, State.PLANNED, job="10 records read", spark_error=error))
+
+
+def test_an_error_of_this_package_passes_whole_and_its_commands_stay_on_lines_of_their_own() -> None:
+    error = (
+        f"airflow_kafka_offsets.spark.errors.IncompleteReadError: {'x' * 400}. Set:\n    KafkaGroup(expect_gaps=True)"
+    )
+    text = end_of_left(Left(OPEN, State.PLANNED, spark_error=error))
+    assert (
+        f"\n    error: Spark: IncompleteReadError: {'x' * 400}. Set:\n        KafkaGroup(expect_gaps=True)\n    now: "
+        in text
+    )

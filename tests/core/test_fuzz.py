@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_kafka_offsets import KafkaGroup, StoreAddress
-from airflow_kafka_offsets.core.conditions import LagAtMost, TimePassed, UnreadAtLeast, WindowCommitted, parse_moment
+from airflow_kafka_offsets.core.conditions import LagAtMost, TimePassed, UnreadAtLeast, WindowCommitted, parse_until
 from airflow_kafka_offsets.core.errors import MAX_MESSAGE, BadInputError
 from airflow_kafka_offsets.core.plan.request import parse_replay
 from airflow_kafka_offsets.core.source.checkpoint import read_offsets
@@ -130,7 +130,7 @@ def test_a_time_with_a_character_that_nobody_can_print_is_refused_everywhere(tex
     reads: list[Callable[[], Any]] = [
         lambda: group(starting_offsets=text),
         lambda: parse_reset_target(text),
-        lambda: parse_moment("until", text),
+        lambda: parse_until(text),
         lambda: parse_replay("lake", {"from": text, "to": NOON}),
     ]
     for read in reads:
@@ -142,7 +142,7 @@ def test_a_time_with_a_character_that_nobody_can_print_is_refused_everywhere(tex
 def test_a_condition_is_refused_or_made(first: Any, second: Any, third: Any) -> None:
     is_said(lambda: UnreadAtLeast(first, second, third))
     is_said(lambda: UnreadAtLeast(group(), second, third))
-    is_said(lambda: TimePassed(group(), parse_moment("until", second), third))
+    is_said(lambda: TimePassed(group(), parse_until(second), third))
     is_said(lambda: LagAtMost(group(), second))
     is_said(lambda: WindowCommitted(second, third))
 

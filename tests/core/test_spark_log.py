@@ -6,7 +6,7 @@ from functools import reduce
 
 import pytest
 
-from airflow_kafka_offsets.core.spark_log import SparkOutput, after_line
+from airflow_kafka_offsets.core.spark_log import SparkOutput, after_line, is_own
 
 LOST_TASK = """\
 26/11/23 07:18:40 WARN TaskSetManager: Lost task 0.0 in stage 0.0 (TID 0) (host executor 1): java.io.IOException: reset by peer
@@ -152,3 +152,28 @@ def test_what_was_caught_and_logged_did_not_end_the_job(said: str) -> None:
 def test_a_retry_inside_of_the_job_does_not_hide_what_ended_it_later() -> None:
     assert error_of(f"{LOST_TASK}\n{LOST_PYTHON_TASK}\n{PYTHON}") == "ValueError: no such day"
     assert error_of(f"{PYTHON}\n{LOST_TASK}") == "ValueError: no such day", "the tasks that it left behind"
+
+
+OWN = """\
+airflow_kafka_offsets.spark.errors.IncompleteReadError: Window lake-000012: 3 records read, 4 by an earlier run. To replace it:
+    KafkaGroup(expect_fewer=True)
+    KafkaGroup()"""
+AT_EXIT = """\
+airflow_kafka_offsets: exit code 1, nothing is committed: IncompleteReadError: Spark reported no action. Use:
+    with window.persisted() as frame:"""
+
+
+@pytest.mark.parametrize("own", [f"Traceback (most recent call last):\n{OWN}", AT_EXIT])
+@pytest.mark.parametrize(
+    "after", ["", "\n26/11/23 07:18:44 INFO ShutdownHookManager: Shutdown hook called\n    x", "\n"]
+)
+def test_an_error_of_this_package_is_kept_with_all_of_its_lines(own: str, after: str) -> None:
+    error = error_of(own + after)
+    assert error == (OWN if OWN in own else AT_EXIT)
+    assert is_own(error)
+
+
+def test_lines_below_another_error_are_not_a_part_of_it() -> None:
+    error = error_of(f"{PYTHON.rpartition(chr(10))[0]}\n    x")
+    assert error == "ValueError: no such day"
+    assert not is_own(error)

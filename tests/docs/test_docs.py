@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -14,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.history import check_signature
 from airflow_kafka_offsets.core.launch.spark_versions import check_versions_agree
 from airflow_kafka_offsets.launch import connect, twins
 from airflow_kafka_offsets.page import app
@@ -261,24 +264,43 @@ def slug(heading: str) -> str:
     return re.sub(r"[^\w -]", "", heading.lstrip("# ").lower()).replace(" ", "-")
 
 
-def messages() -> dict[str, str]:
-    """Return what the package says of pages of these docs, by the line: texts, and no docstrings."""
+def messages(having: str) -> dict[str, str]:
+    """Return the texts of the package that have these words, by the line; docstrings are none."""
     found = {}
     for file in sorted((ROOT / "airflow_kafka_offsets").rglob("*.py")):
         source = file.read_text()
-        if "docs/" not in source:  # to parse every file takes a second
+        if having not in source:  # to parse every file takes a second
             continue
         tree = ast.parse(source)
         docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
             is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
-            if is_text and re.search(r"(?<!/)docs/\S*\.md", node.value):
+            if is_text and having in node.value:
                 found[f"{file.relative_to(ROOT)}:{node.lineno}"] = node.value
     return found
 
 
+def test_no_message_confirms_for_a_person() -> None:
+    """Only the help, the exit codes and the end of a dry run name the flag that confirms."""
+    flag = "--yes"
+    places = Counter(line.partition(":")[0].removeprefix("airflow_kafka_offsets/") for line in messages(flag))
+    assert places.pop("cli/arguments.py") > 5
+    assert places == {"cli/acts.py": 1, "cli/running.py": 1}
+    assert messages(flag)[next(line for line in messages(flag) if "cli/acts.py" in line)] == flag
+    assert not [page for page in (ROOT / "airflow_kafka_offsets").rglob("*.html") if flag in page.read_text()]
+
+
+def test_a_reason_in_a_message_is_the_placeholder_that_no_act_takes() -> None:
+    reasons = re.findall(r"--why '([^']*)'", " ".join(messages("--why '").values()))
+    assert len(reasons) > 5
+    assert set(reasons) == {"..."}
+    for why in ("...", "'...'"):  # a shell that knows no single quotes hands them on
+        with pytest.raises(BadInputError, match="is not a reason"):
+            check_signature("ada", why)
+
+
 def test_a_link_in_a_message_leads_somewhere() -> None:
-    found = messages()
+    found = {line: text for line, text in messages("docs/").items() if re.search(r"(?<!/)docs/\S*\.md", text)}
     assert len(found) > 8
     for line, text in found.items():
         for page, anchor in re.findall(r"(docs/[\w/.-]*\.md)(?:#([\w-]+))?", text):

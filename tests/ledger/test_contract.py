@@ -424,6 +424,19 @@ class LedgerContract:
         ledger.abandon(one.window.id, act())
         assert ledger.load(name, old).elsewhere == ()
 
+    def test_what_a_claim_had_under_the_names_of_former_owners_is_known(self, ledger: Ledger, name: str) -> None:
+        run = f"{name}-1"
+        old, new, third = Claim("dag", run, "load"), Claim("dag", run, "load_2"), Claim("reports", run, "load_3")
+        window = add(ledger, name, 0, 10, old)
+        for before, owner in ((old, new), (new, third)):
+            took = act("take-over", **{"from": str(Owner.of(before)), "to": str(Owner.of(owner))})
+            ledger.take_over(name, ledger.load(name).version, Owner.of(owner), took)
+        assert ledger.load(name, third).elsewhere == (), "it may be adopted as long as it is open"
+        commit(ledger, window)
+        assert ledger.load(name, third).elsewhere == (window.id,)
+        assert ledger.load(name, new).elsewhere == (), "no longer the owner"
+        assert ledger.load(name, replace(third, run_id=f"{name}-2")).elsewhere == ()
+
     def test_a_group_has_the_newest_definition_and_keeps_all_else(self, ledger: Ledger, name: str) -> None:
         add(ledger, name, 0, 10)
         before = ledger.load(name)

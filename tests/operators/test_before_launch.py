@@ -149,9 +149,7 @@ def test_a_kafka_that_does_not_answer_is_told_once_and_at_the_end(
         run[0](*run[1:])
     assert len(as_logged(caught.value)) == 1
     assert last_words(caplog) == (
-        "This try got no window of group g\n"
-        f"    error: {caught.value}\n"
-        "    next: no retry is left: correct the error, then clear this task"
+        f"This try got no window of group g\n    error: {caught.value}\n    next: no retry is left: clear this task"
     )
 
 

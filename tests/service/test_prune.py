@@ -19,12 +19,13 @@ from airflow_kafka_offsets.core.errors import (
     UnknownWindowError,
 )
 from airflow_kafka_offsets.core.history import KEPT_FROM
+from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.request import Live, Ranges, TimeSpan, Windows
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.service import prune, watch
 from airflow_kafka_offsets.service.prune import Prune, Pruning
-from tests.core.examples import claim, tp
+from tests.core.examples import claim, group, tp
 from tests.service.world import World
 
 DAY = timedelta(days=1)
@@ -257,6 +258,36 @@ def test_a_run_whose_window_is_gone_gets_no_other_one(world: World) -> None:
         world.ask(claim("run-1"))
     assert _left(world) == [4, 5]
     assert [p.window.seq for p in world.ask(claim("run-4"))] == [5]
+
+
+@pytest.mark.parametrize("load", ["load", "load_2"])
+def test_a_run_whose_window_is_gone_gets_no_other_one_under_another_name(world: World, load: str) -> None:
+    _prune(world)
+    if load == "load":
+        world.group = group("lake2")
+    else:
+        world.service.take_over("lake", Owner("dag", load), "ada", "renamed")
+    with pytest.raises(PrunedWindowError, match="Trigger a new run instead of clearing this one"):
+        world.ask(claim("run-1", load))
+    assert world.ledger.windows("lake2") == []
+    assert _left(world) == [4, 5]
+    assert len(world.ask(claim("run-9", load))) == 1, "a new run is welcome"
+
+
+def test_a_window_that_was_given_up_and_is_gone_is_in_nobodys_way(world: World) -> None:
+    """A retry asks again after its window was abandoned, and has another one."""
+    by = claim("busy")
+    world.kafka.produce(tp(0), 10)
+    world.service.abandon(world.plan(by).window.id, "ada", "why")
+    world.now += 3 * DAY
+    window = world.plan(by).window
+    assert window.seq == 7
+    for partition in (0, 1):
+        world.kafka.expire(tp(partition), 60 - 10 * partition)
+    world.service.commit(window.id, by, world.work(window, by))
+    _read(world, 8)
+    assert _prune(world, 2 * DAY).last == 6
+    assert world.plan(by).window.id == window.id
 
 
 def test_a_time_span_with_windows_that_are_gone_is_refused(world: World) -> None:

@@ -22,13 +22,15 @@ def test_all_that_was_planned_is_complete() -> None:
 
 
 def test_the_error_names_partitions_and_numbers() -> None:
-    with pytest.raises(IncompleteReadError, match=r"^9 of 11 planned .*\(orders-1: 3 of 4; pay-0: 1 of 2\)") as caught:
+    with pytest.raises(
+        IncompleteReadError, match=r"^9 of 11 planned .*\n    orders-1: 3 of 4; pay-0: 1 of 2$"
+    ) as caught:
         check_counts(counts(("orders", 0, 5, 5), ("orders", 1, 3, 4), ("pay", 0, 1, 2)))
     assert caught.value.missing == {"orders-1": (3, 4), "pay-0": (1, 2)}
 
 
 def test_the_error_stays_short_with_many_partitions() -> None:
-    with pytest.raises(IncompleteReadError, match=r"orders-9: 0 of 1 and 290 more\)") as caught:
+    with pytest.raises(IncompleteReadError, match=r"orders-9: 0 of 1 and 290 more$") as caught:
         check_counts(counts(*(("orders", number, 0, 1) for number in range(300))))
     assert len(caught.value.missing) == 300
 
@@ -73,7 +75,9 @@ def test_a_histogram_that_can_not_be_right_leaves_the_total(bars: str | None) ->
     reported = Reported({"records": 5, "histogram": bars})
     counts = counted({("a", 0): 3, ("a", 1): 3}, reported)
     assert counts.read == {(None, None): 5}
-    with pytest.raises(IncompleteReadError, match=r"5 of 6 planned offsets were read \(all partitions: 5 of 6\)"):
+    with pytest.raises(
+        IncompleteReadError, match=r"5 of 6 planned offsets were read\. Read .*\n    all partitions: 5 of 6$"
+    ):
         check_counts(counts)
 
 

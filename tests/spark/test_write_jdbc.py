@@ -150,7 +150,7 @@ def test_rows_without_a_digest_are_replaced_only_by_a_window_that_was_committed(
     """As those that a version without digests has written."""
     database.run(f"INSERT INTO {table} (n, window_id) VALUES (77, '{ID}')")
     window = make_window(ranges)
-    with pytest.raises(OtherWindowError, match="digest none"):
+    with pytest.raises(OtherWindowError, match="without a digest"):
         write(window, values(window), database, table)
     assert database.numbers(table) == [77]
     assert database.stages() == []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -356,14 +359,34 @@ def read_once(tmp_path: Path) -> World:
     return world
 
 
-@pytest.mark.parametrize("conf", [{"window": "1"}, {"windows": "1-x"}, {"windows": "7"}])
-def test_what_is_mistyped_in_a_replay_fails_its_task_at_once_and_writes_nothing(
-    read_once: World, monkeypatch: pytest.MonkeyPatch, conf: dict[str, Any]
+@pytest.mark.parametrize(
+    "conf", [{"window": "1"}, {"windows": "1-x"}, {"windows": "7"}, {SCOPED: {"windows": "x"}}, {SCOPED: {"window": 1}}]
+)
+def test_what_is_mistyped_in_a_replay_fails_its_task_at_once_and_names_the_run_that_replaces_it(
+    read_once: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, conf: dict[str, Any]
 ) -> None:
     before = written(read_once)
     with pytest.raises(AirflowFailException):
         replayed(read_once, monkeypatch, conf)
     assert written(read_once) == before
+    told = caplog.messages[-1]
+    assert "next: no retry is left. A clear keeps this run's conf: if the error is in it, start a new run" in told
+    [typed] = re.findall(r"type: (airflow dags trigger dag --conf .*)$", told)
+    as_it_stands = json.loads(shlex.split(typed)[-1])
+    with pytest.raises(AirflowFailException, match=r"'\.\.\.' is not a window id"):
+        replayed(read_once, monkeypatch, as_it_stands)
+    assert written(read_once) == before
+    filled_in = json.loads(shlex.split(typed.replace("...", "1"))[-1])
+    assert replayed(read_once, monkeypatch, filled_in)["window_id"] == "lake-000001"
+
+
+@pytest.mark.parametrize("conf", [{"windows": 1}, {SCOPED: {"windows": 1}}])
+def test_a_number_names_a_window(read_once: World, monkeypatch: pytest.MonkeyPatch, conf: dict[str, Any]) -> None:
+    assert replayed(read_once, monkeypatch, conf)["window_id"] == "lake-000001"
+
+
+def test_a_number_names_the_group_that_is_called_so() -> None:
+    assert requested("manual", KafkaGroup("5", topics=["t"]), conf={"group": 5, "windows": 1}) == Windows((1,))
 
 
 def test_a_replay_of_what_no_live_window_has_passed_yet_writes_nothing_and_is_tried_again(

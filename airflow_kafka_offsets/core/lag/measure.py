@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from airflow_kafka_offsets.core.errors import LogError, name_some
+from airflow_kafka_offsets.core.fields import EPOCH
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import PartitionLag
 from airflow_kafka_offsets.core.lag.retention import Retention
@@ -18,7 +19,6 @@ from airflow_kafka_offsets.core.plan.matching import check_there
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE, watermark
 from airflow_kafka_offsets.core.plan.planning import Verdict, judge_all
 from airflow_kafka_offsets.core.plan.waiting import GroupSnapshot
-from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window import Window
 
 RATE_OVER = timedelta(hours=1)

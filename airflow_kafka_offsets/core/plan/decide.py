@@ -208,8 +208,8 @@ def refuse(asking: Asking, state: GroupState) -> None:
     """Refuse a run that may have no window, whatever Kafka holds.
 
     Raises:
-        BadInputError, IllegalStepError, ForeignGroupError: it had windows in another group, or lost those that it had; the group belongs
-            to another task; or a replay that can't be answered.
+        BadInputError, IllegalStepError, ForeignGroupError: it had windows under another name, or lost those that it had; the group
+            belongs to another task; or a replay that can't be answered.
     """
     request = asking.request
     if isinstance(request, Given) or ownership.own_windows(state):
@@ -219,7 +219,7 @@ def refuse(asking: Asking, state: GroupState) -> None:
     if request is None:
         return
     if not (isinstance(request, TimeSpan) and request.is_interval):  # an interval means the same in any group
-        ownership.check_same_group(asking.group.name, asking.claim, state)
+        ownership.check_same_name(asking.group.name, asking.claim, state, is_live=isinstance(request, Live))
     if isinstance(request, Live):
         ownership.check_owner(asking.group.name, state.owner, asking.claim)
     else:

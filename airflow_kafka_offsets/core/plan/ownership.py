@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from airflow_kafka_offsets.core.errors import (
     MAX_NAMED,
@@ -33,6 +34,7 @@ from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_r
 from airflow_kafka_offsets.core.spark_json import dump_offsets
 from airflow_kafka_offsets.core.store import advance
 from airflow_kafka_offsets.core.window import Claim, Lane, Scope, State, Window, WindowRecord
+from airflow_kafka_offsets.core.window_id import group_of
 
 # What Airflow takes for the id of a DAG or task.
 _AIRFLOW_ID = re.compile(r"[\w.-]{1,250}")
@@ -92,10 +94,10 @@ class GroupState:
         position: where the next live window starts; None before the first one.
         open: live windows that wait for their commit, oldest first.
         claimed: the windows that the asking claim ever had, oldest first.
-        elsewhere: a few windows that the claim has in other groups, if it has none here.
+        elsewhere: a few windows that the claim had under another name of its group, DAG or task, if it owns none here.
         owner: the task that the group belongs to; None if the first task that plans live gets it.
         reruns: what has begun again of its committed windows and is not committed again, oldest first; `load` for one run leaves it out.
-        is_pruned: whether a window that the asking claim had was pruned.
+        is_pruned: whether a window that the asking claim had, under any name, was pruned.
         began_at: when the group began; None if it is not in the ledger, or was reset since.
     """
 
@@ -199,16 +201,33 @@ def reset_to(group: str, to: Offsets) -> str:
 # Refusals.
 
 
-def check_same_group(group: str, claim: Claim, state: GroupState) -> None:
-    """Refuse a run that had windows in another group: in this one it would get new windows instead of its own.
+def earlier_names(owner: Owner | None, claim: Claim, take_overs: Iterable[Mapping[str, Any]]) -> list[Claim]:
+    """Return a claim under the names that its DAG or task had before; none unless it is the owner's.
+
+    Args:
+        owner: the task that the group belongs to.
+        claim: who asks.
+        take_overs: the details of the acts that gave the group to another task.
+    """
+    if owner != Owner.of(claim):
+        return []
+    names = {details["from"] for details in take_overs} - {None, str(owner)}
+    tasks = (name.split("/") for name in sorted(names))
+    return [replace(claim, dag_id=dag_id, task_id=task_id) for dag_id, task_id in tasks]
+
+
+def check_same_name(group: str, claim: Claim, state: GroupState, *, is_live: bool) -> None:
+    """Refuse a run that had windows under another name of its group, DAG or task: it would get other ones instead of its own.
+
+    A replay means the same whoever asks, so only another name of the group counts for it.
 
     Raises:
         BadInputError: with these windows.
     """
-    if state.elsewhere:
+    if had := [id_ for id_ in state.elsewhere if is_live or group_of(id_) != group]:
         raise BadInputError(
-            f"{claim} had {name_some(state.elsewhere, ', ')}, and its task reads group {group} now. Trigger a new run, or see "
-            "docs/howto/rename-a-group.md"
+            f"{claim} had {name_some(had, ', ')} under another name of its group, DAG or task, so it gets no window of group {group}. "
+            "Trigger a new run, or see docs/howto/rename-a-group.md#runs-from-before"
         )
 
 
@@ -222,8 +241,9 @@ def check_owner(group: str, owner: Owner | None, claim: Claim) -> None:
         return
     task = Owner.of(claim)
     raise ForeignGroupError(
-        f"{task} asks for live windows of group {group}, which belongs to {owner}. For another output, use another group; to run its "
-        "windows again, name a replay; if the DAG or task was renamed (docs/howto/rename-or-share-a-group.md):\n"
+        f"{task} asks for live windows of group {group}, which belongs to {owner}. If the DAG was copied, give this task a group of its own; "
+        "if the DAG or task was renamed (docs/howto/rename-or-share-a-group.md), look at the group, then take it over:\n"
+        f"    kafka-offsets status {group}\n"
         f"    kafka-offsets take-over {group} --dag {task.dag_id} --task {task.task_id} --why '...'"
     )
 

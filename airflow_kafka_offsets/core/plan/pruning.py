@@ -4,7 +4,7 @@ Windows leave from the oldest on, without a hole: the first one that has to stay
 Only a window whose offsets Kafka no longer holds may leave. So an offset that Kafka holds has the owner that it had.
 
 Two things are kept. The floor of each partition: owners of offsets below it are forgotten, so no one may own these again, even if
-Kafka ever has them again. And a number for each claim: a run that asks again gets no new window.
+Kafka ever has them again. And a number for each claim that had a window: a run that asks again gets no new one, in any group.
 """
 
 from __future__ import annotations

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from shlex import quote
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, name_some, short
-from airflow_kafka_offsets.core.fields import read_time
+from airflow_kafka_offsets.core.fields import moment
 from airflow_kafka_offsets.core.group import KafkaGroup, Until
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.run import Run
@@ -201,7 +203,7 @@ def parse_replay(group: str, params: Mapping[str, Any]) -> Replay | None:
     if missing := [key for key in way if key not in given]:
         raise BadInputError(f"A replay by {' and '.join(map(repr, way))} needs both: {missing[0]!r} is missing")
     if FROM in given:
-        return span(_time(FROM, given[FROM]), _time(TO, given[TO]))
+        return span(moment(FROM, given[FROM]), moment(TO, given[TO]))
     if WINDOWS in given:
         return Windows(tuple(parse_windows(group, str(given[WINDOWS]))))
     return Ranges(OffsetRanges.between(load_offsets(given[STARTING_OFFSETS]), load_offsets(given[ENDING_OFFSETS])))
@@ -218,6 +220,13 @@ def check_keys(conf: Mapping[str, Any], own: Collection[str], ours: Collection[s
     Raises:
         BadInputError: with the key that is meant.
     """
+    for key, meant in _misspelled(conf, own, ours):
+        raise BadInputError(
+            f"The run's conf has {short(key)}, which looks like {meant!r}. Correct it, or declare it in the DAG's params"
+        )
+
+
+def _misspelled(conf: Mapping[str, Any], own: Collection[str], ours: Collection[str]) -> Iterator[tuple[str, str]]:
     names = {_letters(name): name for name in ours}
     # Short words such as `from` and `to` are similar to too many others.
     long_names = [letters for letters, name in names.items() if len(name) > len(FROM)]
@@ -228,9 +237,7 @@ def check_keys(conf: Mapping[str, Any], own: Collection[str], ours: Collection[s
         letters = "window" if letters == "windowid" else letters
         close = [letters] if letters in names else get_close_matches(letters, long_names, n=1, cutoff=LIKE)
         if close:
-            raise BadInputError(
-                f"The run's conf has {short(key)}, which looks like {names[close[0]]!r}. Correct it, or declare it in the DAG's params"
-            )
+            yield key, names[close[0]]
 
 
 def _letters(key: str) -> str:
@@ -251,9 +258,9 @@ def is_of_group(group: str, groups: Collection[str], params: Mapping[str, Any], 
     """
     named, names = params.get(GROUP), sorted({group, *groups})
     if not _is_empty(named):
-        if named not in names:
+        if str(named) not in names:
             raise BadInputError(f"This DAG has no group {named} to replay; it has {name_some(names, ', ')}")
-        return bool(named == group)
+        return str(named) == group
     if must_name and len(names) > 1:
         raise BadInputError(
             f'The replay names none of the groups {name_some(names, ", ")}. Add e.g. "{GROUP}": "{names[0]}"'
@@ -279,6 +286,25 @@ def scoped(conf: Mapping[str, Any]) -> Mapping[str, Any] | None:
             f'"{SCOPED}" in the conf must be an object with keys of {", ".join(keys)}, got {short(given)}'
         )
     return given
+
+
+def trigger_command(group: str, replay: Mapping[str, Any], dag_id: str = "DAG") -> str:
+    """Return the command that starts a run with a replay, on a line of its own. No param of the DAG changes what its conf means."""
+    return f"\n    airflow dags trigger {dag_id} --conf {quote(json.dumps({SCOPED: {GROUP: group, **replay}}))}"
+
+
+def new_run(run: Run, group: str) -> str | None:
+    """Return the command that replaces a run whose conf is wrong, with values to fill in; None if the conf has nothing of ours."""
+    conf, inner = run.conf, run.conf.get(SCOPED)
+    if isinstance(inner, Mapping):
+        conf = {**conf, **inner}
+    keys = {key for key in OUR_KEYS if not _is_empty(conf.get(key))}
+    keys |= {meant for _, meant in _misspelled(conf, run.declared, OUR_KEYS)}
+    if not keys:
+        return None
+    default = (FROM, TO) if run.kind == "backfill" else (WINDOWS,)
+    way = next((way for way in _WAYS if keys & set(way)), default)
+    return trigger_command(group, dict.fromkeys(way, "..."), run.claim.dag_id)
 
 
 def names_replay(params: Mapping[str, Any]) -> bool:
@@ -357,16 +383,3 @@ def parse_seq(group: str, text: str) -> int:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 18
-
-
-def _time(key: str, value: Any) -> datetime:
-    try:
-        time = value if isinstance(value, datetime) else read_time(str(value).strip())
-    except ValueError as exc:
-        raise BadInputError(f"{key}: {short(value)} is not a time such as '2026-01-31T00:00:00+01:00'") from exc
-    if time.tzinfo is None:
-        raise BadInputError(f"{key}: {value} has no zone, such as Z or +01:00")
-    try:
-        return time.astimezone(UTC)
-    except OverflowError as exc:
-        raise BadInputError(f"{key}: {value} lies outside of the years 1 to 9999") from exc

@@ -17,6 +17,7 @@ from airflow_kafka_offsets.core.conditions import (
     UnreadAtLeast,
 )
 from airflow_kafka_offsets.core.errors import MAX_NAMED, IllegalStepError
+from airflow_kafka_offsets.core.fields import EPOCH
 from airflow_kafka_offsets.core.history import Frontier
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -25,7 +26,6 @@ from airflow_kafka_offsets.core.plan.matching import check_there
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Position
 from airflow_kafka_offsets.core.plan.planning import plan_all
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
-from airflow_kafka_offsets.core.starting import EPOCH
 from airflow_kafka_offsets.core.window import State, WindowRecord
 
 OffsetsAt = Mapping[TopicPartition, int | None]

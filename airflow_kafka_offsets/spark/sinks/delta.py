@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_kafka_offsets.spark.errors import OtherWindowError, WriteOptionError
-from airflow_kafka_offsets.spark.label import OTHER_WINDOW, Label, read_note
+from airflow_kafka_offsets.spark.errors import WriteOptionError
+from airflow_kafka_offsets.spark.label import Label, read_note
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, refuse_options, with_window_id
 from airflow_kafka_offsets.spark.source import empty_frame
 
@@ -92,8 +92,8 @@ class DeltaTable:
             OtherWindowError: they appended another window of this id, so Delta would skip this one.
         """
         notes = self._notes_of_window()
-        if not all(self._label.is_of(note) for note in notes if "digest" in note):
-            raise OtherWindowError(f"{self.name} has another window {self._label.window_id}. See {OTHER_WINDOW}")
+        if others := [note for note in notes if "digest" in note and not self._label.is_of(note)]:
+            raise self._label.other_window(self.name, others)
         return bool(notes)
 
     def _refuse_other(self) -> None:

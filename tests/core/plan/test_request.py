@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -20,12 +21,15 @@ from airflow_kafka_offsets.core.plan.request import (
     TimeSpan,
     Windows,
     check_keys,
+    new_run,
     parse_replay,
     parse_seq,
     parse_windows,
     scoped,
     span,
 )
+from airflow_kafka_offsets.core.run import Run
+from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.core.window_id import name_window, name_windows
 from tests.core.examples import ranges, tp
 
@@ -174,7 +178,7 @@ def test_a_time_may_have_any_zone(text: str) -> None:
 @pytest.mark.parametrize(
     ("start", "end", "why"),
     [
-        ("2026-01-31", TO, "from: 2026-01-31 has no zone"),
+        ("2026-01-31", TO, "from: the time 2026-01-31T00:00:00 has no zone"),
         (datetime(2026, 1, 31), TO, "has no zone"),
         (FROM, "2026-02-01T00:00:00", "to: .* has no zone"),
         ("yesterday", TO, "from: 'yesterday' is not a time"),
@@ -301,3 +305,38 @@ def test_an_object_with_anything_else_is_refused(wrong: Any) -> None:
 def test_a_misspelled_name_of_the_object_is_refused(key: str) -> None:
     with pytest.raises(BadInputError, match=f"{key!r}, which looks like 'kafka_offsets'"):
         check_keys({key: {"windows": "3"}}, own=())
+
+
+DAG_RUN = Claim("orders", "manual__1", "load")
+
+
+@pytest.mark.parametrize(
+    ("conf", "keys"),
+    [
+        ({"windows": "x"}, ("windows",)),
+        ({"Window_id": "x"}, ("windows",)),
+        ({"to": "2026"}, ("from", "to")),
+        ({SCOPED: {"starting_ofsets": LOW}}, ("starting_offsets", "ending_offsets")),
+        ({SCOPED: {"starting_offsets": LOW}}, ("starting_offsets", "ending_offsets")),
+        ({SCOPED: 5}, ("windows",)),
+        ({"group": "gone", "secret": "hunter2"}, ("windows",)),
+    ],
+)
+def test_the_run_that_replaces_one_with_a_wrong_conf_has_values_to_fill_in(
+    conf: dict[str, Any], keys: tuple[str, ...]
+) -> None:
+    command = new_run(Run(DAG_RUN, conf=conf), "lake")
+    assert command is not None
+    assert shlex.split(command)[:-1] == ["airflow", "dags", "trigger", "orders", "--conf"]
+    assert json.loads(shlex.split(command)[-1]) == {SCOPED: {"group": "lake", **dict.fromkeys(keys, "...")}}
+
+
+@pytest.mark.parametrize("conf", [{}, {"mine": 5}, {"windows": None}])
+def test_a_conf_that_says_nothing_to_us_needs_no_other_run(conf: dict[str, Any]) -> None:
+    assert new_run(Run(DAG_RUN, conf=conf), "lake") is None
+
+
+def test_a_backfill_with_a_wrong_conf_is_replaced_by_a_time_span() -> None:
+    command = new_run(Run(DAG_RUN, kind="backfill", conf={"Group": "x"}), "lake")
+    assert command is not None
+    assert json.loads(shlex.split(command)[-1])[SCOPED] == {"group": "lake", "from": "...", "to": "..."}

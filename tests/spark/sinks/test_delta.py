@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql.catalog import Catalog
 
 from airflow_kafka_offsets.spark.errors import IncompleteReadError, OtherWindowError, WriteOptionError
+from airflow_kafka_offsets.spark.shared import report_order
 from airflow_kafka_offsets.spark.sinks.delta import DeltaTable
 from tests.lab.delta import rows_of_delta
 from tests.spark.sinks.contract import KeptFiles, TableContract, rows_of, window_id
@@ -174,6 +175,21 @@ def test_after_a_skipped_write_no_read_is_missed_but_one_that_is_made_is_checked
     assert fourth.is_unread, "no one read its frame, which may have been written elsewhere too"
 
 
+def test_a_report_that_is_the_only_evidence_counts_also_what_an_earlier_run_has_appended(
+    make_window: MakeWindow, ranges: Ranges, tmp_path: Path
+) -> None:
+    first = make_window(ranges)
+    first.write_delta(values(first), f"{tmp_path}/t", mode="append")
+    reports = tmp_path / "exchange" / "reports"
+    again = make_window(ranges, report=f"file://{reports}")
+    assert again.write_delta(values(again), f"{tmp_path}/t", mode="append") is False
+    again.finish()
+    last = max(reports.iterdir(), key=lambda folder: report_order(folder.name) or (0, "", 0))
+    report = json.loads(next(last.glob("part-*")).read_text())
+    assert (report["records"], report["written"]) == (10, False)
+    assert len(rows_of_delta(tmp_path / "t")) == 10
+
+
 def test_a_table_is_replaced_or_appended_to_not_both(make_window: MakeWindow, ranges: Ranges, tmp_path: Path) -> None:
     window = make_window(ranges)
     window.write_delta(values(window), f"{tmp_path}/t")
@@ -190,7 +206,7 @@ def test_a_window_that_only_has_the_id_of_one_that_was_appended_is_not_left_out(
     shorter = {topic: {p: (start, end - 1) for p, (start, end) in found.items()} for topic, found in ranges.items()}
     for topics, until in ((shorter, "2026-01-01T01:00:00+00:00"), (ranges, "2026-03-01T00:00:00+00:00")):
         other = make_window(topics, planned_until=until)
-        with pytest.raises(OtherWindowError, match=r"has another window "):
+        with pytest.raises(OtherWindowError, match="of another window "):
             other.write_delta(values(other), f"{tmp_path}/t", mode="append")
         with monkeypatch.context() as patch:
             # As if that were many commits ago; Delta itself forgets nothing.
@@ -206,7 +222,7 @@ def test_rows_of_which_the_history_says_nothing_are_replaced_only_by_a_window_th
     path = f"{tmp_path}/t"
     spark.sql(f"CREATE TABLE delta.`{path}` USING delta AS SELECT 77 AS n, 'lake.orders-000012' AS window_id")
     window = make_window(ranges)
-    with pytest.raises(OtherWindowError, match="digest none"):
+    with pytest.raises(OtherWindowError, match="without a digest"):
         window.write_delta(values(window), path)
     assert len(rows_of_delta(path)) == 1
     rerun = make_window(ranges, is_rerun=True)
