@@ -12,7 +12,8 @@ from typing import Any
 
 from sqlalchemy import Connection, CursorResult, ScalarSelect, Select, and_, bindparam, insert, or_, select, update
 
-from airflow_kafka_offsets.core.errors import MAX_NAMED, ConcurrentChangeError
+from airflow_kafka_offsets.core.errors import MAX_NAMED, ConcurrentChangeError, WindowBusyError
+from airflow_kafka_offsets.core.exchange import Place
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position, earlier_names, is_owner
@@ -45,6 +46,7 @@ from airflow_kafka_offsets.ledger.rows import (
     definition_of,
     find_at,
     find_group,
+    find_window,
     id_of,
     missing,
     owner_of,
@@ -172,6 +174,27 @@ class RunLedger(Connections):
             _hold(connection, group_id, held_windows, _claim_id(connection, claim), claim, now)
             _freeze(connection, there)
         return [replace(held, holder=claim, holds=held.holds + 1) for held in held_windows]
+
+    def hand_off(self, window_id: str, claim: Claim, place: Place) -> None:
+        """Write down where a plan task has left a window for another launcher.
+
+        Raises:
+            WindowBusyError: the claim no longer holds it.
+            ConcurrentChangeError: someone changed it just now.
+        """
+        with self._writing() as connection:
+            row = find_window(connection, select_records(), window_id)
+            held = record_of(row)
+            if held.holder != claim:
+                raise WindowBusyError(held.id, held.holder, is_rerun=held.state is State.COMMITTED)
+            change_window(connection, row.group_id, held, place=json.dumps(asdict(place)))
+
+    def place(self, window_id: str) -> Place | None:
+        """Return where the plan task of the present holder has left a window, or None if in no exchange."""
+        with self._reading() as connection:
+            text = find_window(connection, select_records(), window_id).place
+        with intact(f"the place of window {window_id}"):
+            return None if text is None else Place(**json.loads(text))
 
     def start_attempt(self, window: Window, claim: Claim, this_try: Try, now: datetime) -> int:
         """Record that an attempt begins, and return its number. Attempts of earlier tries that still run become `lost`.
@@ -429,7 +452,7 @@ def _hold(
     now: datetime,
 ) -> None:
     for held in held_windows:
-        change_window(connection, group_id, held, holder=claim_id, holds=held.holds + 1)
+        change_window(connection, group_id, held, holder=claim_id, holds=held.holds + 1, place=None)
     _lose(connection, _running(connection, group_id, [h.seq for h in held_windows if h.holder != claim]), now)
     mine = select(claim_windows.c.seq).filter_by(claim_id=claim_id, group_id=group_id)
     known = set(connection.execute(mine).scalars())

@@ -146,6 +146,8 @@ windows = Table(
     Column("committed_at", UtcDateTime),
     # The row of `schemas` with what was frozen, if the group has a schema registry.
     Column("schemas", BigInteger),
+    # Where a plan task has left it for another launcher (`core.exchange.Place`), until the window is given to a claim again.
+    Column("place", document()),
     # The group's lag when the window was cut, or NULL if it is not known (`core.window.Draft.unread`).
     Column("unread", BigInteger),
     # The newest windows of a lane in some states, and those that were cut in a time.

@@ -17,7 +17,16 @@ from airflow_kafka_offsets.spark.parent import die_with_jvm
 from airflow_kafka_offsets.spark.reading import TIMEOUT, UNPUBLISHED, WindowReading
 from airflow_kafka_offsets.spark.reports import read_document
 from airflow_kafka_offsets.spark.sinks import delta
-from airflow_kafka_offsets.spark.sinks.files import LABEL_FILE, Files, publish, refuse_other, stage, staging
+from airflow_kafka_offsets.spark.sinks.files import (
+    ANY_JOB,
+    LABEL_FILE,
+    Files,
+    discard_old,
+    publish,
+    refuse_other,
+    stage,
+    staging,
+)
 from airflow_kafka_offsets.spark.sinks.iceberg import IcebergTable
 from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable, Stage
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, as_list, kept, refuse_window_id
@@ -105,7 +114,7 @@ class KafkaWindow(WindowReading):
           each other are safe. A table format is the better choice there.
 
         A killed process leaves a hidden ``.staging-...`` directory, which readers of `path` skip. You can delete it. If its name
-        contains ``-old-``, it is the old output.
+        contains ``-old-``, it is the old output, which the next success of the window removes.
 
         Args:
             df: the frame of `read`, or a frame made of it.
@@ -333,7 +342,9 @@ class KafkaWindow(WindowReading):
 
             def put(staged: str) -> None:
                 files.write(f"{staged}/{LABEL_FILE}", json.dumps(self._label.note))
+                left = files.find(root, f".staging-{self.id}-{ANY_JOB}-old-*")
                 publish(files, staged, target, f"{directory}-old", refuse)
+                discard_old(files, left, refuse)
 
             with staging(files, root, self.id) as directory:
                 self._write(lambda: stage(df, directory, file_format, as_list(partition_by), options), put)
@@ -361,11 +372,12 @@ class KafkaWindow(WindowReading):
     def _append(self, target: delta.DeltaTable, df: DataFrame, columns: Sequence[str], options: dict[str, Any]) -> bool:
         is_new = target.create(df, columns)
         target.refuse_replaced()
-        if not is_new and target.has_appended():
+        is_there = not is_new and target.has_appended()
+        if is_there and not self._reports.must_count:
             self._skip(target.name)
             return False
         with kept(df) as rows:
-            written = self._write(rows.count, lambda _: target.append(rows, options))
+            written = self._write(rows.count, lambda _: not is_there and target.append(rows, options))
         if not written:
             target.has_appended()  # it raises if another window of this id was appended in the meantime
             self._skip(target.name)

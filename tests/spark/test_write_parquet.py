@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -259,9 +260,34 @@ def test_a_rerun_that_was_killed_between_the_two_renames_has_two_ways_out(
     if is_moved_back:
         old.rename(target)
         assert found(spark, tmp_path) == [*range(10)]
+    others = [tmp_path / f".staging-{name}-{'1' * 32}-old-0" for name in (f"{run.id}-000001", "another")]
+    for other in others:
+        other.mkdir()
     retry = make_window(ranges)
     retry.write_parquet(values(retry).filter("n < 3"), str(tmp_path))
     assert found(spark, tmp_path) == [0, 1, 2]
+    assert not old.exists(), "its old output is replaced"
+    assert all(other.exists() for other in others), "those of other windows are left"
+
+
+def test_the_old_output_of_another_window_of_this_id_is_never_removed(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A publish of another ledger's window was killed before it saw that what it had moved away was not its own."""
+    folder = tmp_path / "a{b,c}[d]"
+    run = make_window(ranges)
+    run.write_parquet(values(run), str(folder))
+    target = folder / f"window_id={run.id}"
+    kept, own = (folder / f".staging-{run.id}-{letter * 32}-old-0" for letter in "ab")
+    shutil.copytree(target, own)
+    shutil.copytree(target, kept)
+    note = json.loads((kept / LABEL_FILE).read_text())
+    (kept / f".{LABEL_FILE}.crc").unlink()
+    (kept / LABEL_FILE).write_text(json.dumps({**note, "digest": "another"}))
+    again = make_window(ranges)
+    again.write_parquet(values(again), str(folder))
+    assert names(folder) == [kept.name, target.name]
+    assert f"{kept.name} has output of another window" in caplog.text
 
 
 def test_twins_end_with_one_complete_copy(

@@ -8,11 +8,11 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.spark.errors import KafkaWindowError, PublishError
+from airflow_kafka_offsets.spark.errors import KafkaWindowError, OtherWindowError, PublishError
 from airflow_kafka_offsets.spark.label import Label, read_note
 from airflow_kafka_offsets.spark.source import is_classic, java_class
 
@@ -26,6 +26,9 @@ _ROUNDS = 100
 
 LABEL_FILE = ".kafka-window.json"
 """The hidden file in a window's directory that names the window; readers skip it."""
+
+ANY_JOB = "?" * 32
+"""A glob for the part of a staging directory's name that is one job's."""
 
 _COPIED_AT_ONCE = 4096
 
@@ -86,6 +89,12 @@ class Files:
 
     def _exists(self, path: str) -> bool:
         return bool(self._context.util().exists(self._path(path)))
+
+    def find(self, folder: str, pattern: str) -> list[str]:
+        """Return the paths in a folder whose names match a glob of Hadoop."""
+        escaped = re.sub(r"([\\*?\[\]{}^])", r"\\\1", folder)
+        there = self._context.util().globStatus(self._path(f"{escaped}/{pattern}"))
+        return [status.getPath().toString() for status in there or ()]
 
     def discard(self, path: str) -> None:
         """Remove a directory, if it exists; a failure is only logged."""
@@ -182,6 +191,20 @@ def publish(
         raise
     finally:
         for path in moved:
+            files.discard(path)
+
+
+def discard_old(files: Files, paths: Iterable[str], check: Callable[[str], object]) -> None:
+    """Remove old output that killed jobs of a window left, if `check` does not refuse it as another window's.
+
+    Find the paths before the publish that replaces them: after it, another job of the window may have moved the new output away.
+    """
+    for path in paths:
+        try:
+            check(path)
+        except OtherWindowError:
+            logger.warning("%s has output of another window of this id: it is kept", path)
+        else:
             files.discard(path)
 
 
