@@ -52,16 +52,7 @@ class PruneLedger(Connections):
     def pruned(self, group: str) -> Pruned:
         """Return what the ledger keeps of a group's pruned windows."""
         with self._reading() as connection:
-            row = connection.execute(_kept(), {"of_group": group}).first()
-        if row is None:
-            return Pruned(group)
-        with intact(f"what was pruned of group {group}"):
-            floors = {
-                topic_id: {int(partition): offset for partition, offset in of_topic.items()}
-                for topic_id, of_topic in json.loads(row.floors or "{}").items()
-            }
-            proof = None if row.proof_seq is None else (row.proof_seq, row.proof_until)
-            return Pruned(group, row.first_seq, row.planned_until, proof, floors)
+            return _load(connection, group)
 
     def old_windows(self, group: str, *, since: int, limit: int) -> Sequence[WindowRecord]:
         """Return windows of a group with this number or a larger one, the oldest first; at most `limit`."""
@@ -88,13 +79,26 @@ class PruneLedger(Connections):
         group = old[0].group
         with self.turn(group), self._writing() as connection:
             (group_id,) = find_group(connection, group, groups.c.id)
-            before = self.pruned(group)
+            before = _load(connection, group)
             _take_out(connection, group_id, old)
             _keep(connection, group_id, without([one.window for one in old], before))
             if number is None:
                 return record_act(connection, group_id, act)
             connection.execute(update(acts).where(acts.c.id == number).values(details=json.dumps(dict(act.details))))
             return number
+
+
+def _load(connection: Connection, group: str) -> Pruned:
+    row = connection.execute(_kept(), {"of_group": group}).first()
+    if row is None:
+        return Pruned(group)
+    with intact(f"what was pruned of group {group}"):
+        floors = {
+            topic_id: {int(partition): offset for partition, offset in of_topic.items()}
+            for topic_id, of_topic in json.loads(row.floors or "{}").items()
+        }
+        proof = None if row.proof_seq is None else (row.proof_seq, row.proof_until)
+        return Pruned(group, row.first_seq, row.planned_until, proof, floors)
 
 
 @cache
