@@ -102,6 +102,10 @@ class OffsetStore(Protocol):
         """Return the next offset of each topic-partition that the store holds for a group; a group never seen has none."""
         ...
 
+    def window_ids(self, group: str, topics: Sequence[str]) -> Collection[str]:
+        """Return the ids of the windows whose commits wrote these offsets; none if the store has no place for them."""
+        ...
+
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Move the offsets of a group from `before` to `after`, all partitions or none, if they are still at `before`.
 

@@ -433,6 +433,12 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 action="store_true",
                 help="where retention has removed what would come next, continue at the beginning offset, and record what was lost",
             ),
+            argument(
+                "--leave-gap",
+                action="store_true",
+                help="take the offsets of the group's own store, also if the ledger may be older than the store: what is between becomes "
+                "a recorded gap. If the ledger was restored from an older copy, new windows get ids that have output",
+            ),
             *_ACT,
             _SUPERSEDE,
             *_ASKING,

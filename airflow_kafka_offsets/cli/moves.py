@@ -25,7 +25,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.core.source.offsets import Meaning
 from airflow_kafka_offsets.core.source.offsets_csv import dump_csv
-from airflow_kafka_offsets.core.source.verifying import Difference, committing
+from airflow_kafka_offsets.core.source.verifying import Difference, OlderLedger, committing
 from airflow_kafka_offsets.documents import Document, ranges_document
 from airflow_kafka_offsets.service.move import Copy, Export, Import, Moving
 from airflow_kafka_offsets.wiring import storage
@@ -48,6 +48,7 @@ def import_offsets(args: Namespace) -> Answer:
         lambda group: open_log(args, group),
         kafka_conn_id=args.kafka_conn_id,
         skip_lost=args.skip_lost,
+        leave_gap=args.leave_gap,
     )
     is_needed = planned.reset is None or planned.reset.changes_something
     if is_needed and args.yes:
@@ -228,7 +229,9 @@ def verify(args: Namespace) -> Answer:
     ledger = open_ledger(args)
     group = ledger.group(args.group)
     store = open_target(args, args.store, group) if args.store else open_own_store(args, group)
-    differences = Moving(ledger).verify(group, store, open_log(args, group))
+    moving = Moving(ledger)
+    differences = moving.verify(group, store, open_log(args, group))
+    older = moving.older_ledger(group, store, differences) if store else None
     state = ledger.load(group.name)
     position = watermark(state)
     document = {
@@ -237,10 +240,11 @@ def verify(args: Namespace) -> Answer:
         "same": not differences,
         "partitions": len(position.offsets) if position else 0,
         "committing": list(committing(state)),
+        "never_committed": older.window_id if older else None,
         "differences": [_difference(difference) for difference in differences],
     }
     code = ExitCode.REFUSED if differences else ExitCode.OK
-    return Answer(document, lambda: "\n\n".join(_verify_text(document, differences)), code)
+    return Answer(document, lambda: "\n\n".join(_verify_text(document, differences, older)), code)
 
 
 def _difference(difference: Difference) -> Document:
@@ -254,7 +258,7 @@ def _difference(difference: Difference) -> Document:
     }
 
 
-def _verify_text(document: Document, differences: Sequence[Difference]) -> Iterator[str]:
+def _verify_text(document: Document, differences: Sequence[Difference], older: OlderLedger | None) -> Iterator[str]:
     compared = "The ledger and Kafka" if document["store"] is None else f"The ledger, {document['store']} and Kafka"
     group = document["group"]
     if not differences:
@@ -266,19 +270,22 @@ def _verify_text(document: Document, differences: Sequence[Difference]) -> Itera
         yield table(keys, rows)
     if open_commits := ", ".join(document["committing"]):
         yield f"The commit of {open_commits} is under way: the store may have it already."
-    if ways := "\n".join(_ways_out(document, differences)):
+    if ways := "\n".join(_ways_out(document, differences, older)):
         yield ways
 
 
-def _ways_out(document: Document, differences: Sequence[Difference]) -> Iterator[str]:
+def _ways_out(document: Document, differences: Sequence[Difference], older: OlderLedger | None) -> Iterator[str]:
     group, store = document["group"], document["store"]
     if any(difference.can_be_copied for difference in differences):
         copy_it = publish_again(group, store)
-        if open_commits := document["committing"]:
+        if older is not None and (older.window_id or not document["committing"]):
+            yield older.advice
+        elif open_commits := document["committing"]:
             yield f"If the store is wrong:{copy_it}"
             yield f"To finish the commit of {open_commits[0]}, let its task retry."
         else:
             yield f"If the ledger is right:{copy_it}"
-            yield f"If the store is right:\n    kafka-offsets import {group} --from '{store}' --why '...'"
+            if not any(difference.is_ahead for difference in differences):
+                yield f"If the store is right:\n    kafka-offsets import {group} --from '{store}' --why '...'"
     if any(difference.in_kafka for difference in differences):
         yield f"To see what Kafka no longer holds:\n    kafka-offsets plan {group}"

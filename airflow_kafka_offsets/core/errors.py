@@ -48,6 +48,19 @@ def verify_command(group: str, store: str) -> str:
     return f"\n    kafka-offsets verify {group} --store '{store}'"
 
 
+def import_command(group: str, store: str, topics: Sequence[str], conn_id: str) -> str:
+    """Return the command that continues a group under another name from its offset store, on a line of its own.
+
+    >>> import_command("lake_2", "kafka://", ["orders"], "kafka_default").split(" --")[0].strip()
+    'kafka-offsets import lake_3'
+    """
+    name, _, number = group.rpartition("_")
+    new = f"{name}_{int(number) + 1}" if name and number.isdecimal() else f"{group}_2"
+    named = "".join(f" --topic {quote(topic)}" for topic in topics)
+    kafka = "" if conn_id == "kafka_default" else f" --kafka-conn-id {quote(conn_id)}"
+    return f"\n    kafka-offsets import {new} --from '{store}' --as {group}{named}{kafka} --why '...'"
+
+
 def abandon_command(window_id: str) -> str:
     """Return the command that abandons a window, on a line of its own."""
     return f"\n    kafka-offsets abandon {window_id} --why '...'"
@@ -303,10 +316,17 @@ class StoreDriftError(StoreError):
         store: the address of the store.
         group: the group whose offsets were moved.
         partitions: before (None if the group had no offset there), after, and what was found, in next offsets.
+
+    Args:
+        advice: what to do, if the ledger is older than the store.
     """
 
     def __init__(
-        self, store: str, group: str, partitions: Mapping[TopicPartition, tuple[int | None, int, int]]
+        self,
+        store: str,
+        group: str,
+        partitions: Mapping[TopicPartition, tuple[int | None, int, int]],
+        advice: str = "",
     ) -> None:
         named = [
             f"{tp}: found {found}, expected {_either(before, after)}"
@@ -314,13 +334,19 @@ class StoreDriftError(StoreError):
         ]
         super().__init__(
             f"{store} holds other offsets of group {group} than the last commit left: {name_some(named)}. "
-            f"Compare, and if the ledger is right, copy its offsets:"
-            f"{verify_command(group, store)}{publish_again(group, store)}\n"
-            "See docs/reference/errors.md#storedrifterror"
+            f"{advice or self.advice(group, store)}"
         )
         self.store = store
         self.group = group
         self.partitions = dict(partitions)
+
+    @staticmethod
+    def advice(group: str, store: str) -> str:
+        """Return what to do if the ledger is right."""
+        return (
+            f"Compare, and if the ledger is right, copy its offsets:{verify_command(group, store)}"
+            f"{publish_again(group, store)}\nSee docs/reference/errors.md#storedrifterror"
+        )
 
 
 def _either(before: int | None, after: int) -> str:

@@ -46,6 +46,18 @@ def parse_window_id(text: str) -> tuple[str, int]:
     return group, int(seq)
 
 
+def is_window_of(group: str, text: str) -> bool:
+    """Whether a text is the id of a window of this group.
+
+    >>> is_window_of("lake.orders", "lake.orders-000012"), is_window_of("lake.orders", "app-1")
+    (True, False)
+    """
+    try:
+        return parse_window_id(text)[0] == group
+    except BadInputError:
+        return False
+
+
 def group_of(window_id: str) -> str:
     """Return the group of a window, by its id.
 

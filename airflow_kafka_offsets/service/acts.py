@@ -155,7 +155,7 @@ class Acts(UseCases):
         state, reset = self._reset(group, to, topics, to_window)
         check_confirmed(group.name, reset, supersede)
         assert state.position is not None
-        self._publisher.prepare(group.name, state, state.position.offsets)
+        self._publisher.prepare(group, state, state.position.offsets)
         act = replace(act, details=summary_of_reset(reset))
         self.ledger.reset(group.name, state.version, reset.position, [w.seq for w in reset.superseded], act)
         self._publisher.follow_reset(group.name, state.position.offsets, reset.position.offsets)

@@ -30,7 +30,7 @@ from airflow_kafka_offsets.core.plan.reset import Reset, check_confirmed, check_
 from airflow_kafka_offsets.core.source import importing, verifying
 from airflow_kafka_offsets.core.source.importing import ImportedOffsets, Moves
 from airflow_kafka_offsets.core.source.offsets import Meaning, SourceOffsets, next_offsets, only
-from airflow_kafka_offsets.core.source.verifying import Difference
+from airflow_kafka_offsets.core.source.verifying import Difference, OlderLedger
 from airflow_kafka_offsets.core.store.guarantees import must_write
 from airflow_kafka_offsets.core.window import WindowRecord
 from airflow_kafka_offsets.ports import LogOffsets, OffsetSource, OffsetStore
@@ -170,6 +170,7 @@ class Moving:
         *,
         kafka_conn_id: str | None = None,
         skip_lost: bool = False,
+        leave_gap: bool = False,
     ) -> Import:
         """Work out an import without writing anything.
 
@@ -179,9 +180,10 @@ class Moving:
             open_log: opens the group's Kafka.
             kafka_conn_id: the Airflow connection of a group that is created.
             skip_lost: continue at the beginning offset where retention has removed what would come next.
+            leave_gap: take the offsets of the group's own store also if the ledger may be older than the store.
 
         Raises:
-            BadInputError: the source has nothing that could be taken over; the message has the numbers.
+            BadInputError: the source has nothing that could be taken over; the message has the numbers. Or the ledger may be older.
             DataLossError: retention has removed what would come next, and `skip_lost` is not set.
             LogTruncatedError: the source is a group of the ledger, and Kafka has replaced records since it read them.
             IllegalStepError: a window of the group waits for its commit, or would be cut.
@@ -208,12 +210,29 @@ class Moving:
         reset = (
             work_out(self._ledger, kafka, group, state.position, imported.target, snapshot) if state.position else None
         )
+        if not leave_gap:
+            self._check_not_older(group, selection, state, imported)
         silent = _check_replaced(selection.name, source_offsets, snapshot, kafka)
         position = leader_epochs.asked_again(reset.position if reset else imported.position(snapshot), silent)
         unchecked = leader_epochs.one_of_each([*silent, *(reset.unchecked if reset else ())])
         left_open = importing.left_open(source_offsets.later, topics)
         notes = (*source_offsets.notes, *importing.left_open_notes(left_open))
         return Import(group, selection, imported, notes, left_open, snapshot, position, state, unchecked, reset)
+
+    def _check_not_older(
+        self, group: KafkaGroup, selection: Selection, state: GroupState, imported: ImportedOffsets
+    ) -> None:
+        source, before = selection.source, state.position.offsets if state.position else {}
+        if not isinstance(source, StoreSource) or selection.name != group.name:
+            return
+        moved = [offset - before[tp] for tp, offset in imported.target.items() if before.get(tp, offset) != offset]
+        older = Publisher(self._ledger, source.store, self._clock).older_ledger(
+            group, moved, topics_of(imported.target)
+        )
+        if older is not None:
+            raise BadInputError(
+                f"Group {group.name} would skip offsets, and name new windows like others that may have output. {older.advice}"
+            )
 
     def carry_out_import(
         self, plan: Import, who: str, why: str, *, supersede: bool = False, store: OffsetStore | None = None
@@ -346,6 +365,15 @@ class Moving:
                 break
             # A commit may have moved the store after this look at the ledger.
         return differences
+
+    def older_ledger(
+        self, group: KafkaGroup, store: OffsetStore, differences: Sequence[Difference]
+    ) -> OlderLedger | None:
+        """Return the ledger if it is older than the store, by what `verify` returned; else None."""
+        differing = [d for d in differences if d.in_store]
+        ahead = [d.store - d.watermark for d in differing if d.store is not None and d.watermark is not None]
+        topics = topics_of([d.tp for d in differing])
+        return Publisher(self._ledger, store, self._clock).older_ledger(group, ahead, topics) if differing else None
 
     def _compare(
         self, group: KafkaGroup, state: GroupState, store: OffsetStore | None, kafka: LogOffsets

@@ -216,7 +216,7 @@ class Planner(UseCases):
             facts = replace(facts, at_risk=look.at_retention(group, first.whole.ranges))
         if self._publisher.address:
             start = to_check_in_store(state, first.plans)
-            self._publisher.prepare(group.name, state, start)
+            self._publisher.prepare(group, state, start)
             facts = replace(facts, ready_store=start)
         if group.schema_registry is not None:
             # After Kafka: what a producer has written by now, it has registered before.

@@ -13,16 +13,20 @@ from typing import TYPE_CHECKING
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ConcurrentChangeError,
+    PrunedWindowError,
     StoreBehindError,
     StoreDriftError,
     StoreError,
+    UnknownWindowError,
     name_some,
 )
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.ownership import GroupState
-from airflow_kafka_offsets.core.source.verifying import published
+from airflow_kafka_offsets.core.source.verifying import OlderLedger, older_ledger, published
 from airflow_kafka_offsets.core.store import advance
 from airflow_kafka_offsets.core.window import State, Window
+from airflow_kafka_offsets.core.window_id import is_window_of
 from airflow_kafka_offsets.ports import OffsetStore
 from airflow_kafka_offsets.service.replay import from_oldest_open
 
@@ -74,12 +78,16 @@ class Publisher:
         try:
             found = store.read(group, topics_of(steps[-1])) if len(steps) > 2 else {}
             store.advance(group, advance.standing(steps, found), steps[-1], windows[-1].id)
-        except StoreDriftError:
+        except StoreDriftError as drift:
             # Perhaps it was another commit of this group: whoever commits the next window publishes this one, too.
             now = self._ledger.load(group)
             if (now.version, self._done_in_a_row(group, now)) != (state.version, (windows, afterwards)):
                 raise ConcurrentChangeError(f"{store.name} was advanced for group {group} by another commit") from None
-            raise
+            found = store.read(group, topics_of(steps[-1]))
+            if not advance.is_past(steps[-1], found):
+                raise self._explained(drift) from drift
+            logger.warning("Group %s window %s: %s is past it, and stays there", group, windows[-1].id, store.name)
+            return
         logger.info("Group %s window %s: %s is advanced", group, windows[-1].id, store.name)
 
     def path(self, group: str, state: GroupState) -> list[dict[TopicPartition, int]]:
@@ -105,14 +113,36 @@ class Publisher:
         waiting = live[len(done) :]
         return done, advance.before(waiting[0]) if waiting else state.position.offsets
 
-    def prepare(self, group: str, state: GroupState, start: Offsets) -> None:
+    def older_ledger(self, group: KafkaGroup, ahead: Collection[int], topics: Sequence[str]) -> OlderLedger | None:
+        """Return the ledger that is older than the store, or None if it is not: see `verifying.older_ledger`."""
+        assert self._store is not None
+        # The store first: a commit is in the ledger before it is in the store.
+        ids = self._store.window_ids(group.name, topics)
+        states = {window_id: self._state_of(window_id) for window_id in ids if is_window_of(group.name, window_id)}
+        return older_ledger(group, self._store.name, ahead, states)
+
+    def _state_of(self, window_id: str) -> State | None:
+        try:
+            return self._ledger.window(window_id).state
+        except PrunedWindowError:
+            return State.COMMITTED
+        except UnknownWindowError:
+            return None
+
+    def _explained(self, drift: StoreDriftError) -> StoreDriftError:
+        """Return a drift with what to do if the ledger is older than the store."""
+        ahead = [found - after for _, after, found in drift.partitions.values()]
+        older = self.older_ledger(self._ledger.group(drift.group), ahead, topics_of(drift.partitions))
+        return drift if older is None else StoreDriftError(drift.store, drift.group, drift.partitions, older.advice)
+
+    def prepare(self, group: KafkaGroup, state: GroupState, start: Offsets) -> None:
         """Make sure, before a window is cut, that the store is where it starts. An error after its job would be worse.
 
         If the store holds offsets of partitions that are new to the group, they are moved to where these partitions start.
 
         Args:
-            group: its name.
-            state: the group, as the window was planned on it.
+            group: the group.
+            state: what the ledger has of it, as the window was planned on it.
             start: where the windows start, if no window is open; else only the partitions that are new to the group, as the commits of open
                 windows move the others: see `to_check_in_store`.
 
@@ -126,13 +156,19 @@ class Publisher:
             return
         try:
             self._prepare(self._store, group, state, start)
-        except (StoreDriftError, BadInputError):
-            self._check_version(group, state)
+        except BadInputError:
+            self._check_version(group.name, state)
             raise
+        except StoreDriftError as drift:
+            self._check_version(group.name, state)
+            raise self._explained(drift) from drift
 
-    def _prepare(self, store: OffsetStore, group: str, state: GroupState, start: Offsets) -> None:
+    def _prepare(self, store: OffsetStore, definition: KafkaGroup, state: GroupState, start: Offsets) -> None:
+        group = definition.name
         found = store.read(group, topics_of(start))
         if state.position is None:
+            if found and (older := self.older_ledger(definition, (), topics_of(start))):
+                raise BadInputError(f"{store.name} has offsets of group {group}. {older.advice}")
             advance.check_first(store.name, group, start, found)
             return
         known = state.position.offsets
@@ -170,6 +206,8 @@ class Publisher:
         try:
             # Topics that the group no longer reads stay where they are.
             self._store.advance(group, before, {**before, **after})
+        except StoreDriftError as drift:
+            raise StoreBehindError(self._store.name, group, self._explained(drift)) from drift
         except (StoreError, ConcurrentChangeError) as exc:
             raise StoreBehindError(self._store.name, group, exc) from exc
 

@@ -44,11 +44,11 @@ class StoreSource:
 
     def __init__(self, store: OffsetStore, group: str) -> None:
         self.name = store.name
-        self._store = store
+        self.store = store
         self._group = group
 
     def read(self, topics: Sequence[str] = ()) -> SourceOffsets:
         """Return what the store holds of these topics."""
         if not topics:
             raise BadInputError(f"{self.name} has to be asked for topics by name: name them with --topic")
-        return SourceOffsets(self._store.read(self._group, topics))
+        return SourceOffsets(self.store.read(self._group, topics))

@@ -392,7 +392,11 @@ def test_the_groups_own_store_follows(cli: Cli, quiet: Lake, stores: Stores, tmp
 def test_the_groups_own_store_may_be_where_the_offsets_are_from(cli: Cli, quiet: Lake, stores: Stores) -> None:
     stored_in(quiet.ledger.group("lake.orders"), REDIS, quiet)
     stores[REDIS].groups["lake.orders"] = {ORDERS_0: 1000, ORDERS_1: 400}
-    assert cli(*KNOWN, "--from", REDIS, "--yes").code == 0
+    refused = cli(*KNOWN, "--from", REDIS, "--yes")
+    assert refused.code == 2
+    assert f"kafka-offsets import lake.orders_2 --from '{REDIS}' --as lake.orders --topic orders --why" in refused.err
+    assert quiet.watermark() == {0: 1000, 1: 300}
+    assert cli(*KNOWN, "--from", REDIS, "--leave-gap", "--yes").code == 0
     assert quiet.watermark() == {0: 1000, 1: 400}
 
 

@@ -42,10 +42,29 @@ def test_only_differences_are_shown(cli: Cli, lake: Lake, stores: Stores) -> Non
         "Kafka has no third partition (any more)"
     )
     assert f"kafka-offsets copy lake.orders --from ledger --to '{REDIS}' --why" in done.out
-    assert f"kafka-offsets import lake.orders --from '{REDIS}' --why" in done.out
+    assert "If the ledger was restored from an older copy, keep the output" in done.out
+    assert f"kafka-offsets import lake.orders_2 --from '{REDIS}' --as lake.orders --topic orders --why" in done.out
+    assert "import lake.orders --from" not in done.out
     document = cli(*VERIFY, "-o", "json").json
     assert (document["same"], document["partitions"], len(document["differences"])) == (False, 2, 1)
     assert lake.dump() == before
+
+
+def test_a_store_with_a_window_that_the_ledger_never_committed(cli: Cli, stores: Stores) -> None:
+    stores[REDIS].groups["lake.orders"] = {ORDERS_0: 1000, ORDERS_1: 5000}
+    for last, is_older in (("lake.orders-000002", False), ("lake.orders-000007", True), ("lake.orders-000003", True)):
+        stores[REDIS].last["lake.orders"] = last
+        done = cli(*VERIFY)
+        assert (f"never committed {last}: keep the output" in done.out) is is_older
+        assert ("kafka-offsets import lake.orders_2 --from" in done.out) is is_older
+        assert ("kafka-offsets copy" in done.out) is not is_older
+        assert "import lake.orders --from" not in done.out
+        assert cli(*VERIFY, "-o", "json").json["never_committed"] == (last if is_older else None)
+
+
+def test_a_store_that_is_behind_may_be_imported(cli: Cli, stores: Stores) -> None:
+    stores[REDIS].groups["lake.orders"] = {ORDERS_0: 990, ORDERS_1: 300}
+    assert f"kafka-offsets import lake.orders --from '{REDIS}' --why" in cli(*VERIFY).out
 
 
 def test_what_expired_in_the_store(cli: Cli, stores: Stores) -> None:

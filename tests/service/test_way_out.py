@@ -100,7 +100,10 @@ class Maze(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = TemporaryDirectory(dir=IN_MEMORY)
-        self.stores: dict[str | None, MemoryStore] = {REDIS: MemoryStore(REDIS), ZOOKEEPER: MemoryStore(ZOOKEEPER)}
+        self.stores: dict[str | None, MemoryStore] = {
+            REDIS: MemoryStore(REDIS),
+            ZOOKEEPER: MemoryStore(ZOOKEEPER, names_windows=False),
+        }
         self.options: dict[str, Any] = {"max_open_windows": 3, "max_offsets": 6, "offset_store": REDIS}
         self.world = World(Path(self.folder.name), **self.options)
         self.world.kafka.create("clicks", 1)

@@ -92,6 +92,9 @@ class StoreContract:
         """Return a topic name of the group's own."""
         return f"orders.v1-{group[-8:]}"
 
+    names_windows = False
+    """Whether it has a place for the id of the window that moved it."""
+
     # Reading and moving
 
     def test_a_group_never_seen_has_no_offsets(self, store: OffsetStore, group: str, topic: str) -> None:
@@ -105,6 +108,14 @@ class StoreContract:
         store.advance(group, {}, at(topic, 5, 10))
         store.advance(group, at(topic, 5, 10), at(topic, 7, 10), f"{group}-000002")
         assert store.read(group, [topic]) == at(topic, 7, 10)
+
+    def test_the_window_of_the_last_advance_is_named_where_there_is_a_place_for_it(
+        self, store: OffsetStore, group: str, topic: str
+    ) -> None:
+        assert not any(store.window_ids(group, [topic]))
+        for seq, before in ((1, {}), (2, at(topic, 1, 1))):
+            store.advance(group, before, at(topic, seq, seq), f"{group}-{seq:06d}")
+            assert set(store.window_ids(group, [topic])) == ({f"{group}-{seq:06d}"} if self.names_windows else set())
 
     def test_another_client_reads_the_same(
         self, store: OffsetStore, open_store: Callable[[], OffsetStore], group: str, topic: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from airflow_kafka_offsets.adapters.stores.swapping import swap
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
@@ -15,10 +15,12 @@ class MemoryStore:
 
     guarantees = Guarantees(is_atomic=True, compares=Compares.ANY_WRITER)
 
-    def __init__(self, name: str = "memory://") -> None:
+    def __init__(self, name: str = "memory://", *, names_windows: bool = True) -> None:
         self.name = name
+        self.names_windows = names_windows
         self.groups: dict[str, dict[TopicPartition, int]] = {}
         self.windows: list[str] = []
+        self.last: dict[str, str] = {}
         self.failure: Exception | None = None
         self.fails_after_write = False
         self._lock = threading.Lock()
@@ -28,6 +30,10 @@ class MemoryStore:
         if not self.fails_after_write:
             self._fail()
         return {tp: offset for tp, offset in self.groups.get(group, {}).items() if tp.topic in topics}
+
+    def window_ids(self, group: str, topics: Sequence[str]) -> Collection[str]:
+        """Return the window that the last write of the group named."""
+        return (self.last[group],) if self.names_windows and group in self.last else ()
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Compare and set."""
@@ -44,6 +50,7 @@ class MemoryStore:
                     return False
                 self.groups[group] = {**seen, **after}
             self.windows.append(window_id)
+            self.last[group] = window_id
             return True
 
         swap(self.name, group, before, after, look, write)

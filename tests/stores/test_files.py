@@ -45,6 +45,8 @@ NOBODY = 65534
 class TestLocal(StoreContract):
     """All but the faults of a server, as there is none."""
 
+    names_windows = True
+
     test_a_server_that_refuses_connections = None
     test_a_server_that_hangs = None
     test_a_server_that_went_away_and_came_back = None

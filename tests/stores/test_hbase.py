@@ -137,6 +137,8 @@ def die() -> None:
 class TestHBase(StoreContract):
     """The contract, with its fixtures of group and topic for the tests of HBase alone."""
 
+    names_windows = True
+
     @pytest.fixture
     def store(self, hbase: HBaseServer) -> OffsetStore:
         return open_hbase(hbase)

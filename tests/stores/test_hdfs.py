@@ -48,6 +48,8 @@ def group() -> str:
 class TestHdfs(StoreContract):
     """All of it."""
 
+    names_windows = True
+
     @pytest.fixture
     def store(self, open_store: Callable[[], OffsetStore]) -> OffsetStore:
         return open_store()

@@ -129,6 +129,7 @@ def _catch(act: Callable[[], object], errors: list[BaseException]) -> None:
 
 
 class KafkaContract(StoreContract):
+    names_windows = True
     many = MANY
     """Not 10,000: a broker of this size needs 50 s to make so many (20 topics of 500), and half as long again for the first
     commit. There is no limit: measured by hand with 10,000, see docs/stores/kafka.md."""

@@ -14,6 +14,8 @@ from tests.stores.memory import MemoryStore
 class TestMemory(StoreContract):
     """All but the faults: there is no server."""
 
+    names_windows = True
+
     test_a_server_that_refuses_connections = None
     test_a_server_that_hangs = None
     test_a_server_that_went_away_and_came_back = None

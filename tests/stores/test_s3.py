@@ -50,6 +50,8 @@ def store_at(client: Any, bucket: str) -> FilesStore:
 class TestS3(StoreContract):
     """All of it."""
 
+    names_windows = True
+
     @pytest.fixture
     def store(self, open_store: Callable[[], OffsetStore]) -> OffsetStore:
         return open_store()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
@@ -98,6 +98,10 @@ class FilesStore:
         newest, _ = self._newest(group)
         return {tp: offset for tp, offset in newest.offsets.items() if tp.topic in wanted}
 
+    def window_ids(self, group: str, topics: Sequence[str]) -> Collection[str]:
+        """Return the window in the current file."""
+        return (self._newest(group)[0].window_id,)
+
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """See `OffsetStore.advance`."""
 
@@ -126,8 +130,8 @@ class FilesStore:
             content = self._folders.get(group, name)
             # Without it, others have written so many versions since the listing that it was deleted.
             if content is not None:
-                offsets = load_offset_file(content, group, self._folders.where(group, name))
-                return OffsetFile(group, version, offsets), names
+                offsets, window_id = load_offset_file(content, group, self._folders.where(group, name))
+                return OffsetFile(group, version, offsets, window_id), names
         raise overtaken(self.name, group)
 
     def _add(self, file: OffsetFile) -> bool:

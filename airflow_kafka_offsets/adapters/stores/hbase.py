@@ -14,7 +14,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -132,6 +132,13 @@ class HBaseStore:
                 # A table of the recipe that has no family for state cells yet.
                 state = _State(None, self._newer_rows(table, group, topics, {}))
         return state.offsets(topics)
+
+    def window_ids(self, group: str, topics: Sequence[str]) -> Collection[str]:
+        """Return the window in the group's state cell."""
+        with self._opened() as table, contextlib.suppress(_NoFamilyError):
+            cell = table.cell(state_row(group), self._state_column)
+            return () if cell is None else (window_of(cell),)
+        return ()
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Move the offsets of a group; see `OffsetStore.advance`."""
@@ -346,6 +353,14 @@ def state_cell(batches: Mapping[str, Batch], window_id: str) -> bytes:
         for topic, batch in sorted(batches.items())
     }
     return json.dumps({"version": _VERSION, "window": window_id, "topics": topics}, separators=(",", ":")).encode()
+
+
+def window_of(cell: bytes) -> str:
+    """Return the window in a state cell, or empty if it has none."""
+    try:
+        return str(json.loads(cell)["window"])
+    except (ValueError, TypeError, KeyError):
+        return ""
 
 
 def parse_state(cell: bytes, where: str) -> dict[str, Batch]:

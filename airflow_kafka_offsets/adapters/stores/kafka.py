@@ -11,7 +11,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -89,6 +89,12 @@ class KafkaStore:
         with self._translated():
             partitions = self._log.partitions(topics)
         return {tp: offset for tp, (offset, _) in self._commits(group, partitions).items()}
+
+    def window_ids(self, group: str, topics: Sequence[str]) -> Collection[str]:
+        """Return the metadata of the commits, which is the window's id if this package committed."""
+        with self._translated():
+            partitions = self._log.partitions(topics)
+        return {metadata for _, metadata in self._commits(group, partitions).values()}
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Commit `after`, each partition with the window's id as its metadata, if the group is at `before`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -107,6 +107,10 @@ class RedisStore:
         """Return the offsets of all topics at one moment. In a cluster without a common hash tag, read topic by topic."""
         with self._client() as client:
             return _offsets(self._hashes(client, group, topics))
+
+    def window_ids(self, group: str, topics: Sequence[str]) -> Collection[str]:
+        """Return none: there is no place for them."""
+        return ()
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Compare and set in one script."""

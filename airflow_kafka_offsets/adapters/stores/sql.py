@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields
 from decimal import Decimal
@@ -148,6 +148,10 @@ class SqlStore:
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Return the next offset of each topic-partition that the table holds for a group."""
         return self._offsets(self._rows(group, topics), group, topics)
+
+    def window_ids(self, group: str, topics: Sequence[str]) -> Collection[str]:
+        """Return none: there is no place for them."""
+        return ()
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Move the offsets of a group, all rows or none. The table does not hold the window's id."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -241,6 +241,10 @@ class ZooKeeperStore:
         with self._session() as client:
             offsets = layout.offsets(self._nodes(client, group, layout.folders(topics), layout.paths_in).contents)
         return {tp: offset for tp, offset in offsets.items() if tp.topic in topics}
+
+    def window_ids(self, group: str, topics: Sequence[str]) -> Collection[str]:
+        """Return none: there is no place for them."""
+        return ()
 
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Compare and set in one multi."""

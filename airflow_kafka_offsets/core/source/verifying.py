@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 
+from airflow_kafka_offsets.core.errors import import_command, publish_again
+from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Position, watermark
@@ -38,9 +40,67 @@ class Difference:
         return self.in_store + self.in_kafka
 
     @property
+    def is_ahead(self) -> bool:
+        """Whether the store is ahead of the ledger."""
+        return bool(self.in_store) and self.store is not None and self.store > (self.watermark or 0)
+
+    @property
     def can_be_copied(self) -> bool:
         """Whether ledger or store may be right. Offsets of an earlier topic of the name are wrong in both."""
         return bool(self.in_store) and Verdict.RECREATED.value not in self.in_kafka
+
+
+_WAS_COMMITTED = frozenset({State.COMMITTING, State.COMMITTED, State.SUPERSEDED})
+
+KEEP_LEDGER = "docs/howto/keep-the-ledger.md#it-is-lost-or-older-than-the-output"
+
+
+@dataclass(frozen=True, slots=True)
+class OlderLedger:
+    """A ledger that is older than a group's offset store: it was restored from an older copy, or made again.
+
+    Attributes:
+        group: the group.
+        store: the address of the store.
+        window_id: the store's window that this ledger never committed. None if the store names no window: then it is only ahead,
+            and someone else may have moved it.
+    """
+
+    group: KafkaGroup
+    store: str
+    window_id: str | None
+
+    @property
+    def advice(self) -> str:
+        """What to do: a sentence, and commands on lines of their own."""
+        name = self.group.name
+        why = (
+            f"The ledger is older than the store, as it never committed {self.window_id}"
+            if self.window_id
+            else "If the ledger was restored from an older copy"
+        )
+        colon = ": " if self.window_id else ", "
+        move_on = import_command(name, self.store, self.group.topics, self.group.kafka_conn_id)
+        moved = "" if self.window_id else f"\nIf someone else moved the store:{publish_again(name, self.store)}"
+        return f"{why}{colon}keep the output, and continue under another name ({KEEP_LEDGER}):{move_on}{moved}"
+
+
+def older_ledger(
+    group: KafkaGroup, store: str, ahead: Collection[int], named: Mapping[str, State | None]
+) -> OlderLedger | None:
+    """Decide whether the ledger is older than the offset store. Return None if it is not.
+
+    Args:
+        group: the group.
+        store: the address of the store.
+        ahead: by how much the store is ahead of the ledger, in each partition in which they differ; negative if it is behind.
+        named: the windows of the group whose commits wrote the store's offsets, with their states in the ledger (None if it does not have
+            them). None are named if the store has no place for them.
+    """
+    if unknown := [window_id for window_id, state in named.items() if state not in _WAS_COMMITTED]:
+        return OlderLedger(group, store, max(unknown))
+    is_ahead = bool(ahead) and min(ahead) > 0
+    return OlderLedger(group, store, None) if is_ahead and not named else None
 
 
 _FINE = frozenset({Verdict.CONTINUE, Verdict.FIRST, Verdict.NEW_PARTITION, Verdict.LEFT_GROUP})

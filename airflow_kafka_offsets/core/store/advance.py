@@ -64,6 +64,11 @@ def standing(steps: Sequence[Offsets], stored: Mapping[TopicPartition, int]) -> 
     return {**steps[0], **reached}
 
 
+def is_past(after: Offsets, stored: Offsets) -> bool:
+    """Whether a store has all offsets after some windows, or later ones: then the commit of these windows leaves it where it is."""
+    return all(stored.get(tp, -1) >= offset for tp, offset in after.items())
+
+
 def check_standing(store: str, group: str, watermark: Offsets, stored: Mapping[TopicPartition, int]) -> None:
     """Refuse a store that is not at the watermark. Partitions that it does not hold are published later.
 

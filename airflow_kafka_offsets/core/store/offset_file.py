@@ -34,7 +34,7 @@ class OffsetFile:
         group: the group.
         version: its number, from 1; 0: there is no file yet.
         offsets: the next offset of every topic-partition of the group.
-        window_id: the window whose commit writes it, or empty if no window's does, or the file was read.
+        window_id: the window whose commit writes it, or empty if no window's does.
         written_at: when it is written, or None if the file was read.
         token: a random text that only this writer's file has, or empty if the file was read.
     """
@@ -116,8 +116,8 @@ def dump_offset_file(file: OffsetFile) -> bytes:
     return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def load_offset_file(content: bytes, group: str, where: str) -> dict[TopicPartition, int]:
-    """Read the offsets in a document. All other fields but the group are for people, and ignored.
+def load_offset_file(content: bytes, group: str, where: str) -> tuple[dict[TopicPartition, int], str]:
+    """Read the offsets in a document, and its window. All other fields but the group are for people, and ignored.
 
     Args:
         content: what the file holds.
@@ -137,7 +137,7 @@ def load_offset_file(content: bytes, group: str, where: str) -> dict[TopicPartit
     offsets = document.get(_NEXT_OFFSETS)
     try:
         # Not a text, which would be parsed as JSON: a file written by hand has one form only.
-        return load_offsets(offsets if isinstance(offsets, dict) else {})
+        return load_offsets(offsets if isinstance(offsets, dict) else {}), str(document.get("window_id") or "")
     except OffsetsJsonError as exc:
         raise _not_offsets(where, f"{_NEXT_OFFSETS}: {exc}") from exc
 

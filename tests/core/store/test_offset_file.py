@@ -32,7 +32,7 @@ FILE = OffsetFile("lake.orders", 7, {ORDERS: 5}, "lake.orders-000007", NOW, "c0f
 
 
 def load(content: bytes) -> dict[TopicPartition, int]:
-    return load_offset_file(content, "lake.orders", "/offsets/lake.orders/7.json")
+    return load_offset_file(content, "lake.orders", "/offsets/lake.orders/7.json")[0]
 
 
 def document(**fields: object) -> bytes:
