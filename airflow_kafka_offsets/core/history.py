@@ -105,6 +105,9 @@ class Frontier:
     open: tuple[str, ...] = ()
 
 
+MOVES = ("reset", "import")
+"""The kinds of acts that move the watermark."""
+
 NEXT_WINDOW = "next_window"
 """In the details of an act that moved the watermark, a reset or an import: the number of the first window after it."""
 
@@ -122,7 +125,7 @@ def founded_at(acts: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, int]:
     """Return where an import let a group begin, in topics that it has not left for others of the same name since.
 
     Args:
-        acts: the details of all acts of the group, oldest first.
+        acts: the details of the group's `MOVES`, oldest first.
     """
     founded: dict[TopicPartition, int] = {}
     for details in acts:

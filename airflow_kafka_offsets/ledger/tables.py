@@ -203,6 +203,7 @@ acts = Table(
     Column("details", document(), nullable=False),
     # The newest acts of a group.
     Index(None, "group_id", "id"),
+    Index(None, "group_id", "kind", "id"),
 )
 
 # What stays known of windows that were pruned: `core.plan.pruning`.
