@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from functools import lru_cache
 from types import NoneType
 from typing import Any, NamedTuple
 
@@ -328,7 +326,7 @@ def check_reads(group: KafkaGroup, topics: Iterable[str]) -> None:
         )
 
 
-def _set(group: KafkaGroup, name: str, value: object) -> None:
+def _set(group: object, name: str, value: object) -> None:
     object.__setattr__(group, name, value)  # the dataclass is frozen
 
 
@@ -358,13 +356,17 @@ class Matching(Container[str]):
     """
 
     pattern: str
+    _expressions: tuple[Any, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _set(self, "_expressions", _expressions(self.pattern))
 
     def __contains__(self, topic: object) -> bool:
         if not isinstance(topic, str):
             return False
         if topic.startswith(_INTERNAL) and not self.pattern.startswith(_INTERNAL):
             return False
-        expression, *left_out = _expressions(self.pattern)
+        expression, *left_out = self._expressions
         return expression.fullmatch(topic) is not None and not any(other.match(topic) for other in left_out)
 
 
@@ -403,17 +405,18 @@ def check_pattern(pattern: object) -> None:
         return
     if not isinstance(pattern, str) or not 0 < len(pattern) <= MAX_PATTERN or not pattern.isprintable():
         raise BadInputError(f"topics_pattern must be 1 to {MAX_PATTERN} printable characters; got {short(pattern)}")
-    _expressions(pattern)
+    Matching(pattern)
 
 
-@lru_cache
 def _expressions(pattern: str) -> tuple[Any, ...]:
     """Return the expression of the names that match, and after it those of the names that ``(?!...)`` at its start leaves out."""
     ends = (i for i, letter in enumerate(pattern) if letter == ")") if pattern.startswith(_LEAVES_OUT) else ()
     for end in ends:
-        with suppress(BadInputError):  # this bracket closes an inner one
+        try:
             left_out = _compiled(pattern[len(_LEAVES_OUT) : end])
-            return (*_expressions(pattern[end + 1 :]), left_out)
+        except BadInputError:  # this bracket closes an inner one
+            continue
+        return (*_expressions(pattern[end + 1 :]), left_out)
     return (_compiled(pattern),)
 
 

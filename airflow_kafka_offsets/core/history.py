@@ -88,6 +88,21 @@ def _by_age(window_id: str) -> tuple[int, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """A live window that a person abandoned below later ones: these do not have its offsets.
+
+    Attributes:
+        window_id: the window.
+        after: the latest planned-until time that an older window proves, or None if none does.
+        until: its own planned-until time.
+    """
+
+    window_id: str
+    after: datetime | None
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Frontier:
     """How far a group has come in time.
 
@@ -98,11 +113,13 @@ class Frontier:
         window_id: the window with the latest planned-until time that proves this, or None if there is none.
         planned_until: that of this window.
         open: the ids of the live windows that wait for their commit, oldest first.
+        gaps: the windows that left a gap.
     """
 
     window_id: str | None = None
     planned_until: datetime | None = None
     open: tuple[str, ...] = ()
+    gaps: tuple[Gap, ...] = ()
 
 
 MOVES = ("reset", "import")
@@ -116,6 +133,7 @@ LEFT = "left"
 
 FOUNDED = "founded"
 """In the details of an import that made its group: where each partition starts. Another reader has read what lies below."""
+
 
 KEPT_FROM = "kept_from"
 """In the details of a prune: the number of the first window that it left."""

@@ -28,13 +28,12 @@ from sqlalchemy import (
     union_all,
 )
 
-from airflow_kafka_offsets.core.history import Act, Frontier
+from airflow_kafka_offsets.core.history import Act, Frontier, Gap
 from airflow_kafka_offsets.core.lag.pace import Commit
 from airflow_kafka_offsets.core.plan.overview import MAX_RECENT, Outline, Overview, first_open
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.window import OPEN, Lane, Outcome, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
-from airflow_kafka_offsets.ledger import pruning
 from airflow_kafka_offsets.ledger.connections import Connections
 from airflow_kafka_offsets.ledger.documents import intact
 from airflow_kafka_offsets.ledger.rows import (
@@ -54,7 +53,7 @@ from airflow_kafka_offsets.ledger.rows import (
     states_of,
     windows_at,
 )
-from airflow_kafka_offsets.ledger.tables import acts, attempts, claims, groups, pruned, windows
+from airflow_kafka_offsets.ledger.tables import acts, attempts, claims, groups, windows
 
 
 class ManyGroups(Connections):
@@ -113,9 +112,10 @@ class ManyGroups(Connections):
             found: dict[str, Frontier] = {}
             rows = ask_many(connection, _frontiers, singles(names), groups.c.name)
             waiting = open_seqs(connection, [row.id for row in rows if row.oldest_open is not None])
+            gaps = _gaps(connection, [row.id for row in rows if row.abandoned is not None])
             for row in rows:
                 with intact(f"the planned-until times of group {row.name}"):
-                    found[row.name] = _frontier(row, waiting.get(row.id, ()))
+                    found[row.name] = _frontier(row, waiting.get(row.id, ()), gaps.get(row.name, ()))
             return found
 
 
@@ -132,7 +132,6 @@ def _overviews(connection: Connection, names: Sequence[str], newest_acts: int | 
     committed = {row.id: seq for row in found if (seq := row._mapping[State.COMMITTED.value]) is not None}
     last = {row.group_id: record_of(row) for row in windows_at(connection, select_summaries, committed.items())}
     is_open = _newest_open(connection, ids)
-    before = pruning.before(connection, ids)
     done = _acts_of(connection, {row.id: row.name for row in found}, newest_acts)
     return {
         row.name: Overview(
@@ -140,7 +139,7 @@ def _overviews(connection: Connection, names: Sequence[str], newest_acts: int | 
             last.get(row.id),
             tuple(is_open.get(row.id, ())),
             tuple(done.get(row.id, ())),
-            before.get(row.id, 1),
+            row.first_seq,
         )
         for row in found
     }
@@ -217,7 +216,7 @@ def _lists() -> Select[Any]:
     columns: list[ColumnElement[Any]] = [newest_live(State.COMMITTED).label("last")]
     for lane, state, first, number in _OPEN_COLUMNS:
         columns += [of(lane, state, func.min(windows.c.seq)).label(first), of(lane, state, func.count()).label(number)]
-    return select(groups.c.id, groups.c.name, groups.c.next_seq, *OWNER, *columns)
+    return select(groups.c.id, groups.c.name, groups.c.first_seq, groups.c.next_seq, *OWNER, *columns)
 
 
 _Open = tuple[dict[Lane, int], dict[Lane, int]]
@@ -312,6 +311,7 @@ def _outline(row: Row[Any], is_open: _Open, lines: Mapping[tuple[int, int], Row[
     return Outline(
         group=row.name,
         given=row.next_seq - 1,
+        first=row.first_seq,
         owner=owner_of(row),
         open=counts,
         oldest=oldest,
@@ -378,6 +378,7 @@ def _frontiers() -> Select[Any]:
     ]
     older = [or_(first.is_(None), windows.c.seq < first) for first in first_open]
     is_proof = and_(is_of_group(windows, Lane.LIVE, State.COMMITTED), windows.c.is_capped == false(), *older)
+    abandoned = select(func.max(windows.c.seq)).where(is_of_group(windows, Lane.LIVE, State.ABANDONED))
     # Each column by itself: for a join with the newest one of many groups, PostgreSQL would read all windows.
     newest = [
         select(column)
@@ -391,9 +392,9 @@ def _frontiers() -> Select[Any]:
     ]
     return (
         select(groups.c.id, groups.c.name, *newest, func.coalesce(*first_open).label("oldest_open"))
-        .add_columns(pruned.c.proof_seq, pruned.c.proof_until)
+        .add_columns(groups.c.proof_seq, groups.c.proof_until)
+        .add_columns(abandoned.correlate(groups).scalar_subquery().label("abandoned"))
         .select_from(groups)
-        .outerjoin(pruned, pruned.c.group_id == groups.c.id)
     )
 
 
@@ -440,8 +441,30 @@ def _commit_of(row: Row[Any]) -> Commit:
     return Commit(row.seq, row.planned_at, row.committed_at, row.is_capped, (ended - began).total_seconds())
 
 
-def _frontier(row: Row[Any], waiting: Sequence[int]) -> Frontier:
+def _gaps(connection: Connection, ids: Sequence[int]) -> dict[str, list[Gap]]:
+    """Find the abandoned windows of groups that left a gap, by the name of the group."""
+    earlier = windows.alias("earlier")
+    is_proof = and_(is_of_group(earlier, Lane.LIVE, State.COMMITTED), earlier.c.is_capped == false())
+    after = select(func.max(earlier.c.planned_until)).where(is_proof, earlier.c.seq < windows.c.seq)
+    given_up = (
+        select(groups.c.name, windows.c.seq, windows.c.planned_until)
+        .add_columns(after.correlate(groups, windows).scalar_subquery().label("after"))
+        .join(windows, is_of_group(windows, Lane.LIVE, State.ABANDONED))
+    )
+    left = set()
+    found: dict[str, list[Gap]] = {}
+    for some in chunks(ids):
+        acted = select(acts.c.details).where(acts.c.group_id.in_(some), acts.c.kind == "abandon")
+        details = map(json.loads, connection.execute(acted).scalars())
+        left |= {of_one["window"] for of_one in details if of_one.get("skipped")}
+        for row in connection.execute(given_up.where(groups.c.id.in_(some))):
+            if (window_id := name_window(row.name, row.seq)) in left:
+                found.setdefault(row.name, []).append(Gap(window_id, row.after, row.planned_until))
+    return found
+
+
+def _frontier(row: Row[Any], waiting: Sequence[int], gaps: Sequence[Gap]) -> Frontier:
     proofs = [(seq, until) for seq, until in ((row.seq, row.planned_until), (row.proof_seq, row.proof_until)) if until]
     seq, until = max(proofs, key=lambda proof: proof[1], default=(None, None))
     window_id = None if seq is None else name_window(row.name, seq)
-    return Frontier(window_id, until, tuple(name_window(row.name, seq) for seq in waiting))
+    return Frontier(window_id, until, tuple(name_window(row.name, seq) for seq in waiting), tuple(gaps))
