@@ -2,7 +2,7 @@
 
 - LOST: Kafka no longer holds what the group reads next.
 - AT RISK: retention reaches unread records before the group can be expected to have read them.
-- STALLED: records wait for much longer than usual, and nothing was committed in that time.
+- STALLED: a transaction that hangs hides records; or they wait for much longer than usual, and nothing was committed in that time.
 - BEHIND: records wait for much longer than usual, although windows are committed.
 - OK: none of these.
 
@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from airflow_kafka_offsets.core.errors import KafkaAnswerError, LogError, counted, name_some
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
-from airflow_kafka_offsets.core.lag.words import NOT_ASKED, length, why_unknown
+from airflow_kafka_offsets.core.lag.words import NOT_ASKED, hiding, length, why_unknown
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Verdict
 
@@ -138,7 +138,7 @@ def judged(
         notes=notes,
     )
     risky = sum(_headroom(partitions[tp]) < need for tp, need in needs.items())
-    finding = _lost(lag) or _at_risk(lag, risky) or _late(lag) or _fine(lag)
+    finding = _lost(lag) or _at_risk(lag, risky) or _hidden(lag) or _late(lag) or _fine(lag)
     return replace(lag, verdict=finding.verdict, reason=finding.reason)
 
 
@@ -217,6 +217,11 @@ def _at_risk(lag: GroupLag, risky: int) -> _Finding | None:
         GroupVerdict.AT_RISK,
         f"Retention {left}{others}; this group needs at least {length(lag.needed_seconds or 0)}",
     )
+
+
+def _hidden(lag: GroupLag) -> _Finding | None:
+    hidden = [str(tp) for tp, p in lag.partitions.items() if p.hidden_to is not None]
+    return _Finding(GroupVerdict.STALLED, f"No run can read on: {hiding(hidden)}") if hidden else None
 
 
 def _late(lag: GroupLag) -> _Finding | None:
