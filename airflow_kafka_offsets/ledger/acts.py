@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, insert, select
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act
+from airflow_kafka_offsets.core.history import MOVES, NEXT_WINDOW, Act
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, Owner, Position, abandonment, check_gap
 from airflow_kafka_offsets.core.window import State, check_steps
 from airflow_kafka_offsets.ledger import runs, staging
@@ -126,6 +126,18 @@ class ActLedger(Connections):
         query = select_acts().limit(newest)
         with self._reading() as connection:
             return [act_of(group, row) for row in connection.execute(query, {"of_group": group})][::-1]
+
+    def moves(self, group: str) -> Sequence[Act]:
+        """Return the acts that moved the watermark of a group, oldest first. A group has few, and may have thousands of others."""
+        with self._reading() as connection:
+            # In the order of the database, it would read all acts.
+            rows = connection.execute(_select_moves(), {"of_group": group}).all()
+            return [act_of(group, row) for row in sorted(rows, key=lambda row: row.id)]
+
+
+@cache
+def _select_moves() -> Select[Any]:
+    return select(acts).where(acts.c.group_id == ID_OF_GROUP, acts.c.kind.in_(MOVES))
 
 
 @cache

@@ -107,7 +107,7 @@ def check_never_left(
         group: its name.
         position: where the next live window would start.
         topic_ids: the ids that Kafka has now.
-        acts: the details of the group's acts.
+        acts: the details of the group's `MOVES`.
 
     Raises:
         IllegalStepError: with the topics.
