@@ -25,6 +25,7 @@ from airflow_kafka_offsets.core.plan.decide import (
     all_to_read,
     choose,
     decide,
+    moves_store,
     new_windows,
     refuse,
     replay_of,
@@ -218,7 +219,7 @@ class Planner(UseCases):
             facts = replace(facts, at_risk=at_risk, hanging=hanging)
         if self._publisher.address:
             start = to_check_in_store(state, first.plans)
-            self._publisher.prepare(group, state, start)
+            self._publisher.prepare(group, state, start, is_to_move=moves_store(first))
             facts = replace(facts, ready_store=start)
         if group.schema_registry is not None:
             # After Kafka: what a producer has written by now, it has registered before.

@@ -2,7 +2,7 @@
 
 - LOST: Kafka no longer holds what the group reads next.
 - AT RISK: retention reaches unread records before the group can be expected to have read them.
-- STALLED: a transaction that hangs hides records; or they wait for much longer than usual, and nothing was committed in that time.
+- STALLED: the offset store refuses; a transaction that hangs hides records; or they wait for much longer than usual, and nothing was committed in that time.
 - BEHIND: records wait for much longer than usual, although windows are committed.
 - OK: none of these.
 
@@ -116,6 +116,7 @@ def judged(
     *,
     horizon: timedelta | None = None,
     notes: tuple[str, ...] = (),
+    refused: str | None = None,
 ) -> GroupLag:
     """Return the lag of a group with its verdict.
 
@@ -126,6 +127,7 @@ def judged(
         pace: how fast it commits.
         horizon: how much headroom it needs at least; None means a tenth of the retention.
         notes: sentences on what is not known.
+        refused: why its offset store refused the newest plan or commit, or None.
     """
     needs = {tp: needed_seconds(p, pace, horizon) for tp, p in partitions.items() if p.headroom_seconds is not None}
     tightest = min(needs, key=lambda tp: _tightness(tp, _headroom(partitions[tp]), needs[tp]), default=None)
@@ -138,7 +140,7 @@ def judged(
         notes=notes,
     )
     risky = sum(_headroom(partitions[tp]) < need for tp, need in needs.items())
-    finding = _lost(lag) or _at_risk(lag, risky) or _hidden(lag) or _late(lag) or _fine(lag)
+    finding = _lost(lag) or _at_risk(lag, risky) or _refused(refused) or _hidden(lag) or _late(lag) or _fine(lag)
     return replace(lag, verdict=finding.verdict, reason=finding.reason)
 
 
@@ -217,6 +219,11 @@ def _at_risk(lag: GroupLag, risky: int) -> _Finding | None:
         GroupVerdict.AT_RISK,
         f"Retention {left}{others}; this group needs at least {length(lag.needed_seconds or 0)}",
     )
+
+
+def _refused(why: str | None) -> _Finding | None:
+    # The commands of the error are not part of a sentence.
+    return _Finding(GroupVerdict.STALLED, f"No run gets on: {why.splitlines()[0]}") if why else None
 
 
 def _hidden(lag: GroupLag) -> _Finding | None:

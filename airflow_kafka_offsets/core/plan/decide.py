@@ -442,6 +442,12 @@ def to_check_in_store(state: GroupState, plans: Sequence[Plan]) -> Offsets:
     return {tp: offset for tp, offset in start.items() if tp not in moving}
 
 
+def moves_store(decision: Decision) -> bool:
+    """Whether the commits of these windows will move the offset store."""
+    is_open = any(held.window.lane is Lane.LIVE and held.state.is_open for held in decision.choice.windows)
+    return is_open or any(plan.lane is Lane.LIVE for plan in decision.plans)
+
+
 def is_ready(state: GroupState, plans: Sequence[Plan], store: Offsets | None) -> bool:
     """Whether the offset store is where new windows start, or was not asked."""
     return store is None or all(store.get(tp) == offset for tp, offset in to_check_in_store(state, plans).items())

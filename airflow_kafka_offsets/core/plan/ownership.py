@@ -97,6 +97,7 @@ class GroupState:
         owner: the task that the group belongs to; None if the first task that plans live gets it.
         is_pruned: whether a window that the asking claim had, under any name, was pruned.
         began_at: when the group began; None if it is not in the ledger, or was reset since.
+        refused: why its offset store refused the newest plan or commit, or None if it did not.
     """
 
     version: int = 0
@@ -107,6 +108,7 @@ class GroupState:
     owner: Owner | None = None
     is_pruned: bool = False
     began_at: datetime | None = None
+    refused: str | None = field(default=None, compare=False)
 
 
 class How(StrEnum):
