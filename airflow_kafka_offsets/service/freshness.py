@@ -358,6 +358,7 @@ class _Look:
             horizon=self.horizon,
             notes=tuple(notes),
             refused=self._states[name].refused,
+            reruns=self._states[name].reruns,
         )
         return in_part(lag, self.failed[name]) if name in self.failed else lag
 

@@ -44,8 +44,8 @@ def work_out(
     before = state.position
     assert before is not None
     whole = _with_others(kafka, group, before, log)
-    acts = [act.details for act in ledger.acts(group.name)]
-    check_never_left(group.name, before, log.topic_ids, acts)
+    moves = [act.details for act in ledger.moves(group.name)]
+    check_never_left(group.name, before, log.topic_ids, moves)
     asked = doubtful(before.leader_epochs, before.topic_ids, log)
     epoch_ends = kafka.epoch_ends(asked)
     reset = plan_reset(
@@ -58,7 +58,7 @@ def work_out(
         epoch_ends=epoch_ends,
         unchecked=unanswered(asked, epoch_ends),
         reads=group.reads,
-        founded=founded_at(acts),
+        founded=founded_at(moves),
     )
     # After the search for windows, as some may have left meanwhile.
     ledger.pruned(group.name).check_reset(target, log.topic_ids)

@@ -30,10 +30,11 @@ from airflow_kafka_offsets.core.plan.ownership import (
     to_abandon,
 )
 from airflow_kafka_offsets.core.plan.replay import left_to_find
-from airflow_kafka_offsets.core.plan.request import WINDOWS, name_windows, trigger_command
+from airflow_kafka_offsets.core.plan.request import WINDOWS, trigger_command
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.starting import check_inside
 from airflow_kafka_offsets.core.window import COMMITTING_HINT, Lane, State, Window
+from airflow_kafka_offsets.core.window_id import name_windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def check_never_left(
         group: its name.
         position: where the next live window would start.
         topic_ids: the ids that Kafka has now.
-        acts: the details of the group's acts.
+        acts: the details of the group's `MOVES`.
 
     Raises:
         IllegalStepError: with the topics.
