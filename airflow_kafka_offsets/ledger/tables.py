@@ -104,6 +104,8 @@ groups = Table(
     Column("origin", document(), nullable=False),
     Column("definition", document(), nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
+    # Why the offset store refused the newest plan or commit, or NULL if it did not.
+    Column("refused", document()),
     # The task that live windows are cut for, or NULL for the first task that plans.
     Column("owner_dag_id", name(250)),
     Column("owner_task_id", name(250)),
@@ -194,6 +196,18 @@ attempts = Table(
     ForeignKeyConstraint(["group_id", "seq"], [windows.c.group_id, windows.c.seq]),
     Index(None, "group_id", "seq"),
     Index(None, "claim_id"),
+)
+
+# Windows that were committed already and run again, until they are committed again: until then, the output may be a part.
+reruns = Table(
+    LEDGER_PREFIX + "reruns",
+    metadata,
+    Column("group_id", Integer, primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    # NULL if another launcher runs the job.
+    Column("attempt_id", _BIG, ForeignKey(attempts.c.id)),
+    Column("begun_at", UtcDateTime, nullable=False),
+    ForeignKeyConstraint(["group_id", "seq"], [windows.c.group_id, windows.c.seq]),
 )
 
 acts = Table(

@@ -2,7 +2,8 @@
 
 - LOST: Kafka no longer holds what the group reads next.
 - AT RISK: retention reaches unread records before the group can be expected to have read them.
-- STALLED: a transaction that hangs hides records; or they wait for much longer than usual, and nothing was committed in that time.
+- NEEDS RERUN: a committed window began to run again, and that did not succeed: its output may be a part.
+- STALLED: the offset store refuses; a transaction that hangs hides records; or they wait for much longer than usual, and nothing was committed in that time.
 - BEHIND: records wait for much longer than usual, although windows are committed.
 - OK: none of these.
 
@@ -11,16 +12,18 @@ What is usual comes from the group's own last commits, so the rules fit one comm
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airflow_kafka_offsets.core.errors import KafkaAnswerError, LogError, counted, name_some
+from airflow_kafka_offsets.core.history import Rerun
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.words import NOT_ASKED, hiding, length, why_unknown
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Verdict
+from airflow_kafka_offsets.core.window import Outcome
 
 GONE = frozenset({Verdict.DATA_LOSS, Verdict.TRUNCATED, Verdict.RECREATED, Verdict.MISSING})
 """The verdicts of planning on a partition whose next records Kafka no longer holds."""
@@ -116,6 +119,8 @@ def judged(
     *,
     horizon: timedelta | None = None,
     notes: tuple[str, ...] = (),
+    refused: str | None = None,
+    reruns: Sequence[Rerun] = (),
 ) -> GroupLag:
     """Return the lag of a group with its verdict.
 
@@ -126,6 +131,8 @@ def judged(
         pace: how fast it commits.
         horizon: how much headroom it needs at least; None means a tenth of the retention.
         notes: sentences on what is not known.
+        refused: why its offset store refused the newest plan or commit, or None.
+        reruns: what has begun again of its committed windows, and is not committed again.
     """
     needs = {tp: needed_seconds(p, pace, horizon) for tp, p in partitions.items() if p.headroom_seconds is not None}
     tightest = min(needs, key=lambda tp: _tightness(tp, _headroom(partitions[tp]), needs[tp]), default=None)
@@ -136,9 +143,18 @@ def judged(
         needed_seconds=needed,
         trouble=_trouble(partitions),
         notes=notes,
+        reruns=tuple(rerun.window_id for rerun in reruns if _is_broken(rerun, at, pace)),
     )
     risky = sum(_headroom(partitions[tp]) < need for tp, need in needs.items())
-    finding = _lost(lag) or _at_risk(lag, risky) or _hidden(lag) or _late(lag) or _fine(lag)
+    finding = (
+        _lost(lag)
+        or _at_risk(lag, risky)
+        or _incomplete(lag)
+        or _refused(refused)
+        or _hidden(lag)
+        or _late(lag)
+        or _fine(lag)
+    )
     return replace(lag, verdict=finding.verdict, reason=finding.reason)
 
 
@@ -217,6 +233,27 @@ def _at_risk(lag: GroupLag, risky: int) -> _Finding | None:
         GroupVerdict.AT_RISK,
         f"Retention {left}{others}; this group needs at least {length(lag.needed_seconds or 0)}",
     )
+
+
+def _is_broken(rerun: Rerun, at: datetime, pace: Pace) -> bool:
+    """Whether a rerun has failed, or takes so long that its process is probably dead."""
+    lasts = (at - rerun.begun_at).total_seconds()
+    return rerun.outcome is not Outcome.RUNNING or lasts > UNUSUAL * usual_wait(pace)
+
+
+def _incomplete(lag: GroupLag) -> _Finding | None:
+    if not lag.reruns:
+        return None
+    windows = counted(len(lag.reruns), "committed window")
+    return _Finding(
+        GroupVerdict.NEEDS_RERUN,
+        f"{windows} began to run again without success, so the output may be a part: {name_some(lag.reruns, ', ')}",
+    )
+
+
+def _refused(why: str | None) -> _Finding | None:
+    # The commands of the error are not part of a sentence.
+    return _Finding(GroupVerdict.STALLED, f"No run gets on: {why.splitlines()[0]}") if why else None
 
 
 def _hidden(lag: GroupLag) -> _Finding | None:
