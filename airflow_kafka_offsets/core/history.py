@@ -44,8 +44,8 @@ class Act:
     """What a person did to a group.
 
     Attributes:
-        kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"take-over"``, ``"import"``, ``"copy"``, ``"export"`` or
-            ``"prune"``.
+        kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"take-over"``, ``"import"``, ``"copy"``, ``"export"``,
+            ``"inherit"`` or ``"prune"``.
         who, why, at: as recorded.
         details: JSON-able facts: windows concerned, gaps, places.
 
@@ -104,6 +104,9 @@ class Frontier:
     planned_until: datetime | None = None
     open: tuple[str, ...] = ()
 
+
+INHERIT = "inherit"
+"""The kind of the act that lets a group write beside its output of a lost ledger, whose id is ``ledger`` in the details."""
 
 NEXT_WINDOW = "next_window"
 """In the details of an act that moved the watermark, a reset or an import: the number of the first window after it."""

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, func, insert, select
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act
+from airflow_kafka_offsets.core.history import INHERIT, NEXT_WINDOW, Act
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, Owner, Position, abandonment, check_gap
 from airflow_kafka_offsets.core.plan.pruning import Pruned
 from airflow_kafka_offsets.core.window import State, WindowRecord, check_steps
@@ -31,7 +31,7 @@ from airflow_kafka_offsets.ledger.rows import (
     select_standing_group,
     select_windows,
 )
-from airflow_kafka_offsets.ledger.tables import acts, attempts, groups, windows
+from airflow_kafka_offsets.ledger.tables import acts, attempts, groups, identity, windows
 
 
 class ActLedger(Connections):
@@ -157,6 +157,14 @@ class ActLedger(Connections):
                 return _record(connection, group_id, act)
             pruning.note(connection, number, act)
             return number
+
+    def ledgers(self, group: str) -> tuple[str, ...]:
+        """Return this ledger's id, and those of lost ledgers beside whose output of a group it may write."""
+        inherited = select_acts().where(acts.c.kind == INHERIT)
+        with self._reading() as connection:
+            own = connection.execute(identity.select()).scalar_one()
+            rows = connection.execute(inherited, {"of_group": group}).all()
+        return (own, *(act_of(group, row).details["ledger"] for row in rows))
 
     def acts(self, group: str, *, newest: int | None = None) -> Sequence[Act]:
         """Return what people did to a group, oldest first; with `newest`, only so many of the newest acts."""

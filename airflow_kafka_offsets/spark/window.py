@@ -22,6 +22,8 @@ from airflow_kafka_offsets.spark.sinks.files import (
     LABEL_FILE,
     Files,
     discard_old,
+    ledger_of,
+    mark,
     publish,
     refuse_other,
     stage,
@@ -338,9 +340,12 @@ class KafkaWindow(WindowReading):
             root = str(path).rstrip("/")
             target = f"{root}/{WINDOW_ID}={self.id}"
             refuse = partial(refuse_other, files, self._label, target)
-            refuse(target)  # before hours of work, and again when it is replaced
+            # Before hours of work, and again when it is replaced.
+            self._label.must_mark(root, ledger_of(files, self._label, root))
+            refuse(target)
 
             def put(staged: str) -> None:
+                mark(files, self._label, root)
                 files.write(f"{staged}/{LABEL_FILE}", json.dumps(self._label.note))
                 left = files.find(root, f".staging-{self.id}-{ANY_JOB}-old-*")
                 publish(files, staged, target, f"{directory}-old", refuse)

@@ -91,12 +91,22 @@ class DeltaTable:
         Raises:
             OtherWindowError: they appended another window of this id, so Delta would skip this one.
         """
+        self._refuse_ledger()
         notes = self._notes_of_window()
         if others := [note for note in notes if "digest" in note and not self._label.is_of(note)]:
             raise self._label.other_window(self.name, others)
         return bool(notes)
 
+    def _refuse_ledger(self) -> None:
+        """Refuse a table in which another ledger has output of the group; each commit has the id of its ledger."""
+        for most in (_JUST_NOW, _LOOK_BACK):
+            of_group = [note for note in self._notes(most) if note.get("group") == self._label.group]
+            if of_group:
+                self._label.must_mark(self.name, of_group[0].get("ledger"))
+                return
+
     def _refuse_other(self) -> None:
+        self._refuse_ledger()
         table = self._rows()
         if WINDOW_ID not in map(str.lower, table.columns):
             return  # Delta raises an error of its own

@@ -211,6 +211,25 @@ class Rerun(Jobs):
         run(1, "value < 3")
         self.assert_rows(spark, target, *rows_of(1, *range(3 if self.is_replaced else 7)), *second)
 
+    def test_another_ledger_does_not_write_beside_the_groups_output(
+        self, spark: SparkSession, run: Run, target: Any
+    ) -> None:
+        ours, theirs = {"ledgers": ["a" * 32]}, {"ledgers": ["b" * 32]}
+        run(1, ledger=ours)
+        first = rows_of(1, *range(10))
+        if not self.is_labelled:
+            run(7, ledger=theirs)
+            return
+        for seq in (7, 1):
+            with pytest.raises(OtherWindowError, match=f"from another ledger, {'a' * 32}.*two-environments"):
+                run(seq, ledger=theirs)
+        self.assert_rows(spark, target, *first)
+        run(2, ledger=ours)
+        run(7, ledger={"ledgers": ["b" * 32, "a" * 32]})
+        with pytest.raises(OtherWindowError, match=f"from another ledger, {'b' * 32}"):
+            run(3, ledger=ours)
+        self.assert_rows(spark, target, *first, *rows_of(2, *range(10)), *rows_of(7, *range(10)))
+
 
 class Incomplete(Jobs):
     """An incomplete read alone."""
