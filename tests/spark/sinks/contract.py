@@ -240,7 +240,7 @@ class Incomplete(Jobs):
     def test_an_incomplete_read_fails_the_job_and_the_next_try_puts_it_right(
         self, spark: SparkSession, run: Run, target: Any, written: list[tuple[str, int]], tmp_path: Path
     ) -> None:
-        with pytest.raises(IncompleteReadError, match=rf"Window {window_id(3)}: \d of 10 planned offsets") as caught:
+        with pytest.raises(IncompleteReadError, match=rf"Window {window_id(3)}.*: \d of 10 planned offsets") as caught:
             run(3, limit=2, report=tmp_path / "report.json")
         assert ("is already published" in str(caught.value)) is not self.is_checked_first
         assert not (tmp_path / "report.json").exists()
