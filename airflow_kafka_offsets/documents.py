@@ -72,7 +72,7 @@ def group_document(group: KafkaGroup, overview: Overview, lag: GroupLag | None) 
         "open_windows": [window_document(window) for window in reversed(overview.open)],
         "last_committed": window_document(committed) if committed else None,
         "acts": [asdict(act) for act in overview.acts],
-        "pruned_before": overview.pruned_before if overview.pruned_before > 1 else None,
+        "pruned_before": overview.first if overview.first > 1 else None,
         "partitions": [partition_document(tp, partition) for tp, partition in partitions.items()],
     }
 

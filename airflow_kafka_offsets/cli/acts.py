@@ -1,4 +1,4 @@
-"""What only a person may do: abandon, commit, reset, take-over and prune. A dry run, or with ``--yes`` the act."""
+"""What only a person may do: abandon, commit, reset and take-over. A dry run, or with ``--yes`` the act."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.cli import airflow_runs
-from airflow_kafka_offsets.cli.running import Answer, ExitCode, code_of
-from airflow_kafka_offsets.cli.sources import open_ledger, open_log, open_service, person
+from airflow_kafka_offsets.cli.running import Answer, ExitCode
+from airflow_kafka_offsets.cli.sources import open_ledger, open_service, person
 from airflow_kafka_offsets.cli.tables import open_text, ranges_table, table, time
 from airflow_kafka_offsets.core import leader_epochs
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, counted
-from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.errors import BadInputError, counted
 from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.request import parse_seq
@@ -20,7 +19,6 @@ from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads, only_copi
 from airflow_kafka_offsets.core.window import Lane, Window
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.documents import Document, ranges_document, window_detail, window_document
-from airflow_kafka_offsets.service.prune import Prune, Pruning
 from airflow_kafka_offsets.service.windows import WindowService
 
 if TYPE_CHECKING:
@@ -308,75 +306,3 @@ def _inherit_text(document: Document) -> Iterator[str]:
         f"Group {document['group']} {verb} beside its output of ledger {document['ledger']}. If that ledger still writes there, "
         "records count twice: it must be lost for good."
     )
-
-
-def prune(args: Namespace) -> Answer:
-    """Take windows out of the ledger: those of a group, or of all."""
-    if (args.group is None) == (not args.all):
-        raise BadInputError("Name a group, or add --all")
-    if args.all and args.deleted_topics:
-        raise BadInputError("--deleted-topics is for one group, not for --all")
-    args.why = args.why or f"older than {args.older_than.written}"
-    who, ledger = person(args), open_ledger(args)
-    groups, errors = [], []
-    for group in ledger.groups() if args.all else [ledger.group(args.group)]:
-        pruned, error = _prune_group(args, ledger, group, who)
-        groups.append(pruned)
-        errors += [error] if error else []
-    total = sum(group["windows"] for group in groups)
-    document = {**signed(args, who, is_needed=bool(total)), "older_than": args.older_than.written, "groups": groups}
-    nothing = None if total else "\n".join([*_kept(groups), "No window can be pruned"])
-    answer = act_answer(document, lambda: _prune_text(document), already=nothing)
-    if not errors:
-        return answer
-    return Answer(document, answer.text, code_of(errors[0]), "\n".join(dict.fromkeys(map(str, errors))))
-
-
-def _prune_group(
-    args: Namespace, ledger: Ledger, group: KafkaGroup, who: str
-) -> tuple[Document, KafkaOffsetsError | None]:
-    """Prune a group. With --all, an error in one group does not keep the others from it."""
-    pruning: Pruning | None = None
-    age, are_deleted = args.older_than.age, args.deleted_topics
-    try:
-        pruning = Pruning(ledger, open_log(args, group))
-        if args.yes:
-            return _prune_document(group.name, pruning.prune(group, age, who, args.why, are_deleted=are_deleted)), None
-        return _prune_document(group.name, pruning.preview(group, age, are_deleted=are_deleted)), None
-    except KafkaOffsetsError as exc:
-        if not args.all:
-            raise
-        # The windows that were taken out before the error have left the ledger.
-        return {**_prune_document(group.name, pruning.done if pruning else Prune()), "error": str(exc)}, exc
-
-
-def _prune_document(group: str, pruned: Prune) -> Document:
-    def named(seq: int | None) -> str | None:
-        return None if seq is None else name_window(group, seq)
-
-    return {
-        "group": group,
-        "windows": pruned.windows,
-        "attempts": pruned.attempts,
-        "lost": pruned.lost,
-        "first": named(pruned.first),
-        "last": named(pruned.last),
-        "pruned_before": None if pruned.last is None else pruned.last + 1,
-        "kept": named(pruned.kept),
-        "kept_because": pruned.why,
-        "error": None,
-    }
-
-
-def _prune_text(document: Document) -> Iterator[str]:
-    groups = [group for group in document["groups"] if group["windows"]]
-    number = counted(sum(group["windows"] for group in groups), "window")
-    left = "left" if document["done"] else "would leave"
-    yield f"{number} {left} the ledger. The output and the watermark stay:"
-    yield table(("group", "windows", "attempts", "first", "last"), groups)
-    if kept := _kept(document["groups"]):
-        yield "\n".join(kept)
-
-
-def _kept(groups: Sequence[Document]) -> list[str]:
-    return [f"{g['kept']} and later windows stay, because {g['kept_because']}." for g in groups if g["kept"]]

@@ -413,7 +413,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "longer holds. The first window that has to stay ends it, and the answer says why that one stays. The watermark and all output "
         "stay as they are, and no id is given again. It is done in many short transactions: DAGs may run meanwhile, and if it is "
         "stopped, the next one continues. Without --yes: a dry run.",
-        "acts.prune",
+        "prune.prune",
         (
             argument("group", metavar="GROUP", nargs="?", help="name of the group"),
             argument("--all", action="store_true", help="all groups of the ledger"),

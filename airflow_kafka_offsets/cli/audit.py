@@ -29,7 +29,7 @@ def audit(args: Namespace) -> Answer:
     if not table:
         raise BadInputError(f"{', '.join(args.table)} has no line")
     result, state = audit_table(ledger, group, table, seqs), ledger.load(group.name)
-    before = ledger.pruned(group.name).before
+    first = ledger.pruned(group.name).first
     document = {
         "group": group.name,
         "right": result.is_right,
@@ -43,7 +43,7 @@ def audit(args: Namespace) -> Answer:
         "outside": [_range(piece) for piece in result.outside],
         "left_out": list(result.other_topics),
         "open": [held.id for held in state.open],
-        "pruned_before": before if before > 1 and not seqs else None,
+        "pruned_before": first if first > 1 and not seqs else None,
     }
     code = ExitCode.OK if result.is_right else ExitCode.REFUSED
     return Answer(document, lambda: _text(document, _ways_out(result, group.name, state.owner)), code)

@@ -10,7 +10,6 @@ from airflow_kafka_offsets.cli.running import Answer
 from airflow_kafka_offsets.cli.sources import open_ledger
 from airflow_kafka_offsets.cli.tables import ranges_table, table, time
 from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
-from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.plan.request import parse_windows
 from airflow_kafka_offsets.core.window import State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
@@ -38,8 +37,8 @@ def windows(args: Namespace) -> Answer:
 def _list(ledger: Ledger, group: str, args: Namespace) -> Answer:
     states = [State(state) for state in args.state or ()]
     shown = [window_document(window) for window in ledger.summaries(group, states=states, limit=args.limit)]
-    before = ledger.pruned(group).before
-    document = {"group": group, "pruned_before": before if before > 1 else None, "windows": shown}
+    first = ledger.pruned(group).first
+    document = {"group": group, "pruned_before": first if first > 1 else None, "windows": shown}
     return Answer(document, lambda: _list_text(document, args.limit))
 
 
@@ -67,7 +66,7 @@ def _is_window(ledger: Ledger, name: str) -> bool:
 def _details(ledger: Ledger, group: str, seqs: Sequence[int]) -> Answer:
     rows = {row.seq: row for row in ledger.windows(group, seqs=seqs, limit=len(seqs))}
     if missing := sorted(set(seqs) - rows.keys()):
-        raise absent(group, missing, ledger.pruned(group))
+        raise ledger.absent(group, missing)
     details = [_detail(ledger, rows[seq]) for seq in sorted(rows)]
     return Answer({"group": group, "windows": details}, lambda: "\n\n\n".join(map(_detail_text, details)))
 

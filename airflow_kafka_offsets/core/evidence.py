@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import NoReportError, counted, name_some, short
-from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.offsets import TopicPartition, is_whole
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.spark.shared import report_order
 
@@ -58,8 +58,6 @@ def proof_of(window: Window, reports: Mapping[str, bytes], *, expect_gaps: bool,
     window_id, report, job = _read(window, reports[newest], f"{where}/{newest}")
     if window_id != window.id:
         raise _no_proof(window, f"the report in {where} is of window {short(window_id)}")
-    if report.written is False:
-        return report
     if report.records is None:
         raise _no_proof(window, f"{job} has not reported what it read")
     _check_counts(window, report, job, expect_gaps=expect_gaps)
@@ -87,16 +85,26 @@ def _read(window: Window, content: bytes, file: str) -> tuple[str, Report, str]:
     try:
         document: dict[str, Any] = json.loads(content.decode())
         counts = {
-            str(topic): {str(int(number)): int(read) for number, read in partitions.items()}
+            str(topic): {str(int(number)): _records(read) for number, read in partitions.items()}
             for topic, partitions in document["counts"].items()
         }
-        records = None if document["records"] is None else int(document["records"])
-        report = Report(records, counts, document["written"], took_window=True, bad=document["bad"])
+        written = document["written"]
+        if written is not None and not isinstance(written, bool):
+            raise ValueError(f"written is {short(written)}")
+        records, bad = (None if document[name] is None else _records(document[name]) for name in ("records", "bad"))
+        report = Report(records, counts, written, took_window=True, bad=bad)
         application = document["application"] or "without an id"
         job = f"the last job ({application}, at {document['taken_at']})"
         return str(document["window_id"]), report, job
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise _no_proof(window, f"the newest report {file} can't be read ({short(exc)})") from exc
+
+
+def _records(value: Any) -> int:
+    # Python's JSON has Infinity and NaN.
+    if not is_whole(value) or value < 0:
+        raise ValueError(f"{short(value)} is not a number of records")
+    return int(value)
 
 
 def _check_counts(window: Window, report: Report, job: str, *, expect_gaps: bool) -> None:

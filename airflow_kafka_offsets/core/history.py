@@ -117,6 +117,7 @@ LEFT = "left"
 FOUNDED = "founded"
 """In the details of an import that made its group: where each partition starts. Another reader has read what lies below."""
 
+
 KEPT_FROM = "kept_from"
 """In the details of a prune: the number of the first window that it left."""
 

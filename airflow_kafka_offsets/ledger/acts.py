@@ -8,14 +8,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, func, insert, select
+from sqlalchemy import Connection, Select, insert, select
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import INHERIT, NEXT_WINDOW, Act
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, Owner, Position, abandonment, check_gap
-from airflow_kafka_offsets.core.plan.pruning import Pruned
-from airflow_kafka_offsets.core.window import State, WindowRecord, check_steps
-from airflow_kafka_offsets.ledger import pruning, runs, staging
+from airflow_kafka_offsets.core.window import State, check_steps
+from airflow_kafka_offsets.ledger import runs, staging
 from airflow_kafka_offsets.ledger.connections import Connections
 from airflow_kafka_offsets.ledger.documents import dump_position
 from airflow_kafka_offsets.ledger.engine import writing
@@ -24,14 +23,13 @@ from airflow_kafka_offsets.ledger.rows import (
     act_of,
     find_group,
     find_window,
-    id_of,
     newest_owner,
     positions_of,
     record_of,
     select_standing_group,
     select_windows,
 )
-from airflow_kafka_offsets.ledger.tables import acts, attempts, groups, identity, windows
+from airflow_kafka_offsets.ledger.tables import acts, groups, identity
 
 
 class ActLedger(Connections):
@@ -55,7 +53,7 @@ class ActLedger(Connections):
             runs.next_version(connection, group.name, row.version, **origin)
             check_gap(done, leave_gap)  # after the compare-and-set: no one is asked to confirm outdated values
             runs.change_window(connection, group.id, held, state=State.ABANDONED)
-            _record(connection, group.id, replace(act, details={**act.details, **done.facts}))
+            record_act(connection, group.id, replace(act, details={**act.details, **done.facts}))
         return done
 
     def commit_by_hand(
@@ -72,7 +70,7 @@ class ActLedger(Connections):
             window, group_id, _ = runs.find_record(connection, window_id)
             check_steps(window_id, window.state, State.COMMITTING, State.COMMITTED)
             runs.commit_window(connection, group_id, window, act.at, leave_committing=leave_committing)
-            _record(connection, group_id, act)
+            record_act(connection, group_id, act)
             if output and window.span:
                 staging.publish(connection, window_id, output, None, act.at, is_planned=True)
         if output and window.span:
@@ -88,7 +86,7 @@ class ActLedger(Connections):
             runs.next_version(connection, group, version, origin_seq=groups.c.next_seq, origin=dump_position(position))
             row = find_group(connection, group, groups.c.id, groups.c.next_seq)
             runs.step_windows(connection, row.id, superseded, State.COMMITTED, state=State.SUPERSEDED)
-            _record(connection, row.id, replace(act, details={**act.details, NEXT_WINDOW: row.next_seq}))
+            record_act(connection, row.id, replace(act, details={**act.details, NEXT_WINDOW: row.next_seq}))
 
     def take_over(self, group: str, version: int, owner: Owner, act: Act) -> None:
         """Give a group to another task.
@@ -100,7 +98,7 @@ class ActLedger(Connections):
         with self._writing() as connection:
             (group_id,) = find_group(connection, group, groups.c.id)
             runs.next_version(connection, group, version, **runs.owner_values(owner))
-            _record(connection, group_id, act)
+            record_act(connection, group_id, act)
 
     def found(self, group: KafkaGroup, position: Position, act: Act) -> None:
         """Write down a group that never planned, and where its first window starts.
@@ -111,7 +109,7 @@ class ActLedger(Connections):
         with self._writing() as connection:
             definition, origin = json.dumps(group.to_json()), dump_position(position)
             group_id = runs.add_group(connection, group.name, definition, origin, act.at, version=1)
-            _record(connection, group_id, act)
+            record_act(connection, group_id, act)
 
     def record(self, group: str, act: Act) -> None:
         """Record what a person did that changes nothing in the ledger.
@@ -121,42 +119,7 @@ class ActLedger(Connections):
         """
         with self._writing() as connection:
             (group_id,) = find_group(connection, group, groups.c.id)
-            _record(connection, group_id, act)
-
-    def pruned(self, group: str) -> Pruned:
-        """Return what the ledger keeps of a group's pruned windows."""
-        with self._reading() as connection:
-            return pruning.load(connection, group)
-
-    def old_windows(self, group: str, *, since: int, limit: int) -> Sequence[WindowRecord]:
-        """Return windows of a group with this number or a larger one, the oldest first; at most `limit`."""
-        mine = and_(windows.c.group_id == id_of(group), windows.c.seq >= since)
-        with self._reading() as connection:
-            rows = connection.execute(_old_windows().where(mine).order_by(windows.c.seq).limit(limit))
-            return [record_of(row) for row in rows]
-
-    def prune(self, old: Sequence[WindowRecord], act: Act, number: int | None = None) -> int:
-        """Delete old windows that follow one another, the first ones of their group, all or none.
-
-        Args:
-            old: these windows.
-            act: what is recorded.
-            number: of the act, whose details change if a part of it is recorded already; None if it is new.
-
-        Returns:
-            The number of the act.
-
-        Raises:
-            ConcurrentChangeError: another process changed or pruned one of them, or a reset has made one of them the last commit.
-        """
-        group = old[0].group
-        with self._writing() as connection:
-            (group_id,) = find_group(connection, group, groups.c.id)
-            pruning.take_out(connection, group, group_id, old)
-            if number is None:
-                return _record(connection, group_id, act)
-            pruning.note(connection, number, act)
-            return number
+            record_act(connection, group_id, act)
 
     def ledgers(self, group: str) -> tuple[str, ...]:
         """Return this ledger's id, and those of lost ledgers beside whose output of a group it may write."""
@@ -179,15 +142,8 @@ def select_acts() -> Select[Any]:
     return select(acts).where(acts.c.group_id == ID_OF_GROUP).order_by(acts.c.id.desc())
 
 
-@cache
-def _old_windows() -> Select[Any]:
-    mine = and_(attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq)
-    count = select(func.count()).select_from(attempts).where(mine).scalar_subquery()
-    last = select(func.max(attempts.c.started_at)).where(mine).scalar_subquery()
-    return select_windows().add_columns(count.label("attempts"), last.label("last_attempt"))
-
-
-def _record(connection: Connection, group_id: int, act: Act) -> int:
+def record_act(connection: Connection, group_id: int, act: Act) -> int:
+    """Record what a person did, and return its number."""
     result = connection.execute(
         insert(acts).values(
             group_id=group_id,

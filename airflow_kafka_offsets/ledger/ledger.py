@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Integer, Row, Select, and_, bindparam, false, select, true, union_all
 
-from airflow_kafka_offsets.core.errors import no_group
+from airflow_kafka_offsets.core.errors import UnknownWindowError, no_group
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -19,6 +19,7 @@ from airflow_kafka_offsets.core.window import Lane, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.ledger.acts import ActLedger
 from airflow_kafka_offsets.ledger.many_groups import ManyGroups, ids_of
+from airflow_kafka_offsets.ledger.pruning import PruneLedger
 from airflow_kafka_offsets.ledger.rows import (
     HOLDER,
     ID_OF_GROUP,
@@ -27,6 +28,7 @@ from airflow_kafka_offsets.ledger.rows import (
     definition_of,
     find_window,
     id_of,
+    missing,
     positions_of,
     record_of,
     select_attempts,
@@ -42,7 +44,7 @@ from airflow_kafka_offsets.ledger.runs import RunLedger
 from airflow_kafka_offsets.ledger.tables import attempts, claim_windows, claims, groups, windows
 
 
-class Ledger(RunLedger, ActLedger, ManyGroups):
+class Ledger(RunLedger, ActLedger, PruneLedger, ManyGroups):
     """The record of groups, windows, claims, attempts and acts, in SQLite, PostgreSQL, MySQL or MariaDB.
 
     Raises:
@@ -84,6 +86,11 @@ class Ledger(RunLedger, ActLedger, ManyGroups):
         """
         with self._reading() as connection:
             return record_of(find_window(connection, select_history(), window_id))
+
+    def absent(self, group: str, seqs: Sequence[int]) -> UnknownWindowError:
+        """Return the error about windows that are not here, which says whether they ever were."""
+        with self._reading() as connection:
+            return missing(connection, group, seqs)
 
     def position(self, group: str) -> Position | None:
         """Return where the next live window of a group starts, or None if the ledger does not have the group."""

@@ -34,7 +34,6 @@ from airflow_kafka_offsets.core.plan.overview import MAX_RECENT, Outline, Overvi
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.window import OPEN, Lane, Outcome, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
-from airflow_kafka_offsets.ledger import pruning
 from airflow_kafka_offsets.ledger.connections import Connections
 from airflow_kafka_offsets.ledger.documents import intact
 from airflow_kafka_offsets.ledger.rows import (
@@ -54,7 +53,7 @@ from airflow_kafka_offsets.ledger.rows import (
     states_of,
     windows_at,
 )
-from airflow_kafka_offsets.ledger.tables import acts, attempts, claims, groups, pruned, windows
+from airflow_kafka_offsets.ledger.tables import acts, attempts, claims, groups, windows
 
 
 class ManyGroups(Connections):
@@ -132,7 +131,6 @@ def _overviews(connection: Connection, names: Sequence[str], newest_acts: int | 
     committed = {row.id: seq for row in found if (seq := row._mapping[State.COMMITTED.value]) is not None}
     last = {row.group_id: record_of(row) for row in windows_at(connection, select_summaries, committed.items())}
     is_open = _newest_open(connection, ids)
-    before = pruning.before(connection, ids)
     done = _acts_of(connection, {row.id: row.name for row in found}, newest_acts)
     return {
         row.name: Overview(
@@ -140,7 +138,7 @@ def _overviews(connection: Connection, names: Sequence[str], newest_acts: int | 
             last.get(row.id),
             tuple(is_open.get(row.id, ())),
             tuple(done.get(row.id, ())),
-            before.get(row.id, 1),
+            row.first_seq,
         )
         for row in found
     }
@@ -217,7 +215,7 @@ def _lists() -> Select[Any]:
     columns: list[ColumnElement[Any]] = [newest_live(State.COMMITTED).label("last")]
     for lane, state, first, number in _OPEN_COLUMNS:
         columns += [of(lane, state, func.min(windows.c.seq)).label(first), of(lane, state, func.count()).label(number)]
-    return select(groups.c.id, groups.c.name, groups.c.next_seq, *OWNER, *columns)
+    return select(groups.c.id, groups.c.name, groups.c.first_seq, groups.c.next_seq, *OWNER, *columns)
 
 
 _Open = tuple[dict[Lane, int], dict[Lane, int]]
@@ -312,6 +310,7 @@ def _outline(row: Row[Any], is_open: _Open, lines: Mapping[tuple[int, int], Row[
     return Outline(
         group=row.name,
         given=row.next_seq - 1,
+        first=row.first_seq,
         owner=owner_of(row),
         open=counts,
         oldest=oldest,
@@ -391,9 +390,8 @@ def _frontiers() -> Select[Any]:
     ]
     return (
         select(groups.c.id, groups.c.name, *newest, func.coalesce(*first_open).label("oldest_open"))
-        .add_columns(pruned.c.proof_seq, pruned.c.proof_until)
+        .add_columns(groups.c.proof_seq, groups.c.proof_until)
         .select_from(groups)
-        .outerjoin(pruned, pruned.c.group_id == groups.c.id)
     )
 
 

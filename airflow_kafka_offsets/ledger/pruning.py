@@ -1,22 +1,22 @@
-"""How old windows leave the ledger, and what it keeps of them. Each function is a part of the caller's transaction."""
+"""How old windows leave the ledger, and what it keeps of them."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
-    Row,
+    Select,
     and_,
     bindparam,
     delete,
     exists,
+    func,
     insert,
     select,
     union,
@@ -24,11 +24,15 @@ from sqlalchemy import (
 )
 
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError
-from airflow_kafka_offsets.core.history import KEPT_FROM, Act
-from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED, Pruned, without
+from airflow_kafka_offsets.core.history import Act
+from airflow_kafka_offsets.core.plan.pruning import Pruned, without
 from airflow_kafka_offsets.core.window import Claim, Lane, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.ledger.acts import record_act
+from airflow_kafka_offsets.ledger.connections import Connections
 from airflow_kafka_offsets.ledger.documents import intact
+from airflow_kafka_offsets.ledger.rows import chunks, find_group, id_of, record_of, select_windows
+from airflow_kafka_offsets.ledger.runs import number_of
 from airflow_kafka_offsets.ledger.tables import (
     acts,
     attempts,
@@ -41,81 +45,97 @@ from airflow_kafka_offsets.ledger.tables import (
     windows,
 )
 
-_AT_ONCE = 500
-"""How many values one statement has."""
 
-_PRUNED = select(pruned).join(groups).where(groups.c.name == bindparam("of_group"))
+class PruneLedger(Connections):
+    """The ledger, as a prune needs it, and whoever asks what has left."""
+
+    def pruned(self, group: str) -> Pruned:
+        """Return what the ledger keeps of a group's pruned windows."""
+        with self._reading() as connection:
+            return _load(connection, group)
+
+    def old_windows(self, group: str, *, since: int, limit: int) -> Sequence[WindowRecord]:
+        """Return windows of a group with this number or a larger one, the oldest first; at most `limit`."""
+        mine = and_(windows.c.group_id == id_of(group), windows.c.seq >= since)
+        with self._reading() as connection:
+            rows = connection.execute(_old_windows().where(mine).order_by(windows.c.seq).limit(limit))
+            return [record_of(row) for row in rows]
+
+    def prune(self, old: Sequence[WindowRecord], act: Act, number: int | None = None) -> int:
+        """Delete old windows that follow one another, the first ones of their group, with all that belongs to them only.
+
+        Args:
+            old: these windows.
+            act: what is recorded.
+            number: of the act, whose details change if a part of it is recorded already; None if it is new.
+
+        Returns:
+            The number of the act.
+
+        Raises:
+            ConcurrentChangeError: they are no longer as they were when someone decided that they may leave, or a reset has made one of
+                them the last commit; nothing was written.
+        """
+        group = old[0].group
+        with self.turn(group), self._writing() as connection:
+            (group_id,) = find_group(connection, group, groups.c.id)
+            before = _load(connection, group)
+            _take_out(connection, group_id, old)
+            _keep(connection, group_id, without([one.window for one in old], before))
+            if number is None:
+                return record_act(connection, group_id, act)
+            connection.execute(update(acts).where(acts.c.id == number).values(details=json.dumps(dict(act.details))))
+            return number
 
 
-def load(connection: Connection, group: str) -> Pruned:
-    """Return what the ledger keeps of a group's pruned windows."""
-    row = connection.execute(_PRUNED, {"of_group": group}).first()
+def _load(connection: Connection, group: str) -> Pruned:
+    row = connection.execute(_kept(), {"of_group": group}).first()
     if row is None:
-        return NOTHING_PRUNED
+        return Pruned(group)
     with intact(f"what was pruned of group {group}"):
-        prunes = select(acts.c.at, acts.c.details).where(acts.c.group_id == row.group_id, acts.c.kind == "prune")
-        acted = connection.execute(prunes.order_by(acts.c.id))
-        times = tuple((json.loads(act.details)[KEPT_FROM], act.at) for act in acted)
-        return replace(_known(row), prunes=times)
+        floors = {
+            topic_id: {int(partition): offset for partition, offset in of_topic.items()}
+            for topic_id, of_topic in json.loads(row.floors or "{}").items()
+        }
+        proof = None if row.proof_seq is None else (row.proof_seq, row.proof_until)
+        return Pruned(group, row.first_seq, row.planned_until, proof, floors)
 
 
-def _known(row: Row[Any]) -> Pruned:
-    floors = {
-        topic_id: {int(partition): offset for partition, offset in of_topic.items()}
-        for topic_id, of_topic in json.loads(row.floors).items()
-    }
-    proof = None if row.proof_seq is None else (row.proof_seq, row.proof_until)
-    return Pruned(row.before_seq, row.planned_until, proof, floors)
+@cache
+def _kept() -> Select[Any]:
+    kept = (groups.c.first_seq, groups.c.proof_seq, groups.c.proof_until, pruned.c.planned_until, pruned.c.floors)
+    return select(*kept).select_from(groups).outerjoin(pruned).where(groups.c.name == bindparam("of_group"))
 
 
-def _note_pruned(connection: Connection, group: str, group_id: int, old: Sequence[WindowRecord]) -> None:
-    mine = pruned.c.group_id == group_id
-    row = connection.execute(select(pruned).where(mine).with_for_update()).first()
-    with intact(f"what was pruned of group {group}"):
-        known = without([one.window for one in old], _known(row) if row else NOTHING_PRUNED)
-    floors = json.dumps(known.floors, separators=(",", ":"))
-    proof_seq, proof_until = known.proof or (None, None)
-    proof = {"proof_seq": proof_seq, "proof_until": proof_until}
-    values = {"before_seq": known.before, "planned_until": known.planned_until, **proof, "floors": floors}
-    if row is None:
-        connection.execute(insert(pruned).values(group_id=group_id, **values))
-    else:
-        connection.execute(update(pruned).where(mine).values(values))
+@cache
+def _old_windows() -> Select[Any]:
+    mine = and_(attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq)
+    count = select(func.count()).select_from(attempts).where(mine).scalar_subquery()
+    last = select(func.max(attempts.c.started_at)).where(mine).scalar_subquery()
+    return select_windows().add_columns(count.label("attempts"), last.label("last_attempt"))
 
 
-def before(connection: Connection, group_ids: Sequence[int]) -> dict[int, int]:
-    """Return, by the id of the group, the number before which all windows are gone; a group that has all is not in the answer."""
-    query = select(pruned.c.group_id, pruned.c.before_seq).where(pruned.c.group_id.in_(group_ids))
-    return {row.group_id: row.before_seq for row in connection.execute(query)}
+def _keep(connection: Connection, group_id: int, kept: Pruned) -> None:
+    proof_seq, proof_until = kept.proof or (None, None)
+    of_group = {"first_seq": kept.first, "proof_seq": proof_seq, "proof_until": proof_until}
+    connection.execute(update(groups).where(groups.c.id == group_id).values(of_group))
+    more = {"planned_until": kept.planned_until, "floors": json.dumps(kept.floors, separators=(",", ":"))}
+    if connection.execute(update(pruned).where(pruned.c.group_id == group_id).values(more)).rowcount == 0:
+        connection.execute(insert(pruned).values(group_id=group_id, **more))
 
 
-def had_one(connection: Connection, names: Sequence[Claim]) -> bool:
-    """Whether a claim had a window that is gone, of any group and under any of these names."""
-    return any(connection.execute(_PRUNED_CLAIM, {"number": _number(name)}).first() for name in names)
-
-
-_PRUNED_CLAIM = select(pruned_claims.c.id).where(pruned_claims.c.id == bindparam("number"))
-
-
-def take_out(connection: Connection, group: str, group_id: int, old: Sequence[WindowRecord]) -> None:
-    """Delete windows that follow one another, with all that belongs to them only. What has to stay known is written.
-
-    Raises:
-        ConcurrentChangeError: they are no longer as they were when someone decided that they may leave, or a reset has made one of them
-            the last commit.
-    """
+def _take_out(connection: Connection, group_id: int, old: Sequence[WindowRecord]) -> None:
     first, last = old[0].seq, old[-1].seq
 
     def are_old(group_column: Column[Any], seq: Column[Any]) -> ColumnElement[bool]:
         return and_(group_column == group_id, seq.between(first, last))
 
     _check_same(connection, are_old(windows.c.group_id, windows.c.seq), old)
-    _check_last_commit_stays(connection, group, group_id, last)
+    _check_last_commit_stays(connection, old[0].group, group_id, last)
     at_windows = are_old(attempts.c.group_id, attempts.c.seq)
     of_claims = are_old(claim_windows.c.group_id, claim_windows.c.seq)
     query = union(select(claim_windows.c.claim_id).where(of_claims), select(attempts.c.claim_id).where(at_windows))
     claim_ids = sorted(connection.execute(query).scalars())
-    _note_pruned(connection, group, group_id, old)
     # An abandoned window owns nothing, so its run asks like a new one.
     had = select(claim_windows.c.claim_id).join(windows).where(of_claims, windows.c.state != State.ABANDONED)
     _note_claims(connection, sorted(connection.execute(had.distinct()).scalars()))
@@ -144,18 +164,12 @@ def _check_last_commit_stays(connection: Connection, group: str, group_id: int, 
 
 
 def _note_claims(connection: Connection, claim_ids: Sequence[int]) -> None:
-    for some in _parts(claim_ids):
+    for some in chunks(claim_ids):
         rows = connection.execute(select(claims).where(claims.c.id.in_(some)))
-        numbers = {_number(Claim(row.dag_id, row.run_id, row.task_id, row.map_index)) for row in rows}
+        numbers = {number_of(Claim(row.dag_id, row.run_id, row.task_id, row.map_index)) for row in rows}
         known = connection.execute(select(pruned_claims.c.id).where(pruned_claims.c.id.in_(numbers))).scalars()
         if new := sorted(numbers.difference(known)):
             connection.execute(insert(pruned_claims), [{"id": number} for number in new])
-
-
-def _number(claim: Claim) -> int:
-    """Return a number for a claim. Two get the same one with a chance of 1 to 2**63."""
-    names = json.dumps([claim.dag_id, claim.run_id, claim.task_id, claim.map_index])
-    return int.from_bytes(hashlib.blake2b(names.encode(), digest_size=8).digest()) >> 1
 
 
 def _delete_free(connection: Connection, claim_ids: Sequence[int]) -> None:
@@ -165,7 +179,7 @@ def _delete_free(connection: Connection, claim_ids: Sequence[int]) -> None:
         exists().where(attempts.c.claim_id == claims.c.id),
         exists().where(windows.c.holder == claims.c.id),
     ]
-    for some in _parts(claim_ids):
+    for some in chunks(claim_ids):
         query = select(claims.c.id).where(claims.c.id.in_(some), *(~one for one in refers))
         free = connection.execute(query).scalars().all()
         connection.execute(delete(claims).where(claims.c.id.in_(free)))
@@ -173,16 +187,7 @@ def _delete_free(connection: Connection, claim_ids: Sequence[int]) -> None:
 
 def _delete_staged(connection: Connection, window_ids: Sequence[str]) -> None:
     """Delete the notes on what jobs staged. One whose staging table is still there stays for whoever drops that."""
-    for some in _parts(window_ids):
+    for some in chunks(window_ids):
         query = select(staged.c.id).where(staged.c.window_id.in_(some), staged.c.staging.is_(None))
         over = connection.execute(query).scalars().all()
         connection.execute(delete(staged).where(staged.c.id.in_(over)))
-
-
-def _parts(values: Sequence[Any]) -> list[Sequence[Any]]:
-    return [values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE)]
-
-
-def note(connection: Connection, number: int, act: Act) -> None:
-    """Change the details of an act that is under way."""
-    connection.execute(update(acts).where(acts.c.id == number).values(details=json.dumps(dict(act.details))))

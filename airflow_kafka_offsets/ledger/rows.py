@@ -27,7 +27,7 @@ from sqlalchemy import (
     tuple_,
 )
 
-from airflow_kafka_offsets.core.errors import UnknownGroupError, counted
+from airflow_kafka_offsets.core.errors import UnknownGroupError, UnknownWindowError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act, Attempt, check_details
 from airflow_kafka_offsets.core.log import IsolationLevel
@@ -37,7 +37,6 @@ from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.window import OWNING, Claim, Lane, Outcome, Scope, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
-from airflow_kafka_offsets.ledger import pruning
 from airflow_kafka_offsets.ledger.documents import intact, load_position, load_ranges
 from airflow_kafka_offsets.ledger.tables import attempts, claims, groups, windows
 
@@ -369,5 +368,11 @@ def find_at(connection: Connection, query: Select[Any], window_id: str, **asked:
     group, seq = parse_window_id(window_id)
     row = connection.execute(query, {"of_group": group, "of_seq": seq, **asked}).first()
     if row is None:
-        raise absent(group, [seq], pruning.load(connection, group))
+        raise missing(connection, group, [seq])
     return row
+
+
+def missing(connection: Connection, group: str, seqs: Sequence[int]) -> UnknownWindowError:
+    """Return the error about windows that the ledger does not have."""
+    first = connection.execute(select_group((groups.c.first_seq,)), {"of_group": group}).scalar()
+    return absent(group, seqs, first or 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -11,11 +12,11 @@ from typing import Any
 
 from sqlalchemy import Connection, CursorResult, ScalarSelect, Select, and_, bindparam, insert, or_, select, update
 
-from airflow_kafka_offsets.core.errors import MAX_NAMED, ConcurrentChangeError
+from airflow_kafka_offsets.core.errors import MAX_NAMED, ConcurrentChangeError, WindowBusyError
+from airflow_kafka_offsets.core.exchange import Place
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position, earlier_names, is_owner
-from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.schemas import NOTHING, Frozen, ToFreeze
 from airflow_kafka_offsets.core.window import (
@@ -30,7 +31,7 @@ from airflow_kafka_offsets.core.window import (
     check_commit,
 )
 from airflow_kafka_offsets.core.window_id import name_window
-from airflow_kafka_offsets.ledger import freezing, pruning, staging
+from airflow_kafka_offsets.ledger import freezing, staging
 from airflow_kafka_offsets.ledger.connections import Connections
 from airflow_kafka_offsets.ledger.documents import dump_position, dump_ranges, intact
 from airflow_kafka_offsets.ledger.engine import writing
@@ -45,7 +46,9 @@ from airflow_kafka_offsets.ledger.rows import (
     definition_of,
     find_at,
     find_group,
+    find_window,
     id_of,
+    missing,
     owner_of,
     record_of,
     select_attempts,
@@ -54,7 +57,7 @@ from airflow_kafka_offsets.ledger.rows import (
     select_windows,
     states_of,
 )
-from airflow_kafka_offsets.ledger.tables import acts, attempts, claim_windows, claims, groups, windows
+from airflow_kafka_offsets.ledger.tables import acts, attempts, claim_windows, claims, groups, pruned_claims, windows
 
 
 class RunLedger(Connections):
@@ -74,7 +77,7 @@ class RunLedger(Connections):
                 state,
                 claimed=claimed,
                 elsewhere=() if has_own else _elsewhere(connection, group, names),
-                is_pruned=pruning.had_one(connection, names),
+                is_pruned=_had_one_that_left(connection, names),
             )
 
     def add_windows(
@@ -171,6 +174,27 @@ class RunLedger(Connections):
             _hold(connection, group_id, held_windows, _claim_id(connection, claim), claim, now)
             _freeze(connection, there)
         return [replace(held, holder=claim, holds=held.holds + 1) for held in held_windows]
+
+    def hand_off(self, window_id: str, claim: Claim, place: Place) -> None:
+        """Write down where a plan task has left a window for another launcher.
+
+        Raises:
+            WindowBusyError: the claim no longer holds it.
+            ConcurrentChangeError: someone changed it just now.
+        """
+        with self._writing() as connection:
+            row = find_window(connection, select_records(), window_id)
+            held = record_of(row)
+            if held.holder != claim:
+                raise WindowBusyError(held.id, held.holder, is_rerun=held.state is State.COMMITTED)
+            change_window(connection, row.group_id, held, place=json.dumps(asdict(place)))
+
+    def place(self, window_id: str) -> Place | None:
+        """Return where the plan task of the present holder has left a window, or None if in no exchange."""
+        with self._reading() as connection:
+            text = find_window(connection, select_records(), window_id).place
+        with intact(f"the place of window {window_id}"):
+            return None if text is None else Place(**json.loads(text))
 
     def start_attempt(self, window: Window, claim: Claim, this_try: Try, now: datetime) -> int:
         """Record that an attempt begins, and return its number. Attempts of earlier tries that still run become `lost`.
@@ -341,6 +365,18 @@ def _had_elsewhere() -> Select[Any]:
     )
 
 
+def _had_one_that_left(connection: Connection, names: Sequence[Claim]) -> bool:
+    """Whether a claim had a window that was pruned, of any group and under any of these names."""
+    query = select(pruned_claims.c.id).where(pruned_claims.c.id.in_(map(number_of, names))).limit(1)
+    return connection.execute(query).first() is not None
+
+
+def number_of(claim: Claim) -> int:
+    """Return a number for a claim. Two get the same one with a chance of 1 to 2**63."""
+    names = json.dumps([claim.dag_id, claim.run_id, claim.task_id, claim.map_index])
+    return int.from_bytes(hashlib.blake2b(names.encode(), digest_size=8).digest()) >> 1
+
+
 def _window_values(window: Window) -> dict[str, Any]:
     ranges, packed = pack(dump_ranges(window.ranges, window.topic_ids, window.leader_epochs))
     return {
@@ -416,7 +452,7 @@ def _hold(
     now: datetime,
 ) -> None:
     for held in held_windows:
-        change_window(connection, group_id, held, holder=claim_id, holds=held.holds + 1)
+        change_window(connection, group_id, held, holder=claim_id, holds=held.holds + 1, place=None)
     _lose(connection, _running(connection, group_id, [h.seq for h in held_windows if h.holder != claim]), now)
     mine = select(claim_windows.c.seq).filter_by(claim_id=claim_id, group_id=group_id)
     known = set(connection.execute(mine).scalars())
@@ -436,7 +472,7 @@ def _group_and_earlier(connection: Connection, window: Window, claim_id: int, tr
     if not rows:
         raise _unknown_group(window.group)
     if rows[0].seq is None:
-        raise absent(window.group, [window.seq], pruning.load(connection, window.group))
+        raise missing(connection, window.group, [window.seq])
     return rows[0].id, [row.attempt for row in rows if row.attempt is not None]
 
 
@@ -476,7 +512,9 @@ def new_id(result: CursorResult[Any]) -> int:
 
 def add_group(connection: Connection, name: str, definition: str, origin: str, now: datetime, *, version: int) -> int:
     values = {"name": name, "definition": definition, "origin": origin, "created_at": now}
-    return new_id(connection.execute(insert(groups).values(version=version, next_seq=1, origin_seq=1, **values)))
+    return new_id(
+        connection.execute(insert(groups).values(version=version, next_seq=1, first_seq=1, origin_seq=1, **values))
+    )
 
 
 def next_version(connection: Connection, group: str, version: int, **values: Any) -> None:

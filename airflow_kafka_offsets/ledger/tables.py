@@ -97,6 +97,11 @@ groups = Table(
     # See `GroupState`: each decision is a compare-and-set on it.
     Column("version", BigInteger, nullable=False),
     Column("next_seq", BigInteger, nullable=False),
+    # The number of the first window that is here: older ones have left. And the one of these that proved most of how far the group has come
+    # in time (`core.history.Frontier`), with its planned-until time; NULL if there is none.
+    Column("first_seq", BigInteger, nullable=False),
+    Column("proof_seq", BigInteger),
+    Column("proof_until", UtcDateTime),
     # Windows below origin_seq are from before the last reset. Without a later window, the next one starts at the origin.
     Column("origin_seq", BigInteger, nullable=False),
     Column("origin", document(), nullable=False),
@@ -144,6 +149,8 @@ windows = Table(
     Column("committed_at", UtcDateTime),
     # The row of `schemas` with what was frozen, if the group has a schema registry.
     Column("schemas", BigInteger),
+    # Where a plan task has left it for another launcher (`core.exchange.Place`), until the window is given to a claim again.
+    Column("place", document()),
     # The group's lag when the window was cut, or NULL if it is not known (`core.window.Draft.unread`).
     Column("unread", BigInteger),
     # The newest windows of a lane in some states, and those that were cut in a time.
@@ -206,15 +213,12 @@ acts = Table(
     Index(None, "group_id", "id"),
 )
 
-# What stays known of windows that were pruned: `core.plan.pruning`.
+# What else stays known of windows that have left: `core.plan.pruning`.
 pruned = Table(
     LEDGER_PREFIX + "pruned",
     metadata,
     Column("group_id", Integer, ForeignKey(groups.c.id), primary_key=True, autoincrement=False),
-    Column("before_seq", BigInteger, nullable=False),
     Column("planned_until", UtcDateTime),
-    Column("proof_seq", BigInteger),
-    Column("proof_until", UtcDateTime),
     Column("floors", document(), nullable=False),
 )
 

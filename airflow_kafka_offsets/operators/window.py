@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.fields import CONN_ID, FLAG, check_attributes, or_none
 from airflow_kafka_offsets.task.definition import PLANNING, Lineage, PlanningFields, check_event, failing_at_once
 from airflow_kafka_offsets.task.links import WindowLink
@@ -128,7 +127,7 @@ class PlanWindowOperator(_PlanOperator):
             raise AirflowSkipException("The window is empty and committed: nothing to launch")
         result = self._result(windows[0])
         if exchange is not None:
-            result |= exchange.hand_off(windows[0], service)
+            result |= exchange.hand_off(windows[0], service, task.run.claim)
         logger.info("%s", end_of_handoff([windows[0].window]))
         return result
 
@@ -181,8 +180,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
     took the window last counts, and only what it reported since the plan task ran. Otherwise the only evidence of the job's success is that
     this task runs. So let it run only after the launcher's success. It also runs if a person marks the launcher green.
 
-    :param window: what the plan task returned (``plan.output``, or one of its items), or a window id. If that task has an `exchange`: what it returned, unless
-        `green_is_enough`. (templated)
+    :param window: what the plan task returned (``plan.output``, or one of its items), or a window id. (templated)
     :param ledger_conn_id: the ledger, if `window` is only an id and the ledger is not the configured one.
     :param green_is_enough: whether to commit without a report of the job, also if the plan task has an `exchange`.
     """
@@ -235,7 +233,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
         work = Work(run, service, group, [planned], again=LOOKS_AGAIN)
         self.trace(servers, group.reads, work.read)
         with work:
-            report = self._report(window, group)
+            report = self._report(window, group, service)
             if report is None:
                 work.succeeded(GREEN_TASK)
             else:
@@ -250,30 +248,18 @@ class CommitWindowOperator(Lineage, BaseOperator):
             task.emit([window], [result], emit_empty=True)
         return {name: result[name] for name in ("window_id", "is_rerun", "records", "bad")}
 
-    def _report(self, window: Window, group: KafkaGroup) -> Report | None:
+    def _report(self, window: Window, group: KafkaGroup, service: WindowService) -> Report | None:
         """Return what the job reported; None if a green task is enough.
 
         Raises:
-            BadInputError: the plan task before this one has an exchange, and its output is not the window.
+            BadInputError: this task got another exchange than that of the plan task.
         """
         if self.green_is_enough:
             return None
-        if isinstance(self.window, Mapping) and self.window.get("exchange") is not None:
-            from airflow_kafka_offsets.task.exchange import reported
+        from airflow_kafka_offsets.core.exchange import check_given
+        from airflow_kafka_offsets.task.exchange import reported
+        from airflow_kafka_offsets.task.plan import patiently
 
-            return reported(window, group, self.window)
-        if (planner := self._planner_with_exchange(group)) is not None:
-            raise BadInputError(
-                f"Window {window.id}: task {planner} has an exchange, and this task did not get its output. Set window=plan.output; or, if a "
-                "green task is evidence enough, green_is_enough=True"
-            )
-        return None
-
-    def _planner_with_exchange(self, group: KafkaGroup) -> str | None:
-        """Return the id of a task before this one that leaves the windows of the group in an exchange."""
-        for task in self.get_flat_relatives(upstream=True) if self.has_dag() else ():
-            options = getattr(task, "partial_kwargs", None) or vars(task)  # of a mapped task, or of another
-            planned = options.get("group")
-            if options.get("exchange") is not None and getattr(planned, "name", None) == group.name:
-                return str(task.task_id)
-        return None
+        place = patiently(lambda: service.ledger.place(window.id))
+        check_given(window.id, place, self.window if isinstance(self.window, Mapping) else {})
+        return None if place is None else reported(window, group, place)

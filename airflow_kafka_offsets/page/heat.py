@@ -119,7 +119,7 @@ def state_of(
     Args:
         tp: the partition.
         layers: of the windows that are shown.
-        floor: below it, windows were pruned.
+        floor: as in `strips.Floors`; 0 if there is none.
         lag: Kafka's answer; None if there is none.
         pace: how fast its group commits.
     """

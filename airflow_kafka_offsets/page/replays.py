@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError, KafkaAnswerError, NotYetError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.plan.replay import check_replayable, has_replay
 from airflow_kafka_offsets.core.plan.request import GROUP, SCOPED, WINDOWS, name_windows, parse_windows
 from airflow_kafka_offsets.core.window import Window, WindowRecord
@@ -117,15 +116,13 @@ def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Pr
 
     Raises:
         BadInputError: `windows` names none, or too many.
-        PrunedWindowError: some of them were pruned.
+        UnknownWindowError: some of them have left the ledger.
     """
     group = line.group
     seqs = parse_windows(group.name, windows)
     _check_number(ledger, group.name, len(seqs))
     records = ledger.windows(group.name, seqs=seqs, limit=len(seqs))
-    pruned = ledger.pruned(group.name)
-    if gone := [seq for seq in seqs if seq < pruned.before]:
-        raise absent(group.name, gone, pruned)
+    ledger.pruned(group.name).check_windows(seqs)
     readable = reader.readable({record.holder.dag_id for record in records} | line.outline.dag_ids)
     # For this user, there is no window of a DAG that they may not read.
     visible = {record.seq: record for record in records if record.holder.dag_id in readable}

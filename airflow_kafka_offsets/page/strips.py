@@ -133,7 +133,7 @@ def kind_of(window: Window) -> Kind | None:
 
 
 Floors = Mapping[TopicPartition, int]
-"""Below these offsets, windows were pruned: the ledger has lost the owners."""
+"""Below these offsets, the ledger has lost the owners (`core.plan.pruning`)."""
 
 
 class Layer(NamedTuple):
@@ -165,7 +165,7 @@ def pieces_of(tp: TopicPartition, layers: Iterable[Layer], floor: int = 0) -> li
     Args:
         tp: the partition.
         layers: of live windows that follow one another, and of backfill windows.
-        floor: below it, windows were pruned.
+        floor: as in `Floors`; 0 if there is none.
     """
     pieces: list[Piece] = []
     for kind, seq, ranges in layers:
@@ -209,7 +209,7 @@ def _with_gaps(pieces: list[Piece], floor: int) -> list[Piece]:
 
 
 def _gap(start: int, end: int, floor: int) -> list[Piece]:
-    """Return the pieces between two windows. Below the floor, pruned windows may have owned it."""
+    """Return the pieces between two windows. Below the floor, windows that have left the ledger may have owned it."""
     middle = min(max(start, floor), end)
     both = (Piece(Kind.PRUNED, start, middle), Piece(GAP, middle, end))
     return [piece for piece in both if piece.end > piece.start]
@@ -296,7 +296,7 @@ class Part:
         has_oldest, has_newest: whether it has the oldest and the newest live window of the group. If not, pieces beyond its own live windows
             are cut off: their neighbors are not there.
         start, end: the edges of the axis of time; None for the planned-until time of the oldest or newest live window.
-        floors: below these offsets, windows were pruned.
+        floors: see `Floors`.
     """
 
     has_oldest: bool = True

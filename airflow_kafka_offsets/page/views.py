@@ -216,20 +216,20 @@ def may_name(
 ) -> bool:
     """Whether someone may see the names of these windows: they may read the runs of all DAGs that have, or had, them.
 
-    A pruned window counts as one of all DAGs of its group, as the ledger has lost its holder. Without that group, no one may see it.
+    A window that has left the ledger counts as one of all DAGs of its group, as its holder is unknown. Without that group, no one may see it.
 
     Args:
         window_ids: the windows.
-        holders: the DAGs that have, or had, them, by the window's id; a pruned one is not there.
+        holders: the DAGs that have, or had, them, by the window's id; one that has left the ledger is not there.
         outlines: their groups, by name.
         readable: the DAGs that the user may read.
     """
     ids = set(window_ids)
     dag_ids = {holders[id_] for id_ in ids & holders.keys()}
-    of_pruned = {group_of(id_) for id_ in ids - holders.keys()}
-    if not of_pruned <= outlines.keys():
+    of_others = {group_of(id_) for id_ in ids - holders.keys()}
+    if not of_others <= outlines.keys():
         return False
-    for group in of_pruned:
+    for group in of_others:
         dag_ids |= outlines[group].dag_ids
     return dag_ids <= set(readable)
 
@@ -245,7 +245,7 @@ class GroupView:
         facts: span and planned-until time of the drawn windows that a replay may run, by number.
         zoom: the windows of this page.
         spans: other pages, by the name of the link.
-        pruned: the windows before this one were pruned; empty if none was.
+        first: the first window that the ledger has, if older ones have left; else empty.
         last_number: the number of the newest committed window; empty if there is none, or the user may not read it.
         drawn: the first and the last number that is drawn; empty if none is.
         has_lags: whether Kafka's answer helped to choose the worst partitions.
@@ -254,7 +254,7 @@ class GroupView:
     picture: GroupPicture
     zoom: Zoom
     spans: Mapping[str, Zoom]
-    pruned: str
+    first: str
     rows: Sequence[TableRow]
     acts: Sequence[ActRow]
     figure: Figure | None
@@ -299,7 +299,7 @@ def group_view(
         picture=picture,
         zoom=zoom,
         spans=zoom.spans(newest.planned_until) if newest else {},
-        pruned=name_window(picture.group.name, picture.pruned.before) if picture.pruned.before > 1 else "",
+        first=name_window(outline.group, outline.first) if outline.first > 1 else "",
         rows=[table_row(r, picture.attempts.get(r.seq, ()), readable, now) for r in picture.rows[:LISTED]],
         acts=[
             act_row(act, is_named=may_name(first_and_last(act), picture.holders, outlines, readable))
@@ -327,13 +327,13 @@ def _first_and_last(seqs: Sequence[int]) -> tuple[str, str]:
 
 
 def _part(picture: GroupPicture, zoom: Zoom) -> Part:
-    is_cut, position = picture.older is not None, picture.position
+    is_cut = picture.older is not None
     return Part(
         has_oldest=not is_cut and zoom.start is None,
         has_newest=picture.has_newest,
         start=None if is_cut else zoom.start,
         end=zoom.end if zoom.before is None else None,
-        floors=picture.pruned.floors_of(position.topic_ids) if position else {},
+        floors=picture.floors,
     )
 
 
@@ -423,7 +423,7 @@ def window_view(picture: WindowPicture, readable: Readable, now: datetime, *, se
         widest=filled[0][1].span if filled else 0,
         lost=list(window.lost.without_empty().items())[:MOST_RANGES],
         schemas=[(name, _in_words(subject)) for name, subject in (picture.schemas or {}).items()],
-        before=name_window(window.group, window.seq - 1) if window.seq > picture.pruned_before else None,
+        before=name_window(window.group, window.seq - 1) if window.seq > picture.outline.first else None,
         after=name_window(window.group, window.seq + 1) if window.seq < picture.outline.given else None,
         may_replay=row.may_replay and sees_group,
         sees_group=sees_group,

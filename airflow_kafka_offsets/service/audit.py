@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import IllegalStepError, UnknownGroupError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.run import records_read
 from airflow_kafka_offsets.core.source.audit import Audit, Auditor
 from airflow_kafka_offsets.core.source.islands import Islands
@@ -47,7 +46,7 @@ def audit_table(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequenc
 def _check_committed(ledger: Ledger, group: str, seqs: Sequence[int]) -> None:
     states = {row.seq: row.state for row in rows(ledger, group, seqs=seqs)}
     if unknown := [seq for seq in seqs if seq not in states]:
-        raise absent(group, unknown, ledger.pruned(group))
+        raise ledger.absent(group, unknown)
     others = sorted((seq, state) for seq, state in states.items() if state is not State.COMMITTED)
     if uncommitted := [f"{name_window(group, seq)} ({state})" for seq, state in others]:
         raise IllegalStepError(f"Only committed windows can be audited, not {name_some(uncommitted, ', ')}")

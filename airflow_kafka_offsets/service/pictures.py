@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from airflow_kafka_offsets.core.errors import PrunedWindowError, UnknownGroupError, UnknownWindowError
+from airflow_kafka_offsets.core.errors import UnknownGroupError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act, Attempt, acted_on
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.overview import Outline, Overview
 from airflow_kafka_offsets.core.plan.ownership import Position
-from airflow_kafka_offsets.core.plan.pruning import NOTHING_PRUNED, Pruned
 from airflow_kafka_offsets.core.schemas import Frozen
 from airflow_kafka_offsets.core.window import OWNING, Lane, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import parse_window_id
@@ -56,7 +56,7 @@ class FullGroup:
         line: its definition and its outline.
         overview: with the newest things that people did. One has no details if it names too many windows to look up whose they are, or a
             group that this person may not see.
-        holders: the DAGs that have, or had, the windows which acts name, by the window's id; a pruned one is not there.
+        holders: the DAGs that have, or had, the windows which acts name, by the window's id; one that has left the ledger is not there.
         outlines: the group itself, and the others that acts name, by name.
     """
 
@@ -87,7 +87,7 @@ class GroupPicture:
         backfills: backfill windows that are newer than the oldest of `rows`, and not among them.
         older: the number below which the next page begins, or None if there is no older window.
         attempts: at the windows of `rows`, by their number.
-        pruned: a summary of the windows that were pruned.
+        floors: below these offsets, the ledger has lost the owners (`core.plan.pruning`); a partition without one is missing.
     """
 
     group: KafkaGroup
@@ -100,7 +100,7 @@ class GroupPicture:
     backfills: Sequence[WindowRecord] = ()
     older: int | None = None
     attempts: Mapping[int, Sequence[Attempt]] = field(default_factory=dict)
-    pruned: Pruned = NOTHING_PRUNED
+    floors: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def line(self) -> GroupLine:
@@ -130,7 +130,6 @@ class WindowPicture:
     """A window with its attempts, and its group in one line.
 
     Attributes:
-        pruned_before: windows with smaller numbers were pruned; 1 if none was.
         schemas: those that are frozen with the window, or None if none are.
     """
 
@@ -138,7 +137,6 @@ class WindowPicture:
     outline: Outline
     row: WindowRecord
     attempts: Sequence[Attempt]
-    pruned_before: int = 1
     schemas: Frozen | None = None
 
     @property
@@ -240,10 +238,11 @@ def group(
     """
     with ledger.one_connection():
         line = group_line(ledger, name, visible)
-        position, pruned, acts = ledger.position(name), ledger.pruned(name), ledger.acts(name, newest=MOST_ACTS + 1)
+        position, acts = ledger.position(name), ledger.acts(name, newest=MOST_ACTS + 1)
+        floors = ledger.pruned(name).floors_of(position.topic_ids) if position else {}
         shown = acts[-MOST_ACTS:]
         holders = _holders(ledger, (id_ for act in shown for id_ in first_and_last(act)))
-        stands = GroupPicture(line.group, line.outline, position, shown, len(acts) > len(shown), holders, pruned=pruned)
+        stands = GroupPicture(line.group, line.outline, position, shown, len(acts) > len(shown), holders, floors=floors)
         limit = windows_at_once(len(position.offsets) if position else 1)
         rows = ledger.windows(name, before=before, cut_in=cut_in, limit=limit)
         if not rows:
@@ -256,7 +255,7 @@ def group(
             newer = ledger.windows(name, lane=Lane.BACKFILL, states=sorted(OWNING), since=oldest, limit=MOST_BACKFILLS)
             backfills = [row for row in newer if row.seq not in seqs]
         attempts = ledger.attempts_at(name, [row.seq for row in rows])
-    older = oldest if len(rows) == limit and oldest > pruned.before else None
+    older = oldest if len(rows) == limit and oldest > line.outline.first else None
     return replace(stands, rows=rows, backfills=backfills, older=older, attempts=attempts)
 
 
@@ -271,7 +270,7 @@ def windows_at_once(partitions: int) -> int:
 
 
 def windows_of_run(ledger: Ledger, lines: Sequence[WindowRecord]) -> list[tuple[WindowRecord, WindowRecord]]:
-    """Return the windows of a run in short, in their order; one that was pruned meanwhile is left out."""
+    """Return the windows of a run in short, in their order; one that has left the ledger meanwhile is left out."""
     seqs: dict[str, set[int]] = {}
     for line in lines:
         seqs.setdefault(line.group, set()).add(line.seq)
@@ -296,8 +295,7 @@ def window(ledger: Ledger, window_id: str, visible: Visible) -> WindowPicture:
 
     Raises:
         BadInputError: it is not a window's id.
-        PrunedWindowError: it was pruned. Only whoever sees the group is told so.
-        UnknownWindowError: there is no such window.
+        UnknownWindowError: there is no such window. Only whoever sees the group is told whether there ever was.
     """
     name, seq = parse_window_id(window_id)
     with ledger.one_connection():
@@ -306,13 +304,11 @@ def window(ledger: Ledger, window_id: str, visible: Visible) -> WindowPicture:
             raise hidden_window(window_id)
         try:
             row = ledger.window(window_id)
-        except PrunedWindowError as exc:
+        except UnknownWindowError as exc:
             if visible([outline]):
                 raise
-            raise hidden_window(window_id) from exc
-        except UnknownWindowError as exc:
             raise hidden_window(window_id) from exc
         attempts = ledger.attempts_at(name, [seq]).get(seq, ())
         number = row.schemas
         schemas = None if number is None else ledger.schemas(number)
-        return WindowPicture(ledger.group(name), outline, row, attempts, ledger.pruned(name).before, schemas)
+        return WindowPicture(ledger.group(name), outline, row, attempts, schemas)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.core.errors import name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.history import NEXT_WINDOW
-from airflow_kafka_offsets.core.plan import pruning, replay
+from airflow_kafka_offsets.core.plan import replay
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.replay import Owned
 from airflow_kafka_offsets.core.plan.request import Ranges, Replay, TimeSpan, Windows
@@ -134,7 +134,7 @@ def find(
         own: the windows that the run has; what the live lane will read is left out then.
 
     Raises:
-        BadInputError: the request is unknown, empty or was pruned; with the numbers.
+        BadInputError: the request is unknown or empty, or its windows have left the ledger; with the numbers.
         IllegalStepError: a window that is named can't be replayed.
     """
     match request:
@@ -145,7 +145,7 @@ def find(
             had = {held.seq for held in own}
             windows = [held for held in _cut_in(ledger, group.name, request) if held.seq not in had]
             # After the search, as some may have left meanwhile.
-            pruning.check_span(group.name, request.start, ledger.pruned(group.name))
+            ledger.pruned(group.name).check_span(request.start)
             ranges = replay.below_watermark(between, state) if own else between
             owners, gaps = _owners(ledger, group.name, ranges, state, own)
             return Owned(windows, gaps, owners)
@@ -160,7 +160,7 @@ def find(
 def _named(ledger: Ledger, group: str, seqs: Sequence[int]) -> list[WindowRecord]:
     rows = {row.seq: row for row in ledger.windows(group, seqs=seqs, limit=len(seqs))}
     if missing := [seq for seq in seqs if seq not in rows]:
-        raise pruning.absent(group, missing, ledger.pruned(group))
+        raise ledger.absent(group, missing)
     for held in rows.values():
         replay.check_replayable(held.window)
     if windows := [rows[seq] for seq in seqs if rows[seq].span]:
@@ -194,5 +194,5 @@ def _owners(
     owners = sorted(windows, key=lambda held: held.seq)
     gaps = replay.without_owner(ranges, [held.window for held in (*own, *owners)], topic_ids)
     if gaps:  # after the search for owners: a window that left in between has raised the floors before
-        pruning.check_not_pruned(gaps, ledger.pruned(group), topic_ids)
+        ledger.pruned(group).check_gaps(gaps, topic_ids)
     return owners, gaps

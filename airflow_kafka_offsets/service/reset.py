@@ -13,7 +13,6 @@ from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.matching import way_out_of_missing
 from airflow_kafka_offsets.core.plan.ownership import Position
-from airflow_kafka_offsets.core.plan.pruning import check_reset
 from airflow_kafka_offsets.core.plan.reset import Reset, check_never_left, plan_reset
 from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
 from airflow_kafka_offsets.ports import LogOffsets
@@ -59,7 +58,7 @@ def work_out(
         founded=founded_at(acts),
     )
     # After the search for windows, as some may have left meanwhile.
-    check_reset(group.name, target, ledger.pruned(group.name), log.topic_ids)
+    ledger.pruned(group.name).check_reset(target, log.topic_ids)
     return reset
 
 

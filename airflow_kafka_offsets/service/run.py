@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from airflow_kafka_offsets.core import schemas
+from airflow_kafka_offsets.core.exchange import Place
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan.readable import check_same_topics
 from airflow_kafka_offsets.core.run import Try
@@ -27,6 +28,14 @@ class Runs(UseCases):
         """
         number = self.ledger.window(window_id).schemas
         return {} if number is None else self.ledger.schemas(number)
+
+    def hand_off(self, window_id: str, claim: Claim, place: Place) -> None:
+        """Record where a plan task has left a window for another launcher.
+
+        Raises:
+            WindowBusyError: the claim no longer holds it.
+        """
+        until_won(lambda: self.ledger.hand_off(window_id, claim, place))
 
     def start_attempt(self, window: Window, claim: Claim, this_try: Try = FIRST_TRY) -> int:
         """Record that an attempt at the window begins, and return the number of the attempt."""

@@ -34,7 +34,6 @@ from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.matching import topics_to_ask_for
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.planning import SECOND_LOOK_LEVEL, suspects
-from airflow_kafka_offsets.core.plan.pruning import absent
 from airflow_kafka_offsets.core.plan.waiting import (
     Decision,
     GroupSnapshot,
@@ -299,7 +298,7 @@ def _by_topic(snapshot: LogSnapshot, topics: Sequence[str]) -> dict[str, LogSnap
 
 def _unknown(ledger: Ledger, window_id: str) -> WindowRecord:
     group, seq = parse_window_id(window_id)
-    raise absent(group, [seq], ledger.pruned(group))
+    raise ledger.absent(group, [seq])
 
 
 def _attempt(step: Callable[[], _T]) -> _T | Exception:

@@ -50,6 +50,11 @@ class Reports:
         return self._where is not None
 
     @property
+    def must_count(self) -> bool:
+        """Whether the report is the only evidence that the window was read, also where an earlier run has written the output."""
+        return self._is_folder
+
+    @property
     def is_from_another_session(self) -> bool:
         """Whether the file has another session's report, which must stay until this one has read something."""
         return not self._is_folder and self._where is not None and Path(self._where).exists()

@@ -377,11 +377,12 @@ class KafkaWindow(WindowReading):
     def _append(self, target: delta.DeltaTable, df: DataFrame, columns: Sequence[str], options: dict[str, Any]) -> bool:
         is_new = target.create(df, columns)
         target.refuse_replaced()
-        if not is_new and target.has_appended():
+        is_there = not is_new and target.has_appended()
+        if is_there and not self._reports.must_count:
             self._skip(target.name)
             return False
         with kept(df) as rows:
-            written = self._write(rows.count, lambda _: target.append(rows, options))
+            written = self._write(rows.count, lambda _: not is_there and target.append(rows, options))
         if not written:
             target.has_appended()  # it raises if another window of this id was appended in the meantime
             self._skip(target.name)

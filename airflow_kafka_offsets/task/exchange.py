@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from airflow_kafka_offsets.core.evidence import Report, proof_of
-from airflow_kafka_offsets.core.exchange import handoff_folder, scheme_of
+from airflow_kafka_offsets.core.exchange import Place, handoff_folder, scheme_of
 from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.launch.job_files import handoff_of, refuse_login
 from airflow_kafka_offsets.spark.handoff import REPORTS, WINDOW_FILE
+from airflow_kafka_offsets.task.plan import patiently
 from airflow_kafka_offsets.task.work import ready
 from airflow_kafka_offsets.wiring.connections import kafka_config
 from airflow_kafka_offsets.wiring.storage import open_exchange
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
-    from airflow_kafka_offsets.core.window import Window
+    from airflow_kafka_offsets.core.window import Claim, Window
     from airflow_kafka_offsets.service.plan import Planned
     from airflow_kafka_offsets.service.windows import WindowService
 
@@ -39,16 +40,18 @@ class Exchange:
     conn_id: str | None
     options: Mapping[str, str]
 
-    def hand_off(self, planned: Planned, service: WindowService) -> dict[str, Any]:
-        """Leave a window in a new folder, and return its address and id for the launcher and the commit task.
+    def hand_off(self, planned: Planned, service: WindowService, claim: Claim) -> dict[str, Any]:
+        """Leave a window in a new folder, record that, and return its address and id for the launcher and the commit task.
 
         Raises:
             ExchangeError: the folder can't be written.
+            WindowBusyError: the claim no longer holds the window.
         """
         handoff_id = uuid4().hex
         folder = handoff_folder(self.address, planned.window.id, handoff_id)
         handoff = handoff_of(ready(service, self.group, planned), self.options, self.group, f"{folder}/{REPORTS}")
         open_exchange(folder, self.conn_id).put(WINDOW_FILE, handoff.to_json())
+        patiently(lambda: service.hand_off(planned.window.id, claim, Place(folder, self.conn_id)))
         return {"exchange": folder, "exchange_conn_id": self.conn_id, "handoff": handoff_id}
 
 
@@ -66,18 +69,17 @@ def checked_exchange(group: KafkaGroup, address: str, conn_id: str | None) -> Ex
     return Exchange(group, address, conn_id, options.options)
 
 
-def reported(window: Window, group: KafkaGroup, output: Mapping[str, Any]) -> Report:
+def reported(window: Window, group: KafkaGroup, place: Place) -> Report:
     """Return the report of another launcher's job.
 
     Args:
         window: as the ledger has it.
         group: its group.
-        output: what the plan task returned.
+        place: where the plan task has left the window.
 
     Raises:
         NoReportError: no report proves that the window was read.
         ExchangeError: the folder can't be read.
     """
-    folder = str(output["exchange"])
-    reports = open_exchange(folder, output.get("exchange_conn_id")).reports(REPORTS)
-    return proof_of(window, reports, expect_gaps=group.expect_gaps, where=f"{folder}/{REPORTS}")
+    reports = open_exchange(place.folder, place.conn_id).reports(REPORTS)
+    return proof_of(window, reports, expect_gaps=group.expect_gaps, where=f"{place.folder}/{REPORTS}")

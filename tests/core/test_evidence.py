@@ -120,6 +120,20 @@ def test_records_of_a_partition_that_the_window_does_not_have_are_refused() -> N
     assert "records of bills-0, orders-2, outside the window" in refused({EARLIER: strange}, expect_gaps=True)
 
 
-def test_an_output_that_an_earlier_run_has_written_for_good_needs_no_count() -> None:
-    found = proven({EARLIER: report(records=None, counts={}, written=False)})
-    assert (found.records, found.written) == (None, False)
+def test_that_an_earlier_run_has_written_the_output_proves_nothing_without_a_count() -> None:
+    assert "has not reported what it read" in refused({EARLIER: report(records=None, counts={}, written=False)})
+    assert "7 records for 8 offsets" in refused({EARLIER: report(records=7, counts={}, written=False)})
+    assert proven({EARLIER: report(written=False)}).written is False
+
+
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e400", "8.5", "true", '"8"', "-1", "[]"])
+@pytest.mark.parametrize("field", ["records", "bad", "a count"])
+def test_what_is_no_number_of_records_is_refused_with_a_sentence(field: str, number: str) -> None:
+    content = report(**{"counts": {"orders": {"0": 5, "1": "?"}}} if field == "a count" else {field: "?"})
+    said = refused({EARLIER: content.replace(b'"?"', number.encode())}, expect_gaps=True)
+    assert f"the newest report {WHERE}/{EARLIER} can't be read" in said
+    assert "is not a number of records" in said
+
+
+def test_a_report_says_whether_it_was_written_with_true_false_or_nothing() -> None:
+    assert "can't be read" in refused({EARLIER: report(written="false")})

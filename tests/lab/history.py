@@ -132,6 +132,7 @@ def _group_values(history: History) -> dict[str, Any]:
         "version": history.windows + 1,
         "next_seq": history.windows + 1,
         "origin_seq": 1,
+        "first_seq": 1,
         "origin": dump_position(history.origin),
         "definition": json.dumps(history.group.to_json()),
         "created_at": FIRST_CUT,

@@ -1015,7 +1015,7 @@ class Simulation:
 
     def _check_owners(self) -> None:
         windows = self.history()
-        before = self.ledger.pruned("lake").before
+        before = self.ledger.pruned("lake").first
         self.require(
             before == len(self.gone) + 1, f"{sorted(self.gone)} are gone, and all before {before} are said to be"
         )

@@ -173,7 +173,7 @@ class Twins:
             return answer(*args)
 
         ledger = self.pruned.ledger
-        real, before = ledger.prune, ledger.pruned("lake").before
+        real, before = ledger.prune, ledger.pruned("lake").first
         service = Pruning(ledger, self.kafka, lambda: self.pruned.now)
         with ExitStack() as patched:
             patched.enter_context(patch.object(prune, "FIRST_PAGE", 2))
@@ -189,7 +189,7 @@ class Twins:
                 event("a prune was killed")
             except KafkaOffsetsError:
                 assert not self._is_planned  # there is no such group
-        if self._is_planned and ledger.pruned("lake").before > before:
+        if self._is_planned and ledger.pruned("lake").first > before:
             event("windows were pruned")
             self._check_gone(before)
 
@@ -199,7 +199,7 @@ class Twins:
 
     def _check_gone(self, before: int) -> None:
         """No window left that is open, young, or owns what Kafka holds."""
-        now = self.pruned.ledger.pruned("lake").before
+        now = self.pruned.ledger.pruned("lake").first
         bounds = self._held()
         ids = self.kafka.topic_ids(["orders"])
         for window in self._windows(self.whole):
@@ -215,7 +215,7 @@ class Twins:
         """Both have the same windows from the first that is kept on, the same watermark, and the same next id."""
         if not self._is_planned:
             return
-        before = self.pruned.ledger.pruned("lake").before
+        before = self.pruned.ledger.pruned("lake").first
         kept = [self._facts(window) for window in self._windows(self.whole) if window.seq >= before]
         assert [self._facts(window) for window in self._windows(self.pruned)] == kept
         positions = [world.ledger.load("lake").position for world in self.worlds]

@@ -9,12 +9,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG
 
-from airflow_kafka_offsets import CommitWindowOperator, KafkaGroup, PlanWindowOperator, wiring
+from airflow_kafka_offsets import CommitWindowOperator, PlanWindowOperator, wiring
 from airflow_kafka_offsets.airflow_versions import AirflowFailException
-from airflow_kafka_offsets.core.errors import ExchangeError, NoReportError, TopicRecreatedError
+from airflow_kafka_offsets.core.errors import ExchangeError, NoReportError, TopicRecreatedError, WindowBusyError
+from airflow_kafka_offsets.core.exchange import Place
 from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Outcome, State
 from airflow_kafka_offsets.spark.handoff import Handoff
@@ -123,40 +122,56 @@ def test_a_green_task_without_a_report_commits_nothing(
     assert state(world, output) is State.COMMITTED
 
 
-def in_a_dag(world: World, folder: Path, group: KafkaGroup | None = None, **options: Any) -> CommitWindowOperator:
-    """Return a commit task that gets only the window's id, after a plan task with an exchange and a launcher."""
-    with DAG("dag", schedule=None):
-        planner = PlanWindowOperator(task_id="plan", group=group or world.group, exchange=f"file://{folder}")
-        commits = CommitWindowOperator(task_id="commit", window="lake-000001", **options)
-        planner >> EmptyOperator(task_id="load") >> commits
-    return commits
-
-
-def test_a_commit_task_that_gets_no_exchange_from_its_plan_task_looks_for_no_report_and_commits_nothing(
+def test_a_commit_task_that_gets_only_the_windows_id_looks_for_the_report_where_the_plan_task_left_the_window(
     world: World, tmp_path: Path
 ) -> None:
     output = plan(world, tmp_path)
+    with pytest.raises(NoReportError, match="no job has reported"):
+        commit(output["window_id"])
     report(output)
-    with pytest.raises(AirflowFailException, match=r"task plan has an exchange, .*window=plan\.output"):
-        in_a_dag(world, tmp_path).execute(context("commit"))
-    assert state(world, output) is State.PLANNED
-    in_a_dag(world, tmp_path, green_is_enough=True).execute(context("commit"))
-    assert state(world, output) is State.COMMITTED
+    assert commit(output["window_id"])["records"] == 20
 
 
-def test_an_exchange_of_a_mapped_plan_task_counts_and_that_of_another_group_does_not(
-    world: World, tmp_path: Path
+@pytest.mark.parametrize("forged", [{"exchange": "file://{}/lake-000001/forged"}, {"exchange_conn_id": "aws_mine"}])
+def test_a_report_elsewhere_than_where_the_plan_task_left_the_window_is_refused(
+    world: World, tmp_path: Path, forged: dict[str, str]
 ) -> None:
+    output = plan(world, tmp_path / "exchange")
+    report(output, records=13, counts={"orders": {"0": 3, "1": 10}})
+    given = {**output, **{name: value.format(tmp_path) for name, value in forged.items()}}
+    if "exchange" in forged:
+        report(given)
+    with pytest.raises(
+        AirflowFailException, match=r"this task got .*, and the plan task left it in .*lake-000001"
+    ) as caught:
+        commit(given)
+    assert "clear the plan task" in str(caught.value).lower()
+    assert state(world, output) is State.PLANNED
+
+
+def test_a_forged_exchange_is_refused_where_the_plan_task_has_none(world: World, tmp_path: Path) -> None:
+    output: dict[str, Any] = PlanWindowOperator(task_id="plan", group=world.group).execute(context("plan"))
+    forged = {**output, "exchange": f"file://{tmp_path}/lake-000001/forged", "exchange_conn_id": None}
+    report(forged)
+    with pytest.raises(AirflowFailException, match="the plan task left it in none"):
+        commit(forged)
+    assert commit(output)["records"] is None
+
+
+def test_a_plan_task_that_runs_again_without_its_exchange_leaves_none_behind(world: World, tmp_path: Path) -> None:
+    plan(world, tmp_path)
+    again = PlanWindowOperator(task_id="plan", group=world.group).execute(context("plan"))
+    assert commit(again["window_id"])["records"] is None
+
+
+def test_a_plan_task_that_lost_its_window_to_another_run_hands_nothing_over(world: World, tmp_path: Path) -> None:
     output = plan(world, tmp_path)
-    with DAG("dag", schedule=None):
-        mapped = PlanWindowOperator.partial(task_id="plan", group=world.group, exchange=f"file://{tmp_path}")
-        commits = CommitWindowOperator(task_id="commit", window=output["window_id"])
-        mapped.expand(window=[output["window_id"]]) >> commits
-    with pytest.raises(AirflowFailException, match="task plan has an exchange"):
-        commits.execute(context("commit"))
-    other = KafkaGroup("other", topics=["orders"])
-    in_a_dag(world, tmp_path, other).execute(context("commit"))
-    assert state(world, output) is State.COMMITTED
+    world.die(claim("run", "plan"))
+    world.plan(claim("other", "plan"))
+    late = Place(output["exchange"], None)
+    with pytest.raises(WindowBusyError):
+        world.service.hand_off(output["window_id"], claim("run", "plan"), late)
+    assert world.service.ledger.place("lake-000001") is None
 
 
 def test_what_was_reported_before_the_plan_task_ran_again_does_not_count(world: World, tmp_path: Path) -> None:

@@ -26,14 +26,14 @@ class Overview:
         last_committed: the newest committed live window, or None if there is none.
         open: the open windows of both lanes, newest first: the newest 50 of them.
         acts: what people did to the group, oldest first.
-        pruned_before: windows with smaller numbers were pruned; 1 if none was.
+        first: the number of the first window that the ledger has: older ones have left.
     """
 
     state: GroupState
     last_committed: WindowRecord | None = None
     open: tuple[WindowRecord, ...] = ()
     acts: tuple[Act, ...] = ()
-    pruned_before: int = 1
+    first: int = 1
 
     @property
     def dag_ids(self) -> set[str]:
@@ -49,6 +49,7 @@ class Outline:
     Attributes:
         group: its name.
         given: how many windows it ever had.
+        first: the number of the first window that the ledger has: older ones have left.
         owner: the task that it belongs to, or None before a task has planned live.
         open: how many windows wait for their commit, in each lane that has some.
         oldest: the oldest of them in each of these lanes.
@@ -60,6 +61,7 @@ class Outline:
 
     group: str
     given: int
+    first: int = 1
     owner: Owner | None = None
     open: Mapping[Lane, int] = field(default_factory=dict)
     oldest: Mapping[Lane, WindowRecord] = field(default_factory=dict)

@@ -34,34 +34,83 @@ Floors = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What the ledger keeps of the windows that were pruned.
+    """What the ledger keeps of the windows of a group that were pruned: whoever needs one of these asks here.
 
     Attributes:
-        before: each window with a smaller number was pruned; 1 if none was.
+        group: its name.
+        first: the number of the first window that was not; 1 if none was.
         planned_until: the latest one of a pruned window that could have been replayed, or None if there was none.
         proof: the number and the planned-until time of the pruned window that proved most of how far the group has come in time (see
             `core.history.Frontier`), or None if there was none.
         floors: see `Floors`. They do not concern another topic of the same name.
-        prunes: the acts, oldest first: the number of the first window that each left, and its time.
     """
 
-    before: int = 1
+    group: str
+    first: int = 1
     planned_until: datetime | None = None
     proof: tuple[int, datetime] | None = None
     floors: Floors = field(default_factory=dict)
-    prunes: tuple[tuple[int, datetime], ...] = ()
-
-    def floor(self, tp: TopicPartition, topic_ids: Mapping[str, str]) -> int:
-        """Return the floor of a partition, or 0 if it has none."""
-        return self.floors.get(topic_ids.get(tp.topic, ""), {}).get(tp.partition, 0)
 
     def floors_of(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
-        """Return the floors of the partitions of topics."""
+        """Return the floors of the partitions of topics; a partition without one is missing."""
         of_topics = ((topic, self.floors.get(topic_id, {})) for topic, topic_id in topic_ids.items())
         return {TopicPartition(topic, p): floor for topic, of_topic in of_topics for p, floor in of_topic.items()}
 
+    def check_windows(self, seqs: Iterable[int]) -> None:
+        """Refuse windows that are gone.
 
-NOTHING_PRUNED = Pruned()
+        Raises:
+            PrunedWindowError: with their names.
+        """
+        if gone := [seq for seq in seqs if seq < self.first]:
+            raise absent(self.group, gone, self.first)
+
+    def check_span(self, start: datetime) -> None:
+        """Refuse a time span that may have windows that are gone: a replay of the rest would pass for a replay of all.
+
+        Raises:
+            PrunedWindowError: with the time from which on the ledger has all windows.
+        """
+        if self.planned_until is not None and start < self.planned_until:
+            raise PrunedWindowError(
+                f"The windows before {name_window(self.group, self.first)} were pruned. Ask for a time span that starts at "
+                f"{self.planned_until.isoformat()} or later"
+            )
+
+    def check_gaps(self, gaps: Mapping[TopicPartition, Sequence[OffsetRange]], topic_ids: Mapping[str, str]) -> None:
+        """Refuse offsets that seem to be without an owner, because windows that may have owned them are gone.
+
+        Raises:
+            DataLossError: with the partitions and numbers.
+        """
+        floors = self.floors_of(topic_ids)
+        gone = {
+            tp: f"{tp}: offsets [{pieces[0].start}, {min(pieces[-1].end, floor)}) (ask for offsets from {floor} on)"
+            for tp, pieces in sorted(gaps.items())
+            if pieces[0].start < (floor := floors.get(tp, 0))
+        }
+        if gone:
+            raise DataLossError(
+                f"The windows of these offsets were pruned from the ledger: {name_some(gone.values())}", gone
+            )
+
+    def check_reset(self, target: Offsets, topic_ids: Mapping[str, str]) -> None:
+        """Refuse a watermark below a floor: pruned windows may own what would be read again.
+
+        Raises:
+            IllegalStepError: with the partitions and numbers.
+        """
+        floors = self.floors_of(topic_ids)
+        below = [
+            f"{tp}: offset {offset} (possible from {floor} on)"
+            for tp, offset in sorted(target.items())
+            if offset < (floor := floors.get(tp, 0))
+        ]
+        if below:
+            raise IllegalStepError(
+                f"The windows before {name_window(self.group, self.first)} were pruned, and it is unknown whose output to remove "
+                f"if these offsets are read again: {name_some(below)}. {ANOTHER_GROUP}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +178,7 @@ def without(windows: Sequence[Window], before: Pruned) -> Pruned:
     proofs = [(window.seq, window.planned_until) for window in windows if _proves(window)]
     proof = max([before.proof, *proofs] if before.proof else proofs, key=lambda proof: proof[1], default=None)
     return replace(
-        before, before=windows[-1].seq + 1, planned_until=until, proof=proof, floors=_raised(before.floors, ends)
+        before, first=windows[-1].seq + 1, planned_until=until, proof=proof, floors=_raised(before.floors, ends)
     )
 
 
@@ -147,66 +196,21 @@ def _raised(floors: Floors, more: Iterable[tuple[Offsets, Mapping[str, str]]]) -
     return raised
 
 
-def absent(group: str, seqs: Iterable[int], pruned: Pruned) -> UnknownWindowError:
-    """Return the error for windows that the ledger does not have: they were pruned, or never existed."""
+def absent(group: str, seqs: Iterable[int], first: int) -> UnknownWindowError:
+    """Return the error for windows that the ledger does not have: they were pruned, or never existed.
+
+    Args:
+        group: their group.
+        seqs: their numbers.
+        first: the number of the first window that the ledger has.
+    """
     seqs = sorted(seqs)
-    gone = [seq for seq in seqs if 0 < seq < pruned.before]
+    gone = [seq for seq in seqs if 0 < seq < first]
+    names = name_some([name_window(group, seq) for seq in gone or seqs], ", ")
     if not gone:
-        return no_window(name_some([name_window(group, seq) for seq in seqs], ", "), group)
-    when = next((f" on {at:%Y-%m-%d}" for before, at in pruned.prunes if before > gone[-1]), "")
-    names = name_some([name_window(group, seq) for seq in gone], ", ")
+        return no_window(names, group)
     windows = f"Window {names} was" if len(gone) == 1 else f"Windows {names} were"
     return PrunedWindowError(
-        f"{windows} pruned from the ledger{when}: Kafka no longer held these offsets. "
-        f"The ledger has the windows from {name_window(group, pruned.before)} on"
+        f"{windows} pruned from the ledger: Kafka no longer held these offsets. The ledger has the windows from "
+        f"{name_window(group, first)} on"
     )
-
-
-def check_span(group: str, start: datetime, pruned: Pruned) -> None:
-    """Refuse a time span that may have windows that are gone: a replay of the rest would pass for a replay of all.
-
-    Raises:
-        PrunedWindowError: with the time from which on the ledger has all windows.
-    """
-    if pruned.planned_until is not None and start < pruned.planned_until:
-        raise PrunedWindowError(
-            f"The windows before {name_window(group, pruned.before)} were pruned. Ask for a time span that starts at "
-            f"{pruned.planned_until.isoformat()} or later"
-        )
-
-
-def check_not_pruned(
-    gaps: Mapping[TopicPartition, Sequence[OffsetRange]], pruned: Pruned, topic_ids: Mapping[str, str]
-) -> None:
-    """Refuse offsets that seem to be without an owner, because windows that may have owned them are gone.
-
-    Raises:
-        DataLossError: with the partitions and numbers.
-    """
-    gone = {
-        tp: f"{tp}: offsets [{pieces[0].start}, {min(pieces[-1].end, floor)}) (ask for offsets from {floor} on)"
-        for tp, pieces in sorted(gaps.items())
-        if pieces[0].start < (floor := pruned.floor(tp, topic_ids))
-    }
-    if gone:
-        raise DataLossError(
-            f"The windows of these offsets were pruned from the ledger: {name_some(gone.values())}", gone
-        )
-
-
-def check_reset(group: str, target: Offsets, pruned: Pruned, topic_ids: Mapping[str, str]) -> None:
-    """Refuse a watermark below a floor: pruned windows may own what would be read again.
-
-    Raises:
-        IllegalStepError: with the partitions and numbers.
-    """
-    below = [
-        f"{tp}: offset {offset} (possible from {floor} on)"
-        for tp, offset in sorted(target.items())
-        if offset < (floor := pruned.floor(tp, topic_ids))
-    ]
-    if below:
-        raise IllegalStepError(
-            f"The windows before {name_window(group, pruned.before)} were pruned, and it is unknown whose output to remove "
-            f"if these offsets are read again: {name_some(below)}. {ANOTHER_GROUP}"
-        )

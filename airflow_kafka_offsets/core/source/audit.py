@@ -99,7 +99,7 @@ class Auditor:
         topic_ids: the current id of each topic that the group reads.
         expects_gaps: the group's ``expect_gaps``: whether offsets without a record are normal.
         is_whole: whether all windows of the group are compared. Then offsets that belong to no window are reported, too.
-        floors: below these offsets, windows were pruned, so what the table should have is unknown.
+        floors: below these offsets, the ledger has lost the owners, so what the table should have is unknown.
     """
 
     table: Islands
@@ -193,7 +193,7 @@ class Auditor:
         for tp, ranges in owned.items():
             start = ranges[0].start
             if self.floors.get(tp):
-                continue  # the window before the first one was pruned, and so is what it left out
+                continue  # the window before the first one has left the ledger, and with it what it left out
             before = [island.end for island in self.table.get(tp, ()) if island.start < start]
             if before and before[-1] < start:
                 yield Piece(tp, OffsetRange(before[-1], start), 0)

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql.catalog import Catalog
 
 from airflow_kafka_offsets.spark.errors import IncompleteReadError, OtherWindowError, WriteOptionError
+from airflow_kafka_offsets.spark.shared import report_order
 from airflow_kafka_offsets.spark.sinks.delta import DeltaTable
 from tests.lab.delta import rows_of_delta
 from tests.spark.sinks.contract import KeptFiles, TableContract, rows_of, window_id
@@ -172,6 +173,21 @@ def test_after_a_skipped_write_no_read_is_missed_but_one_that_is_made_is_checked
     fourth = make_window(ranges)
     assert fourth.write_delta(frame, f"{tmp_path}/t", mode="append") is False
     assert fourth.is_unread, "no one read its frame, which may have been written elsewhere too"
+
+
+def test_a_report_that_is_the_only_evidence_counts_also_what_an_earlier_run_has_appended(
+    make_window: MakeWindow, ranges: Ranges, tmp_path: Path
+) -> None:
+    first = make_window(ranges)
+    first.write_delta(values(first), f"{tmp_path}/t", mode="append")
+    reports = tmp_path / "exchange" / "reports"
+    again = make_window(ranges, report=f"file://{reports}")
+    assert again.write_delta(values(again), f"{tmp_path}/t", mode="append") is False
+    again.finish()
+    last = max(reports.iterdir(), key=lambda folder: report_order(folder.name) or (0, "", 0))
+    report = json.loads(next(last.glob("part-*")).read_text())
+    assert (report["records"], report["written"]) == (10, False)
+    assert len(rows_of_delta(tmp_path / "t")) == 10
 
 
 def test_a_table_is_replaced_or_appended_to_not_both(make_window: MakeWindow, ranges: Ranges, tmp_path: Path) -> None:
