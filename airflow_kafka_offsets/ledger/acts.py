@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, insert, select
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import INHERIT, NEXT_WINDOW, Act
+from airflow_kafka_offsets.core.history import INHERIT, MOVES, NEXT_WINDOW, Act
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, Owner, Position, abandonment, check_gap
 from airflow_kafka_offsets.core.window import State, check_steps
 from airflow_kafka_offsets.ledger import runs, staging
@@ -123,10 +123,9 @@ class ActLedger(Connections):
 
     def ledgers(self, group: str) -> tuple[str, ...]:
         """Return this ledger's id, and those of lost ledgers beside whose output of a group it may write."""
-        inherited = select_acts().where(acts.c.kind == INHERIT)
         with self._reading() as connection:
             own = connection.execute(identity.select()).scalar_one()
-            rows = connection.execute(inherited, {"of_group": group}).all()
+            rows = connection.execute(_select_kinds(INHERIT), {"of_group": group}).all()
         return (own, *(act_of(group, row).details["ledger"] for row in rows))
 
     def acts(self, group: str, *, newest: int | None = None) -> Sequence[Act]:
@@ -134,6 +133,18 @@ class ActLedger(Connections):
         query = select_acts().limit(newest)
         with self._reading() as connection:
             return [act_of(group, row) for row in connection.execute(query, {"of_group": group})][::-1]
+
+    def moves(self, group: str) -> Sequence[Act]:
+        """Return the acts that moved the watermark of a group, oldest first. A group has few, and may have thousands of others."""
+        with self._reading() as connection:
+            # In the order of the database, it would read all acts.
+            rows = connection.execute(_select_kinds(*MOVES), {"of_group": group}).all()
+            return [act_of(group, row) for row in sorted(rows, key=lambda row: row.id)]
+
+
+@cache
+def _select_kinds(*kinds: str) -> Select[Any]:
+    return select(acts).where(acts.c.group_id == ID_OF_GROUP, acts.c.kind.in_(kinds))
 
 
 @cache

@@ -28,7 +28,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from airflow_kafka_offsets.core.history import Act, Frontier
+from airflow_kafka_offsets.core.history import Act, Frontier, Gap
 from airflow_kafka_offsets.core.lag.pace import Commit
 from airflow_kafka_offsets.core.plan.overview import MAX_RECENT, Outline, Overview, first_open
 from airflow_kafka_offsets.core.plan.ownership import GroupState
@@ -112,9 +112,10 @@ class ManyGroups(Connections):
             found: dict[str, Frontier] = {}
             rows = ask_many(connection, _frontiers, singles(names), groups.c.name)
             waiting = open_seqs(connection, [row.id for row in rows if row.oldest_open is not None])
+            gaps = _gaps(connection, [row.id for row in rows if row.abandoned is not None])
             for row in rows:
                 with intact(f"the planned-until times of group {row.name}"):
-                    found[row.name] = _frontier(row, waiting.get(row.id, ()))
+                    found[row.name] = _frontier(row, waiting.get(row.id, ()), gaps.get(row.name, ()))
             return found
 
 
@@ -377,6 +378,7 @@ def _frontiers() -> Select[Any]:
     ]
     older = [or_(first.is_(None), windows.c.seq < first) for first in first_open]
     is_proof = and_(is_of_group(windows, Lane.LIVE, State.COMMITTED), windows.c.is_capped == false(), *older)
+    abandoned = select(func.max(windows.c.seq)).where(is_of_group(windows, Lane.LIVE, State.ABANDONED))
     # Each column by itself: for a join with the newest one of many groups, PostgreSQL would read all windows.
     newest = [
         select(column)
@@ -391,6 +393,7 @@ def _frontiers() -> Select[Any]:
     return (
         select(groups.c.id, groups.c.name, *newest, func.coalesce(*first_open).label("oldest_open"))
         .add_columns(groups.c.proof_seq, groups.c.proof_until)
+        .add_columns(abandoned.correlate(groups).scalar_subquery().label("abandoned"))
         .select_from(groups)
     )
 
@@ -438,8 +441,30 @@ def _commit_of(row: Row[Any]) -> Commit:
     return Commit(row.seq, row.planned_at, row.committed_at, row.is_capped, (ended - began).total_seconds())
 
 
-def _frontier(row: Row[Any], waiting: Sequence[int]) -> Frontier:
+def _gaps(connection: Connection, ids: Sequence[int]) -> dict[str, list[Gap]]:
+    """Find the abandoned windows of groups that left a gap, by the name of the group."""
+    earlier = windows.alias("earlier")
+    is_proof = and_(is_of_group(earlier, Lane.LIVE, State.COMMITTED), earlier.c.is_capped == false())
+    after = select(func.max(earlier.c.planned_until)).where(is_proof, earlier.c.seq < windows.c.seq)
+    given_up = (
+        select(groups.c.name, windows.c.seq, windows.c.planned_until)
+        .add_columns(after.correlate(groups, windows).scalar_subquery().label("after"))
+        .join(windows, is_of_group(windows, Lane.LIVE, State.ABANDONED))
+    )
+    left = set()
+    found: dict[str, list[Gap]] = {}
+    for some in chunks(ids):
+        acted = select(acts.c.details).where(acts.c.group_id.in_(some), acts.c.kind == "abandon")
+        details = map(json.loads, connection.execute(acted).scalars())
+        left |= {of_one["window"] for of_one in details if of_one.get("skipped")}
+        for row in connection.execute(given_up.where(groups.c.id.in_(some))):
+            if (window_id := name_window(row.name, row.seq)) in left:
+                found.setdefault(row.name, []).append(Gap(window_id, row.after, row.planned_until))
+    return found
+
+
+def _frontier(row: Row[Any], waiting: Sequence[int], gaps: Sequence[Gap]) -> Frontier:
     proofs = [(seq, until) for seq, until in ((row.seq, row.planned_until), (row.proof_seq, row.proof_until)) if until]
     seq, until = max(proofs, key=lambda proof: proof[1], default=(None, None))
     window_id = None if seq is None else name_window(row.name, seq)
-    return Frontier(window_id, until, tuple(name_window(row.name, seq) for seq in waiting))
+    return Frontier(window_id, until, tuple(name_window(row.name, seq) for seq in waiting), tuple(gaps))

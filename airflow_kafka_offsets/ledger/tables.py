@@ -211,6 +211,7 @@ acts = Table(
     Column("details", document(), nullable=False),
     # The newest acts of a group.
     Index(None, "group_id", "id"),
+    Index(None, "group_id", "kind", "id"),
 )
 
 # What else stays known of windows that have left: `core.plan.pruning`.

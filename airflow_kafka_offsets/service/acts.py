@@ -188,7 +188,7 @@ class Acts(UseCases):
         snapshot = snapshot_of_all(self._kafka, group, moving, state.position)
         if target is None:
             target = self._looked_up_target(group, to, snapshot)
-        return state, work_out(self.ledger, self._kafka, group, state.position, target, snapshot)
+        return state, work_out(self.ledger, self._kafka, group, state, target, snapshot)
 
     def _written_target(
         self, group: KafkaGroup, position: Position, to: str, to_window: str | None, topics: Sequence[str]

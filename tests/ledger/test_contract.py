@@ -288,6 +288,12 @@ class LedgerContract:
         assert len(ledger.acts(name, newest=9)) == 4
         assert [list(one.acts) for one in ledger.overviews(groups, newest_acts=2).values()] == [newest, newest]
 
+    def test_the_acts_that_moved_the_watermark_can_be_asked_for(self, ledger: Ledger, name: str) -> None:
+        add(ledger, name, 0, 10)
+        for kind in ("import", "copy", "reset", "export", "copy"):
+            ledger.record(name, act(kind))
+        assert [one.kind for one in ledger.moves(name)] == ["import", "reset"]
+
     def test_names_that_differ_only_in_case_are_different(self, ledger: Ledger, name: str) -> None:
         lower = add(ledger, name.lower(), 0, 10, claim("run-a"))
         upper = add(ledger, name.upper(), 0, 99, claim("run-A"))

@@ -288,9 +288,20 @@ def scoped(conf: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return given
 
 
-def trigger_command(group: str, replay: Mapping[str, Any], dag_id: str = "DAG") -> str:
-    """Return the command that starts a run with a replay, on a line of its own. No param of the DAG changes what its conf means."""
-    return f"\n    airflow dags trigger {dag_id} --conf {quote(json.dumps({SCOPED: {GROUP: group, **replay}}))}"
+def conf_of(group: str, replay: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the conf of a run with a replay. No param of the DAG changes what it means."""
+    return {SCOPED: {GROUP: group, **replay}}
+
+
+def trigger_command(group: str, replay: Mapping[str, Any], dag_id: str | None = None) -> str:
+    """Return the command that starts a run with a replay, on a line of its own.
+
+    Args:
+        group: the group.
+        replay: what names the replay, with the keys of `REPLAY_KEYS`.
+        dag_id: the DAG that runs it, or None for any that has the group.
+    """
+    return f"\n    airflow dags trigger {dag_id or 'DAG'} --conf {quote(json.dumps(conf_of(group, replay)))}"
 
 
 def new_run(run: Run, group: str) -> str | None:
