@@ -15,14 +15,13 @@ from airflow_kafka_offsets.core.plan.request import (
     ENDING_OFFSETS,
     STARTING_OFFSETS,
     WINDOWS,
-    name_windows,
     parse_windows,
     trigger_command,
 )
 from airflow_kafka_offsets.core.source.audit import Audit, Finding
 from airflow_kafka_offsets.core.source.islands import Piece, load_islands
 from airflow_kafka_offsets.core.spark_json import dump_offsets
-from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
+from airflow_kafka_offsets.core.window_id import name_window, name_windows, parse_window_id
 from airflow_kafka_offsets.documents import Document, range_document
 from airflow_kafka_offsets.service.audit import audit_table
 from airflow_kafka_offsets.wiring import storage

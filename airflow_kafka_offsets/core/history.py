@@ -40,6 +40,21 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Rerun:
+    """The newest attempt at a window that was committed before it began, as long as the window is not committed again.
+
+    Attributes:
+        window_id: the window. Its output may be a part.
+        outcome: how the attempt ended; with another launcher it runs until its commit.
+        begun_at: when it began, or when the launcher got the window, in UTC.
+    """
+
+    window_id: str
+    outcome: Outcome
+    begun_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Act:
     """What a person did to a group.
 

@@ -61,18 +61,22 @@ class ActLedger(Connections):
     ) -> None:
         """Commit a planned window on a person's word, which is recorded; `leave_committing` and `output` as in `commit`.
 
+        A committed window that needs another run needs none after that.
+
         Raises:
-            IllegalStepError: it is not planned.
+            IllegalStepError: it is neither planned nor needs another run.
             OutputError: its job staged nothing, or the database refuses the rows; nothing was committed.
             UnknownWindowError: there is no such window.
         """
         with writing(self._engine_for(output)) as connection:
             window, group_id, _ = runs.find_record(connection, window_id)
-            check_steps(window_id, window.state, State.COMMITTING, State.COMMITTED)
-            runs.commit_window(connection, group_id, window, act.at, leave_committing=leave_committing)
+            needs_run = runs.end_rerun(connection, group_id, window)
+            if not needs_run:
+                check_steps(window_id, window.state, State.COMMITTING, State.COMMITTED)
+                runs.commit_window(connection, group_id, window, act.at, leave_committing=leave_committing)
             record_act(connection, group_id, act)
             if output and window.span:
-                staging.publish(connection, window_id, output, None, act.at, is_planned=True)
+                staging.publish(connection, window_id, output, None, act.at, is_planned=not needs_run)
         if output and window.span:
             staging.clean(self._engine)
 

@@ -35,15 +35,17 @@ class Acts(UseCases):
         """Refuse what `commit_by_hand` would refuse because of the window's state, without writing anything.
 
         Raises:
-            IllegalStepError: it is not planned.
+            IllegalStepError: it is neither planned nor needs another run.
             UnknownWindowError: there is no such window.
         """
-        self.ledger.window(window_id).window.to(State.COMMITTING, State.COMMITTED)
+        record = self.ledger.window(window_id)
+        if record.rerun is None:
+            record.window.to(State.COMMITTING, State.COMMITTED)
 
     def commit_by_hand(self, window_id: str, who: str, why: str) -> None:
-        """Commit a planned window on a person's word that its job has read all of it, with the rows that the job staged.
+        """Commit a window on a person's word that its job has read all of it, with the rows that the job staged.
 
-        This is for a window that no run can read again: what its job wrote is the only copy.
+        The window is planned, or needs another run. This is for a window that no run can read again: what its job wrote is the only copy.
 
         Raises:
             IllegalStepError, UnknownWindowError: see `check_commit_by_hand`; nothing was committed.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -363,21 +363,6 @@ def parse_windows(group: str, text: str) -> list[int]:
 def _check_number(text: str, number: int) -> None:
     if number > MAX_NAMED_WINDOWS:
         raise BadInputError(f"{short(text)} are more than {MAX_NAMED_WINDOWS} windows; name fewer at a time")
-
-
-def name_windows(seqs: Iterable[int]) -> str:
-    """Return the text that `parse_windows` reads as these sequence numbers, which are in order.
-
-    >>> name_windows([3, 12, 13, 14])
-    '3,12-14'
-    """
-    runs: list[list[int]] = []
-    for seq in seqs:
-        if runs and runs[-1][-1] + 1 == seq:
-            runs[-1].append(seq)
-        else:
-            runs.append([seq])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def _parse_part(group: str, part: str) -> range:

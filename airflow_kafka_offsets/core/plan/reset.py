@@ -30,10 +30,11 @@ from airflow_kafka_offsets.core.plan.ownership import (
     to_abandon,
 )
 from airflow_kafka_offsets.core.plan.replay import left_to_find
-from airflow_kafka_offsets.core.plan.request import WINDOWS, name_windows, trigger_command
+from airflow_kafka_offsets.core.plan.request import WINDOWS, trigger_command
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.starting import check_inside
 from airflow_kafka_offsets.core.window import COMMITTING_HINT, Lane, State, Window
+from airflow_kafka_offsets.core.window_id import name_windows
 
 
 @dataclass(frozen=True, slots=True)
