@@ -15,7 +15,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, counted
 from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.request import parse_seq
-from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads, only_copies
+from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads, only_copies, run_instead
 from airflow_kafka_offsets.core.window import Lane, Window
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.documents import Document, ranges_document, window_detail, window_document
@@ -253,7 +253,7 @@ def _superseded_text(document: Document, move: Reset) -> Iterator[str]:
         yield from nobody_reads(move)
         yield ranges_table(document["unread"])
     if not document["done"]:
-        yield "To replace the output instead, clear these runs in Airflow."
+        yield run_instead(document["group"], move)
 
 
 def take_over(args: Namespace) -> Answer:

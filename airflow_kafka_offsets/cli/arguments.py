@@ -331,7 +331,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     Command(
         "commit",
         "commit a window whose job has read all of it",
-        "Commit an open window on your word that its job has read all of it. Use this for a window that no run can read again: its "
+        "Commit an open window, or one that needs another run, on your word that its job has read all of it. Use this if no run can read it again: its "
         "topic was recreated, or its records expired, and what the job wrote is the only copy. Without --yes: a dry run.",
         "acts.commit",
         (_WINDOW_ID, *_ACT, *_ASKING),

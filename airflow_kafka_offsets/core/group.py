@@ -148,7 +148,7 @@ class KafkaGroup:
     Args:
         name: the group's name in the ledger, and its ``group.id`` wherever offsets are published.
         topics: the topics it reads, at least one; or none, with a `topics_pattern`.
-        topics_pattern: instead of `topics`: a regular expression of Python. The group reads all topics whose whole names match it. Each
+        topics_pattern: instead of `topics`: a regular expression of RE2. The group reads all topics whose whole names match it. Each
             window is planned from the topics that are there at that moment. One that appears is read from its beginning offset. One that
             was deleted stops the group with an error that names it.
         kafka_conn_id: Airflow connection of type ``kafka``.
@@ -326,13 +326,14 @@ def check_reads(group: KafkaGroup, topics: Iterable[str]) -> None:
         )
 
 
-def _set(group: KafkaGroup, name: str, value: object) -> None:
+def _set(group: object, name: str, value: object) -> None:
     object.__setattr__(group, name, value)  # the dataclass is frozen
 
 
 # The characters that Kafka allows, so that no name has to be escaped but for its dots.
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _INTERNAL = "__"
+_LEAVES_OUT = "(?!"
 MAX_PATTERN = 1000
 
 
@@ -355,13 +356,18 @@ class Matching(Container[str]):
     """
 
     pattern: str
+    _expressions: tuple[Any, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _set(self, "_expressions", _expressions(self.pattern))
 
     def __contains__(self, topic: object) -> bool:
         if not isinstance(topic, str):
             return False
         if topic.startswith(_INTERNAL) and not self.pattern.startswith(_INTERNAL):
             return False
-        return re.fullmatch(self.pattern, topic) is not None
+        expression, *left_out = self._expressions
+        return expression.fullmatch(topic) is not None and not any(other.match(topic) for other in left_out)
 
 
 def checked_topics(topics: Sequence[str], pattern: str | None) -> tuple[str, ...]:
@@ -393,13 +399,37 @@ def check_pattern(pattern: object) -> None:
     """Refuse anything but None or a pattern.
 
     Raises:
-        BadInputError: it is no regular expression, or too long.
+        BadInputError: it is no regular expression of RE2, or too long.
     """
     if pattern is None:
         return
     if not isinstance(pattern, str) or not 0 < len(pattern) <= MAX_PATTERN or not pattern.isprintable():
         raise BadInputError(f"topics_pattern must be 1 to {MAX_PATTERN} printable characters; got {short(pattern)}")
+    Matching(pattern)
+
+
+def _expressions(pattern: str) -> tuple[Any, ...]:
+    """Return the expression of the names that match, and after it those of the names that ``(?!...)`` at its start leaves out."""
+    ends = (i for i, letter in enumerate(pattern) if letter == ")") if pattern.startswith(_LEAVES_OUT) else ()
+    for end in ends:
+        try:
+            left_out = _compiled(pattern[len(_LEAVES_OUT) : end])
+        except BadInputError:  # this bracket closes an inner one
+            continue
+        return (*_expressions(pattern[end + 1 :]), left_out)
+    return (_compiled(pattern),)
+
+
+def _compiled(expression: str) -> Any:
+    # With Python's own, the time for one name may double with each of its characters, and the API server matches names, too.
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
     try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as exc:
-        raise BadInputError(f"topics_pattern={short(pattern)} is not a regular expression of Python: {exc}") from exc
+        return re2.compile(expression, options)
+    except re2.error as exc:
+        raise BadInputError(
+            f"topics_pattern: {short(expression)} is not a regular expression of RE2 ({exc.args[0].decode()}). It has no backreferences, "
+            "and (?!...) only at its start"
+        ) from exc

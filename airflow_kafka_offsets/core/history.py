@@ -40,6 +40,21 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Rerun:
+    """The newest attempt at a window that was committed before it began, as long as the window is not committed again.
+
+    Attributes:
+        window_id: the window. Its output may be a part.
+        outcome: how the attempt ended; with another launcher it runs until its commit.
+        begun_at: when it began, or when the launcher got the window, in UTC.
+    """
+
+    window_id: str
+    outcome: Outcome
+    begun_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Act:
     """What a person did to a group.
 
@@ -88,6 +103,21 @@ def _by_age(window_id: str) -> tuple[int, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """A live window that a person abandoned below later ones: these do not have its offsets.
+
+    Attributes:
+        window_id: the window.
+        after: the latest planned-until time that an older window proves, or None if none does.
+        until: its own planned-until time.
+    """
+
+    window_id: str
+    after: datetime | None
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Frontier:
     """How far a group has come in time.
 
@@ -98,12 +128,17 @@ class Frontier:
         window_id: the window with the latest planned-until time that proves this, or None if there is none.
         planned_until: that of this window.
         open: the ids of the live windows that wait for their commit, oldest first.
+        gaps: the windows that left a gap.
     """
 
     window_id: str | None = None
     planned_until: datetime | None = None
     open: tuple[str, ...] = ()
+    gaps: tuple[Gap, ...] = ()
 
+
+MOVES = ("reset", "import")
+"""The kinds of acts that move the watermark."""
 
 NEXT_WINDOW = "next_window"
 """In the details of an act that moved the watermark, a reset or an import: the number of the first window after it."""
@@ -123,7 +158,7 @@ def founded_at(acts: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, int]:
     """Return where an import let a group begin, in topics that it has not left for others of the same name since.
 
     Args:
-        acts: the details of all acts of the group, oldest first.
+        acts: the details of the group's `MOVES`, oldest first.
     """
     founded: dict[TopicPartition, int] = {}
     for details in acts:

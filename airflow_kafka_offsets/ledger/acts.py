@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, insert, select
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import NEXT_WINDOW, Act
+from airflow_kafka_offsets.core.history import MOVES, NEXT_WINDOW, Act
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, Owner, Position, abandonment, check_gap
 from airflow_kafka_offsets.core.window import State, check_steps
 from airflow_kafka_offsets.ledger import runs, staging
@@ -61,18 +61,22 @@ class ActLedger(Connections):
     ) -> None:
         """Commit a planned window on a person's word, which is recorded; `leave_committing` and `output` as in `commit`.
 
+        A committed window that needs another run needs none after that.
+
         Raises:
-            IllegalStepError: it is not planned.
+            IllegalStepError: it is neither planned nor needs another run.
             OutputError: its job staged nothing, or the database refuses the rows; nothing was committed.
             UnknownWindowError: there is no such window.
         """
         with writing(self._engine_for(output)) as connection:
             window, group_id, _ = runs.find_record(connection, window_id)
-            check_steps(window_id, window.state, State.COMMITTING, State.COMMITTED)
-            runs.commit_window(connection, group_id, window, act.at, leave_committing=leave_committing)
+            needs_run = runs.end_rerun(connection, group_id, window)
+            if not needs_run:
+                check_steps(window_id, window.state, State.COMMITTING, State.COMMITTED)
+                runs.commit_window(connection, group_id, window, act.at, leave_committing=leave_committing)
             record_act(connection, group_id, act)
             if output and window.span:
-                staging.publish(connection, window_id, output, None, act.at, is_planned=True)
+                staging.publish(connection, window_id, output, None, act.at, is_planned=not needs_run)
         if output and window.span:
             staging.clean(self._engine)
 
@@ -126,6 +130,18 @@ class ActLedger(Connections):
         query = select_acts().limit(newest)
         with self._reading() as connection:
             return [act_of(group, row) for row in connection.execute(query, {"of_group": group})][::-1]
+
+    def moves(self, group: str) -> Sequence[Act]:
+        """Return the acts that moved the watermark of a group, oldest first. A group has few, and may have thousands of others."""
+        with self._reading() as connection:
+            # In the order of the database, it would read all acts.
+            rows = connection.execute(_select_moves(), {"of_group": group}).all()
+            return [act_of(group, row) for row in sorted(rows, key=lambda row: row.id)]
+
+
+@cache
+def _select_moves() -> Select[Any]:
+    return select(acts).where(acts.c.group_id == ID_OF_GROUP, acts.c.kind.in_(MOVES))
 
 
 @cache

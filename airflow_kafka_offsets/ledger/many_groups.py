@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -28,7 +29,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from airflow_kafka_offsets.core.history import Act, Frontier
+from airflow_kafka_offsets.core.history import Act, Frontier, Gap, Rerun
 from airflow_kafka_offsets.core.lag.pace import Commit
 from airflow_kafka_offsets.core.plan.overview import MAX_RECENT, Outline, Overview, first_open
 from airflow_kafka_offsets.core.plan.ownership import GroupState
@@ -53,7 +54,7 @@ from airflow_kafka_offsets.ledger.rows import (
     states_of,
     windows_at,
 )
-from airflow_kafka_offsets.ledger.tables import acts, attempts, claims, groups, windows
+from airflow_kafka_offsets.ledger.tables import acts, attempts, claims, groups, reruns, windows
 
 
 class ManyGroups(Connections):
@@ -66,7 +67,7 @@ class ManyGroups(Connections):
         """
         with self._reading_many() as connection:
             rows = ask_many(connection, select_standing_groups, singles(names), groups.c.name)
-            return states_of(connection, rows, oldest_open)
+            return _states(connection, rows)
 
     def records(self, window_ids: Sequence[str]) -> Mapping[str, WindowRecord]:
         """Return windows without their ranges; one that does not exist is not in the answer."""
@@ -112,9 +113,10 @@ class ManyGroups(Connections):
             found: dict[str, Frontier] = {}
             rows = ask_many(connection, _frontiers, singles(names), groups.c.name)
             waiting = open_seqs(connection, [row.id for row in rows if row.oldest_open is not None])
+            gaps = _gaps(connection, [row.id for row in rows if row.abandoned is not None])
             for row in rows:
                 with intact(f"the planned-until times of group {row.name}"):
-                    found[row.name] = _frontier(row, waiting.get(row.id, ()))
+                    found[row.name] = _frontier(row, waiting.get(row.id, ()), gaps.get(row.name, ()))
             return found
 
 
@@ -125,9 +127,29 @@ MAX_OPEN = 50
 """How many open windows of a group an overview has."""
 
 
+def _states(connection: Connection, found: Sequence[Row[Any]]) -> dict[str, GroupState]:
+    begun: dict[str, list[Rerun]] = {}
+    for row in ask_many(connection, _reruns, singles(row.id for row in found), windows.c.group_id):
+        with intact(f"the newest attempt at window {row.seq} of group {row.name}"):
+            rerun = Rerun(name_window(row.name, row.seq), Outcome(row.outcome or Outcome.RUNNING), row.begun_at)
+            begun.setdefault(row.name, []).append(rerun)
+    states = states_of(connection, found, oldest_open)
+    return {name: replace(state, reruns=tuple(begun.get(name, ()))) for name, state in states.items()}
+
+
+@cache
+def _reruns() -> Select[Any]:
+    """Select what has begun again of committed windows and is not committed again: a few rows."""
+    query = select(groups.c.name, windows.c.seq, attempts.c.outcome, reruns.c.begun_at)
+    at_window = and_(windows.c.group_id == reruns.c.group_id, windows.c.seq == reruns.c.seq)
+    joined = reruns.join(windows, at_window).join(groups, groups.c.id == windows.c.group_id)
+    query = query.select_from(joined.outerjoin(attempts, attempts.c.id == reruns.c.attempt_id))
+    return query.where(windows.c.state == State.COMMITTED).order_by(windows.c.seq)
+
+
 def _overviews(connection: Connection, names: Sequence[str], newest_acts: int | None) -> dict[str, Overview]:
     found = ask_many(connection, select_standing_groups, singles(names), groups.c.name)
-    states, ids = states_of(connection, found, oldest_open), [row.id for row in found]
+    states, ids = _states(connection, found), [row.id for row in found]
     committed = {row.id: seq for row in found if (seq := row._mapping[State.COMMITTED.value]) is not None}
     last = {row.group_id: record_of(row) for row in windows_at(connection, select_summaries, committed.items())}
     is_open = _newest_open(connection, ids)
@@ -377,6 +399,7 @@ def _frontiers() -> Select[Any]:
     ]
     older = [or_(first.is_(None), windows.c.seq < first) for first in first_open]
     is_proof = and_(is_of_group(windows, Lane.LIVE, State.COMMITTED), windows.c.is_capped == false(), *older)
+    abandoned = select(func.max(windows.c.seq)).where(is_of_group(windows, Lane.LIVE, State.ABANDONED))
     # Each column by itself: for a join with the newest one of many groups, PostgreSQL would read all windows.
     newest = [
         select(column)
@@ -391,6 +414,7 @@ def _frontiers() -> Select[Any]:
     return (
         select(groups.c.id, groups.c.name, *newest, func.coalesce(*first_open).label("oldest_open"))
         .add_columns(groups.c.proof_seq, groups.c.proof_until)
+        .add_columns(abandoned.correlate(groups).scalar_subquery().label("abandoned"))
         .select_from(groups)
     )
 
@@ -438,8 +462,30 @@ def _commit_of(row: Row[Any]) -> Commit:
     return Commit(row.seq, row.planned_at, row.committed_at, row.is_capped, (ended - began).total_seconds())
 
 
-def _frontier(row: Row[Any], waiting: Sequence[int]) -> Frontier:
+def _gaps(connection: Connection, ids: Sequence[int]) -> dict[str, list[Gap]]:
+    """Find the abandoned windows of groups that left a gap, by the name of the group."""
+    earlier = windows.alias("earlier")
+    is_proof = and_(is_of_group(earlier, Lane.LIVE, State.COMMITTED), earlier.c.is_capped == false())
+    after = select(func.max(earlier.c.planned_until)).where(is_proof, earlier.c.seq < windows.c.seq)
+    given_up = (
+        select(groups.c.name, windows.c.seq, windows.c.planned_until)
+        .add_columns(after.correlate(groups, windows).scalar_subquery().label("after"))
+        .join(windows, is_of_group(windows, Lane.LIVE, State.ABANDONED))
+    )
+    left = set()
+    found: dict[str, list[Gap]] = {}
+    for some in chunks(ids):
+        acted = select(acts.c.details).where(acts.c.group_id.in_(some), acts.c.kind == "abandon")
+        details = map(json.loads, connection.execute(acted).scalars())
+        left |= {of_one["window"] for of_one in details if of_one.get("skipped")}
+        for row in connection.execute(given_up.where(groups.c.id.in_(some))):
+            if (window_id := name_window(row.name, row.seq)) in left:
+                found.setdefault(row.name, []).append(Gap(window_id, row.after, row.planned_until))
+    return found
+
+
+def _frontier(row: Row[Any], waiting: Sequence[int], gaps: Sequence[Gap]) -> Frontier:
     proofs = [(seq, until) for seq, until in ((row.seq, row.planned_until), (row.proof_seq, row.proof_until)) if until]
     seq, until = max(proofs, key=lambda proof: proof[1], default=(None, None))
     window_id = None if seq is None else name_window(row.name, seq)
-    return Frontier(window_id, until, tuple(name_window(row.name, seq) for seq in waiting))
+    return Frontier(window_id, until, tuple(name_window(row.name, seq) for seq in waiting), tuple(gaps))

@@ -196,6 +196,18 @@ attempts = Table(
     Index(None, "claim_id"),
 )
 
+# Windows that were committed already and run again, until they are committed again: until then, the output may be a part.
+reruns = Table(
+    LEDGER_PREFIX + "reruns",
+    metadata,
+    Column("group_id", Integer, primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    # NULL if another launcher runs the job.
+    Column("attempt_id", _BIG, ForeignKey(attempts.c.id)),
+    Column("begun_at", UtcDateTime, nullable=False),
+    ForeignKeyConstraint(["group_id", "seq"], [windows.c.group_id, windows.c.seq]),
+)
+
 acts = Table(
     LEDGER_PREFIX + "acts",
     metadata,
@@ -208,6 +220,7 @@ acts = Table(
     Column("details", document(), nullable=False),
     # The newest acts of a group.
     Index(None, "group_id", "id"),
+    Index(None, "group_id", "kind", "id"),
 )
 
 # What else stays known of windows that have left: `core.plan.pruning`.

@@ -28,7 +28,7 @@ class WindowCommittedSensor(ConditionSensor):
     :param group: the group, or its name.
     :param until: the planned-until time, usually ``"{{ data_interval_end }}"``. The sensor waits for a committed live window that was
         cut then or later, that ``max_offsets`` did not cap, and that has no older open window before it. If a group is
-        capped for hours, the sensor waits until it has caught up. (templated)
+        capped for hours, the sensor waits until it has caught up. It fails if the window of that time was abandoned and left a gap. (templated)
     :param window_id: instead of `until`: one window. (templated)
     :param ledger_conn_id: the ledger, if `group` is only a name. By default, the configured one.
     """

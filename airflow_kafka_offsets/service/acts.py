@@ -35,15 +35,17 @@ class Acts(UseCases):
         """Refuse what `commit_by_hand` would refuse because of the window's state, without writing anything.
 
         Raises:
-            IllegalStepError: it is not planned.
+            IllegalStepError: it is neither planned nor needs another run.
             UnknownWindowError: there is no such window.
         """
-        self.ledger.window(window_id).window.to(State.COMMITTING, State.COMMITTED)
+        record = self.ledger.window(window_id)
+        if record.rerun is None:
+            record.window.to(State.COMMITTING, State.COMMITTED)
 
     def commit_by_hand(self, window_id: str, who: str, why: str) -> None:
-        """Commit a planned window on a person's word that its job has read all of it, with the rows that the job staged.
+        """Commit a window on a person's word that its job has read all of it, with the rows that the job staged.
 
-        This is for a window that no run can read again: what its job wrote is the only copy.
+        The window is planned, or needs another run. This is for a window that no run can read again: what its job wrote is the only copy.
 
         Raises:
             IllegalStepError, UnknownWindowError: see `check_commit_by_hand`; nothing was committed.
@@ -180,7 +182,7 @@ class Acts(UseCases):
         snapshot = snapshot_of_all(self._kafka, group, moving, state.position)
         if target is None:
             target = self._looked_up_target(group, to, snapshot)
-        return state, work_out(self.ledger, self._kafka, group, state.position, target, snapshot)
+        return state, work_out(self.ledger, self._kafka, group, state, target, snapshot)
 
     def _written_target(
         self, group: KafkaGroup, position: Position, to: str, to_window: str | None, topics: Sequence[str]

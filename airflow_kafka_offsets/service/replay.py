@@ -105,8 +105,8 @@ def stretches_of(ledger: Ledger, group: str, end: int) -> list[tuple[int, int]]:
         end: windows from this number on are left out.
     """
     # After a reset back, windows start again where earlier ones have been. An empty one of these may stay there, as it owns nothing.
-    acts = ledger.acts(group)
-    firsts = {1, *(int(act.details[NEXT_WINDOW]) for act in acts if NEXT_WINDOW in act.details)}
+    moves = ledger.moves(group)
+    firsts = {1, *(int(act.details[NEXT_WINDOW]) for act in moves if NEXT_WINDOW in act.details)}
     return list(pairwise((*sorted(first for first in firsts if first < end), end)))[::-1]
 
 

@@ -250,7 +250,7 @@ class _Look:
             case WindowFree(window_ids, is_rerun):
                 return Decision(any(self._is_free(window_id, is_rerun) for window_id in window_ids), {})
             case CommittedUntil(name):
-                return decide_until(condition, _value(self._frontiers[name]))
+                return decide_until(condition, _value(self._frontiers[name]), self.now)
             case _:
                 return decide(condition, self.seen(condition))
 

@@ -23,7 +23,7 @@ from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.ledger.tables import groups, windows
 from airflow_kafka_offsets.service import pictures
-from airflow_kafka_offsets.service.replay import live_windows
+from airflow_kafka_offsets.service.replay import live_windows, stretches_of
 from tests.lab.history import History, write
 from tests.ledger.examples import NOW, act, draft, group
 from tests.ledger.new_ledger import in_a_file, on_a_server
@@ -129,6 +129,8 @@ QUESTIONS: dict[str, Question] = {
 QUESTIONS_OF_ACTS: dict[str, Question] = {
     "the newest acts": lambda ledger, history: ledger.acts(history.group.name, newest=pictures.MOST_ACTS),
     "the picture": QUESTIONS["the newest picture"],
+    "where windows start again": lambda ledger, history: stretches_of(ledger, history.group.name, history.windows),
+    "what moved the watermark": lambda ledger, history: ledger.moves(history.group.name),
     "all of it for programs": QUESTIONS["all of it for programs"],
 }
 
@@ -156,7 +158,7 @@ def plan_and_commit(ledger: Ledger, history: History) -> None:
     """Add a window, work on it and commit it, as a run does."""
     held = cut(ledger, history)
     by = held.holder
-    attempt = ledger.start_attempt(held.window, by, Try(), NOW)
+    attempt = ledger.start_attempt(held.id, by, Try(), NOW)
     ledger.end_attempt(attempt, Outcome.SUCCEEDED, 1, NOW)
     assert ledger.commit(held.window.id, by, attempt, NOW)
 
@@ -166,7 +168,7 @@ def take_over(ledger: Ledger, history: History) -> None:
     by = Claim("bench", f"run {next(_RUNS)}", "load")
     held = ledger.window(newest(history, back=20))
     [held] = ledger.hold([held], by, NOW)
-    attempt = ledger.start_attempt(held.window, by, Try(), NOW)
+    attempt = ledger.start_attempt(held.id, by, Try(), NOW)
     ledger.end_attempt(attempt, Outcome.SUCCEEDED, 1, NOW)
     ledger.commit(held.window.id, by, attempt, NOW)
 

@@ -18,6 +18,7 @@ from airflow_kafka_offsets.core.conditions import (
     WindowFree,
 )
 from airflow_kafka_offsets.core.errors import (
+    IllegalStepError,
     KafkaAnswerError,
     KafkaOffsetsError,
     KafkaRefusedError,
@@ -159,9 +160,34 @@ def test_a_downstream_dag_waits_for_the_commit_not_for_the_plan(world: World) ->
     window = WindowCommitted(planned.id)
     assert (is_met(world, until), is_met(world, window)) == (False, False)
     world.service.commit(planned.id, claim(), world.work(planned, claim()))
+    assert (is_met(world, until), is_met(world, window)) == (False, True), "that time has not come"
+    world.now = NOON + HOUR
     assert (is_met(world, until), is_met(world, window)) == (True, True)
     assert not is_met(world, CommittedUntil("lake", NOON + 2 * HOUR))
     assert world.kafka.calls == ["snapshot", "retentions"], "a question to the ledger asked Kafka"
+
+
+def test_the_time_of_a_window_that_was_abandoned_with_a_gap_is_not_waited_for(world: World) -> None:
+    world.configure(max_open_windows=3)
+    world.run(claim("first"), Live(until=NOON - 3 * HOUR))
+    [stuck] = cut(world, 1, Live(until=NOON - 2 * HOUR))
+    [done] = cut(world, 1, Live(until=NOON - HOUR))
+    do(world, done)
+    assert not is_met(world, CommittedUntil("lake", NOON - HOUR))
+    world.service.abandon(stuck.id, "ann", "its records are broken", leave_gap=True)
+    (answer,) = ask(world, CommittedUntil("lake", NOON - 2 * HOUR))
+    assert isinstance(answer, IllegalStepError)
+    assert f"{stuck.id} was abandoned" in str(answer)
+    assert is_met(world, CommittedUntil("lake", NOON - 3 * HOUR))
+    assert is_met(world, CommittedUntil("lake", NOON - HOUR))
+
+
+def test_a_window_whose_offsets_were_planned_again_after_it_was_abandoned_is_waited_for(world: World) -> None:
+    [stuck] = cut(world, 1, Live(until=NOON - 2 * HOUR))
+    world.service.abandon(stuck.id, "ann", "its records are broken")
+    assert not is_met(world, CommittedUntil("lake", NOON - 2 * HOUR))
+    world.run(claim("again"), Live(until=NOON - HOUR))
+    assert is_met(world, CommittedUntil("lake", NOON - 2 * HOUR))
 
 
 ELEVEN = NOON - HOUR
@@ -189,6 +215,7 @@ def test_a_capped_window_is_no_proof_and_the_group_is_waited_for_until_it_has_ca
         world.run(claim(f"run-{hours}"), Live(until=ELEVEN + hours * HOUR))
         seen.append((world.watermark[0], is_met(world, CommittedUntil("lake", ELEVEN))))
     assert seen == [(100, False), (200, False), (300, False), (400, True)]
+    world.now = ELEVEN + 3 * HOUR
     assert is_met(world, CommittedUntil("lake", ELEVEN + 3 * HOUR))
 
 

@@ -163,13 +163,26 @@ def decide_window(window: WindowRecord) -> Decision:
     return Decision(window.state is State.COMMITTED, {"window_id": window.id, "state": window.state.value})
 
 
-def decide_until(condition: CommittedUntil, frontier: Frontier) -> Decision:
-    """Decide whether all that a group could read at a planned-until time is committed."""
-    is_met = frontier.planned_until is not None and frontier.planned_until >= condition.until
+def decide_until(condition: CommittedUntil, frontier: Frontier, now: datetime) -> Decision:
+    """Decide whether all that a group could read at a planned-until time is committed.
+
+    Raises:
+        IllegalStepError: the window of that time was abandoned, and left a gap.
+    """
+    until = condition.until
+    for gap in frontier.gaps:
+        if until <= gap.until and (gap.after is None or until > gap.after):
+            raise IllegalStepError(
+                f"Window {gap.window_id} was abandoned and left a gap, so what the group could read until {until.isoformat()} is not all "
+                "committed. After a replay of the gap, mark this task as success"
+            )
+    has_come = now >= until
+    is_met = has_come and frontier.planned_until is not None and frontier.planned_until >= until
+    waits_for = list(frontier.open[:MAX_NAMED]) if has_come else ["the clock"]
     facts = {
-        "until": condition.until.isoformat(),
+        "until": until.isoformat(),
         "window_id": frontier.window_id if is_met else None,
-        "held_back_by": [] if is_met else list(frontier.open[:MAX_NAMED]),
+        "held_back_by": [] if is_met else waits_for,
     }
     return Decision(is_met, facts)
 

@@ -33,7 +33,7 @@ from airflow_kafka_offsets.core.errors import (
     TopicRecreatedError,
     may_pass,
 )
-from airflow_kafka_offsets.core.history import Frontier
+from airflow_kafka_offsets.core.history import Frontier, Gap
 from airflow_kafka_offsets.core.log import Bounds
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState
@@ -306,6 +306,25 @@ def test_a_window_that_was_given_up_is_not_waited_for(life: State) -> None:
         decide_window(standing(life))
 
 
+def test_a_time_that_has_not_come_is_not_committed_even_if_a_window_was_planned_until_then() -> None:
+    found = decide_until(
+        CommittedUntil("lake", NOON), Frontier("lake-000001", NOON + HOUR), NOON - timedelta(seconds=1)
+    )
+    assert (found.is_met, found.facts["held_back_by"]) == (False, ["the clock"])
+
+
+@pytest.mark.parametrize("minutes", [1, 30, 60])
+def test_the_time_of_a_window_that_left_a_gap_never_is_committed_as_later_windows_do_not_have_its_offsets(
+    minutes: int,
+) -> None:
+    gap = Gap("lake-000002", NOON, NOON + HOUR)
+    frontier, late = Frontier("lake-000003", NOON + 2 * HOUR, gaps=(gap,)), NOON + 5 * HOUR
+    with pytest.raises(IllegalStepError, match="lake-000002 was abandoned"):
+        decide_until(CommittedUntil("lake", NOON + timedelta(minutes=minutes)), frontier, late)
+    for other in (NOON, NOON + timedelta(minutes=61)):
+        assert decide_until(CommittedUntil("lake", other), frontier, late).is_met
+
+
 @pytest.mark.parametrize(
     ("frontier", "expected"),
     [
@@ -317,7 +336,7 @@ def test_a_window_that_was_given_up_is_not_waited_for(life: State) -> None:
     ],
 )
 def test_all_that_was_there_at_a_cut_time_is_committed(frontier: Frontier, expected: str | None) -> None:
-    found = decide_until(CommittedUntil("lake", NOON), frontier)
+    found = decide_until(CommittedUntil("lake", NOON), frontier, NOON)
     assert found.is_met is (expected is not None)
     assert found.facts["window_id"] == expected
     assert found.facts["held_back_by"] == ([] if found.is_met else list(frontier.open))
