@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from airflow_kafka_offsets.spark.errors import OtherWindowError, PublishError, TargetError, WriteOptionError
 from airflow_kafka_offsets.spark.label import Label
 from airflow_kafka_offsets.spark.observing import observe
-from airflow_kafka_offsets.spark.shared import counted, stage_prefix
+from airflow_kafka_offsets.spark.shared import counted, is_secret, stage_prefix
 from airflow_kafka_offsets.spark.sinks.jdbc_sql import STAGED, Target, older, stage_name
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, refuse_options
 from airflow_kafka_offsets.spark.source import empty_frame, is_classic, java_class
@@ -30,9 +30,6 @@ _READ_COMMITTED = 2
 
 _DEADLOCKS = 10
 """How many times to publish, if the database ends the transaction in favor of another one."""
-
-_SECRET = re.compile(r"(?i)password|secret|token")
-_PASSWORD = re.compile(r"(?i)password\d?=|pwd=|//[^/@]*:[^/@]*@")
 
 # Spark's sentence about the task comes first, the database's last.
 _SQL_MESSAGE = re.compile(r"[\w.]*SQL\w*Exception: (.*)")
@@ -75,10 +72,10 @@ class JdbcTable:
         self._options["url"] = url
         if self.target.driver and "driver" not in {name.lower() for name in self._options}:
             self._options["driver"] = self.target.driver
-        names = [name for name in self._options if _SECRET.search(name)]
-        if self.is_remote and (names or _PASSWORD.search(url)):
+        names = [name for name, value in self._options.items() if is_secret(name, str(value))]
+        if self.is_remote and names:
             raise WriteOptionError(
-                f"A Spark Connect server would show the password in {', '.join(names) or 'url'} in its UI. "
+                f"A Spark Connect server would show the password in {', '.join(names)} in its UI. "
                 "Store it on the server: docs/sinks/jdbc.md"
             )
 
