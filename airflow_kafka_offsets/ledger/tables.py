@@ -86,6 +86,9 @@ def document() -> Text:
 # SQLite auto-increments only an INTEGER primary key.
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
 
+# One row: a random id, made with the table. Output carries it, so that no other ledger writes beside it.
+identity = Table(LEDGER_PREFIX + "identity", metadata, Column("id", String(32), primary_key=True))
+
 groups = Table(
     LEDGER_PREFIX + "groups",
     metadata,

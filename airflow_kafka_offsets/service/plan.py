@@ -73,6 +73,7 @@ class Planned:
         read_before: how many records the newest successful attempt with a count has read, or None if there is no such attempt.
         frozen: the schemas that are frozen with the window, once its job is about to run.
         topics: those that the group read when it last planned, quiet ones included, once its job is about to run.
+        ledgers: the ledger's id, and those of lost ledgers whose output it may write beside, once its job is about to run.
     """
 
     window: Window
@@ -83,6 +84,7 @@ class Planned:
     read_before: int | None = None
     frozen: schemas.Frozen = field(default_factory=dict)
     topics: tuple[str, ...] = ()
+    ledgers: tuple[str, ...] = ()
 
     @property
     def needs_job(self) -> bool:
