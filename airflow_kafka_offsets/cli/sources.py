@@ -13,7 +13,6 @@ from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.cli.arguments import LEDGER_VARIABLE
 from airflow_kafka_offsets.core.errors import BadInputError, NotYetError
 from airflow_kafka_offsets.core.history import check_signature
-from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.source.offsets import (
     CheckpointAddress,
     CsvAddress,
@@ -27,6 +26,7 @@ from airflow_kafka_offsets.core.source.offsets import (
 from airflow_kafka_offsets.core.store_address import StoreAddress, parse_store_address
 from airflow_kafka_offsets.service.move import Selection
 from airflow_kafka_offsets.service.sources import LedgerSource, StoreSource
+from airflow_kafka_offsets.spark.shared import is_secret
 from airflow_kafka_offsets.wiring import late
 from airflow_kafka_offsets.wiring.stores import opening
 from airflow_kafka_offsets.wiring.stores.opening import CALLBACKS

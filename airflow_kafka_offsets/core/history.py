@@ -59,8 +59,8 @@ class Act:
     """What a person did to a group.
 
     Attributes:
-        kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"take-over"``, ``"import"``, ``"copy"``, ``"export"`` or
-            ``"prune"``.
+        kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"take-over"``, ``"import"``, ``"copy"``, ``"export"``,
+            ``"inherit"`` or ``"prune"``.
         who, why, at: as recorded.
         details: JSON-able facts: windows concerned, gaps, places.
 
@@ -136,6 +136,9 @@ class Frontier:
     open: tuple[str, ...] = ()
     gaps: tuple[Gap, ...] = ()
 
+
+INHERIT = "inherit"
+"""The kind of the act that lets a group write beside its output of a lost ledger, whose id is ``ledger`` in the details."""
 
 MOVES = ("reset", "import")
 """The kinds of acts that move the watermark."""

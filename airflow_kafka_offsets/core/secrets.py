@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import re
 
-_SECRET = re.compile(
-    r"password|passwd|pass.?phrase|secret|(?:api|access|account).?key|token(?!\.endpoint)|credentials?$|user\.?info|jaas"
-    r"|oauthbearer\.config|key\.pem|keystore\.key",
-    re.IGNORECASE,
-)
+from airflow_kafka_offsets.spark.shared import is_secret
 
 # A login module may give its secrets any name. So in a login every option that is not listed here is secret.
 _HARMLESS = frozenset(
@@ -34,15 +30,6 @@ _OPTION = re.compile(r"""\s+([\w.$-]+)\s*=\s*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*
 _LOGIN = re.compile(rf"\s*[\w.$-]+\s+[A-Za-z]+(?:{_OPTION.pattern})*\s*;\s*")
 
 
-def is_secret(name: str) -> bool:
-    """Whether the value of a setting must never be shown.
-
-    >>> [is_secret(name) for name in ("sasl.password", "kafka.SASL.jaas.config", "apikey", "ssl.key.location", "group.id")]
-    [True, True, True, False, False]
-    """
-    return bool(_SECRET.search(name))
-
-
 def is_in_clear(name: str, value: str) -> bool:
     """Whether a setting holds a secret itself, instead of a reference that the cluster resolves.
 
@@ -51,9 +38,9 @@ def is_in_clear(name: str, value: str) -> bool:
     >>> is_in_clear("ssl.key.password", "${file:/etc/kafka:password}"), is_in_clear("ssl.key.password", "hunter2${")
     (False, True)
     """
-    if not is_secret(name):
-        return False
     referring = _REFERENCE.sub(_ELSEWHERE, value.strip())
+    if not is_secret(name, referring):
+        return False
     if set(referring) == {_ELSEWHERE}:
         return False
     return not _is_login(name, referring) or bool(options_in_clear(name, value))

@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, insert, select
+from sqlalchemy import Connection, Select, insert, select, update
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import MOVES, NEXT_WINDOW, Act
+from airflow_kafka_offsets.core.history import INHERIT, MOVES, NEXT_WINDOW, Act
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, Owner, Position, abandonment, check_gap
 from airflow_kafka_offsets.core.window import State, check_steps
 from airflow_kafka_offsets.ledger import runs, staging
@@ -29,7 +29,7 @@ from airflow_kafka_offsets.ledger.rows import (
     select_standing_group,
     select_windows,
 )
-from airflow_kafka_offsets.ledger.tables import acts, groups
+from airflow_kafka_offsets.ledger.tables import acts, groups, identity
 
 
 class ActLedger(Connections):
@@ -125,6 +125,13 @@ class ActLedger(Connections):
             (group_id,) = find_group(connection, group, groups.c.id)
             record_act(connection, group_id, act)
 
+    def ledgers(self, group: str) -> tuple[str, ...]:
+        """Return this ledger's id, and those of lost ledgers beside whose output of a group it may write."""
+        with self._reading() as connection:
+            own = connection.execute(identity.select()).scalar_one()
+            rows = connection.execute(_select_kinds(INHERIT), {"of_group": group}).all()
+        return (own, *(act_of(group, row).details["ledger"] for row in rows))
+
     def acts(self, group: str, *, newest: int | None = None) -> Sequence[Act]:
         """Return what people did to a group, oldest first; with `newest`, only so many of the newest acts."""
         query = select_acts().limit(newest)
@@ -135,13 +142,13 @@ class ActLedger(Connections):
         """Return the acts that moved the watermark of a group, oldest first. A group has few, and may have thousands of others."""
         with self._reading() as connection:
             # In the order of the database, it would read all acts.
-            rows = connection.execute(_select_moves(), {"of_group": group}).all()
+            rows = connection.execute(_select_kinds(*MOVES), {"of_group": group}).all()
             return [act_of(group, row) for row in sorted(rows, key=lambda row: row.id)]
 
 
 @cache
-def _select_moves() -> Select[Any]:
-    return select(acts).where(acts.c.group_id == ID_OF_GROUP, acts.c.kind.in_(MOVES))
+def _select_kinds(*kinds: str) -> Select[Any]:
+    return select(acts).where(acts.c.group_id == ID_OF_GROUP, acts.c.kind.in_(kinds))
 
 
 @cache
@@ -151,7 +158,10 @@ def select_acts() -> Select[Any]:
 
 
 def record_act(connection: Connection, group_id: int, act: Act) -> int:
-    """Record what a person did, and return its number."""
+    """Record what a person did, and return its number. The next plan shows whether a refusal of the offset store is over."""
+    connection.execute(
+        update(groups).where(groups.c.id == group_id, groups.c.refused.is_not(None)).values(refused=None)
+    )
     result = connection.execute(
         insert(acts).values(
             group_id=group_id,

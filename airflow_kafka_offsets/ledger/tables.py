@@ -86,6 +86,9 @@ def document() -> Text:
 # SQLite auto-increments only an INTEGER primary key.
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
 
+# One row: a random id, made with the table. Output carries it, so that no other ledger writes beside it.
+identity = Table(LEDGER_PREFIX + "identity", metadata, Column("id", String(32), primary_key=True))
+
 groups = Table(
     LEDGER_PREFIX + "groups",
     metadata,
@@ -104,6 +107,8 @@ groups = Table(
     Column("origin", document(), nullable=False),
     Column("definition", document(), nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
+    # Why the offset store refused the newest plan or commit, or NULL if it did not.
+    Column("refused", document()),
     # The task that live windows are cut for, or NULL for the first task that plans.
     Column("owner_dag_id", name(250)),
     Column("owner_task_id", name(250)),

@@ -76,6 +76,10 @@ HEADERS = {
 }
 
 _UNSHOWN = "That can't be shown"
+_REFUSALS = {
+    401: "Your session has ended. Reload Airflow.",
+    403: 'Your role lacks the permission to see plugins, as Viewer and User of FAB do. An admin can add "can read on Plugins" to it.',
+}
 _STATIC = Path(__file__).parent / "static"
 _FILES = {
     "page.css": "text/css",
@@ -104,8 +108,7 @@ async def _with_headers(request: Request, call_next: Callable[[Request], Any]) -
 
 @app.exception_handler(HTTPException)
 async def _refused(request: Request, exc: HTTPException) -> Response:
-    text = "Your session has ended. Reload Airflow." if exc.status_code == 401 else str(exc.detail)
-    return _error(request, text, exc.status_code, "Not allowed")
+    return _error(request, _REFUSALS.get(exc.status_code, str(exc.detail)), exc.status_code, "Not allowed")
 
 
 @app.exception_handler(RequestValidationError)

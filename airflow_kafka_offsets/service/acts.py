@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from airflow_kafka_offsets.core.errors import BadInputError, OutputError, UnknownGroupError, abandon_command
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
-from airflow_kafka_offsets.core.history import Act
+from airflow_kafka_offsets.core.history import INHERIT, Act
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
@@ -117,6 +117,14 @@ class Acts(UseCases):
                 return state.owner
 
         return until_won(in_turn)
+
+    def inherit(self, group: str, ledger: str, who: str, why: str) -> None:
+        """Let a group write beside its output of a ledger that was lost: a person's act.
+
+        Raises:
+            UnknownGroupError: there is no such group.
+        """
+        self.ledger.record(group, Act(INHERIT, who, why, self._clock(), {"ledger": ledger}))
 
     def preview_reset(
         self, group: KafkaGroup, to: str, *, topics: Sequence[str] = (), to_window: str | None = None

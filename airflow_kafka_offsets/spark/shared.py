@@ -35,6 +35,26 @@ FIXED_OPTIONS = frozenset(
 )
 
 
+_SECRET = re.compile(
+    r"password|passwd|pwd|pass.?phrase|secret|(?:api|access|account).?key|token(?!\.endpoint)|credentials?$|user\.?info|jaas"
+    r"|authorization|client.?assertion(?!\.(?:type|file|location))|oauthbearer\.config|key\.pem|keystore\.key",
+    re.IGNORECASE,
+)
+# A password before the host of an address, or after its question mark; not a reference, which `core.secrets` makes a NUL.
+_SECRET_VALUE = re.compile(r"//[^/@\s]*:(?!\0+@)[^/@\s]+@|(?:password|passwd|pwd)\d?=(?!\0)", re.IGNORECASE)
+
+
+def is_secret(name: str, value: str = "") -> bool:
+    """Whether the value of a setting must never be shown, by its name or by what it holds.
+
+    >>> [is_secret(name) for name in ("sasl.password", "kafka.SASL.jaas.config", "apikey", "ssl.key.location", "group.id")]
+    [True, True, True, False, False]
+    >>> is_secret("url", "https://lake:hunter2@host"), is_secret("url", "https://lake@host:8081")
+    (True, False)
+    """
+    return bool(_SECRET.search(name) or _SECRET_VALUE.search(value))
+
+
 def stage_prefix(window_id: str, table: str) -> str:
     """Return the prefix of the names of all staging tables of a window and a target.
 

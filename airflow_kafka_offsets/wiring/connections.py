@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, NoConnectionError, NotYetError
-from airflow_kafka_offsets.core.secrets import is_secret
+from airflow_kafka_offsets.spark.shared import is_secret
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -92,7 +92,7 @@ def connection_of_type(conn_id: str, *types: str, host_of: str = "") -> Connecti
 def mask_secrets(config: Mapping[str, Any]) -> None:
     """Let Airflow's log mask a connection's secrets. Airflow does not know Kafka's names for secrets."""
     for name, value in config.items():
-        if is_secret(name) and isinstance(value, str):
+        if isinstance(value, str) and is_secret(name, value):
             mask(value)
 
 

@@ -23,8 +23,8 @@ from airflow_kafka_offsets.core.group import (
     check_reads,
 )
 from airflow_kafka_offsets.core.log import IsolationLevel
-from airflow_kafka_offsets.core.secrets import is_secret
 from airflow_kafka_offsets.core.window_id import MAX_NAME, check_group_name
+from airflow_kafka_offsets.spark.shared import is_secret
 from tests.core.examples import NOON, group
 
 

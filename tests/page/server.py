@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PATH = "/af"
 HOUR = timedelta(hours=1)
-ROLES = {"admin": "admin", "user": "user", "viewer": "viewer", "limited": "viewer"}
+ROLES = {"admin": "admin", "user": "user", "viewer": "viewer", "limited": "viewer", "unplugged": "viewer"}
 DAG = """
 from airflow.sdk import DAG
 from airflow.providers.standard.operators.empty import EmptyOperator

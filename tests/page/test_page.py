@@ -15,6 +15,7 @@ import requests
 
 from airflow_kafka_offsets.cli import main
 from tests.lab.waiting import ANSWER
+from tests.page.auth import UNPLUGGED
 from tests.page.conftest import HOSTILE_RUN, HOSTILE_TASK, HOSTILE_WHY
 from tests.page.server import PageServer
 
@@ -123,6 +124,16 @@ def test_with_an_expired_login_there_is_nothing(server: PageServer, page: str, e
     assert (answer.status_code, headers_of(answer)) == (401, HEADERS)
     assert "Your session has ended. Reload Airflow." in answer.text
     assert "lake.orders" not in answer.text.replace(page, "")
+
+
+def test_a_role_that_may_not_see_plugins_is_told_which_permission_it_lacks(server: PageServer) -> None:
+    answer = server.get("groups", user=UNPLUGGED)
+    assert (answer.status_code, headers_of(answer)) == (403, HEADERS)
+    assert "Your role lacks the permission to see plugins" in answer.text
+    assert "can read on Plugins" in answer.text
+    assert "lake.orders" not in answer.text
+    document = server.get("groups?format=json", user=UNPLUGGED)
+    assert (document.status_code, "can read on Plugins" in document.json()["error"]) == (403, True)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from airflow_kafka_offsets.core.errors import name_some
-from airflow_kafka_offsets.core.secrets import is_secret
+from airflow_kafka_offsets.spark.shared import is_secret
 
 # Errors that end a lookup at once: a retry does not help.
 REFUSALS = {
@@ -30,7 +30,7 @@ def masked(text: str, config: Mapping[str, Any]) -> str:
     'bad password ***'
     """
     for name, value in config.items():
-        if value and is_secret(name):
+        if value and is_secret(name, str(value)):
             text = text.replace(str(value), "***")
     return text
 
