@@ -98,7 +98,7 @@ def _abandon_text(document: Document) -> Iterator[str]:
     else:
         who = "Only a replay" if document["window"]["lane"] == Lane.BACKFILL else "The next run"
         yield f"{who} {'plans' if is_done else 'would plan'} these offsets again, under another id."
-    output = f"what was written under {id_}"
+    output = f"what this ledger's runs wrote under {id_}"
     if is_done:
         yield f"{_remove(output, document)}."
     else:

@@ -6,7 +6,6 @@ import re
 import shlex
 import sqlite3
 from argparse import Namespace
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, 
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.source.offsets import SourceOffsets
 from airflow_kafka_offsets.core.window import Claim, State
-from airflow_kafka_offsets.launch.job_files import handoff_of
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.ports import OffsetSource
 from airflow_kafka_offsets.service.move import Moving, Selection
@@ -26,39 +24,12 @@ from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.service.sources import StoreSource
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.spark.errors import OtherWindowError
-from airflow_kafka_offsets.spark.label import label_of
-from airflow_kafka_offsets.task.work import ready
 from tests.core.examples import claim, tp
+from tests.service.lake import Lake
 from tests.service.world import World
 from tests.stores.memory import MemoryStore
 
 STORES = pytest.mark.parametrize("names_windows", [True, False], ids=["a store of windows", "a store of offsets"])
-
-
-class Lake:
-    """A sink that replaces its output by window id, and keeps each window's note; what the job side's sinks do."""
-
-    def __init__(self) -> None:
-        self.outputs: dict[str, tuple[dict[str, Any], list[tuple[TopicPartition, int]]]] = {}
-        self.marks: dict[str, str] = {}
-
-    def write(self, world: World, planned: Planned) -> None:
-        """Write what a window reads, or refuse."""
-        planned = ready(world.service, world.group, planned)
-        label = label_of(handoff_of(planned, {}, world.group, None))
-        if label.must_mark("lake", self.marks.get(label.group)):
-            self.marks[label.group] = label.ledgers[0]
-        if label.window_id in self.outputs:
-            label.refuse_other("lake", self.outputs[label.window_id][0])
-        records = [
-            (partition, offset) for partition, r in planned.window.ranges.items() for offset in range(r.start, r.end)
-        ]
-        self.outputs[label.window_id] = label.note, records
-
-    @property
-    def records(self) -> Counter[tuple[TopicPartition, int]]:
-        """How often each record is in the output."""
-        return Counter(record for _, records in self.outputs.values() for record in records)
 
 
 class Ends:
