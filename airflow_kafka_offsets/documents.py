@@ -93,6 +93,7 @@ def window_document(window: WindowRecord) -> Document:
         "unread": window.unread,
         "records": window.records,
         "attempts": window.attempts,
+        "rerun": None if window.rerun is None else window.rerun.value,
         "held_by": window.holder,
         "planned_at": window.planned_at,
         "committed_at": window.committed_at,

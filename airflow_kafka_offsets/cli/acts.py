@@ -15,7 +15,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, counted
 from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.request import parse_seq
-from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads, only_copies
+from airflow_kafka_offsets.core.plan.reset import Reset, nobody_reads, only_copies, run_instead
 from airflow_kafka_offsets.core.window import Lane, Window
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.documents import Document, ranges_document, window_detail, window_document
@@ -253,7 +253,7 @@ def _superseded_text(document: Document, move: Reset) -> Iterator[str]:
         yield from nobody_reads(move)
         yield ranges_table(document["unread"])
     if not document["done"]:
-        yield "To replace the output instead, clear these runs in Airflow."
+        yield run_instead(document["group"], move)
 
 
 def take_over(args: Namespace) -> Answer:
@@ -286,3 +286,23 @@ def _take_over_text(document: Document) -> Iterator[str]:
     if windows := document["open_windows"]:
         yield "It adopts these windows, each after its run is over:"
         yield table(("id", "state", "span", "held_by"), windows)
+
+
+def inherit(args: Namespace) -> Answer:
+    """Let a group write beside its output of a lost ledger."""
+    who, ledger = person(args), open_ledger(args)
+    group = ledger.group(args.group)
+    is_needed = args.ledger_id not in ledger.ledgers(group.name)
+    document = {"group": group.name, **signed(args, who, is_needed=is_needed), "ledger": args.ledger_id}
+    if is_needed and args.yes:
+        open_service(args, ledger, group).inherit(group.name, args.ledger_id, who, args.why)
+    already = None if is_needed else f"Group {group.name} already writes beside the output of {args.ledger_id}"
+    return act_answer(document, lambda: _inherit_text(document), already=already)
+
+
+def _inherit_text(document: Document) -> Iterator[str]:
+    verb = "writes" if document["done"] else "would write"
+    yield (
+        f"Group {document['group']} {verb} beside its output of ledger {document['ledger']}. If that ledger still writes there, "
+        "records count twice: it must be lost for good."
+    )

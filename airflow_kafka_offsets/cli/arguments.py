@@ -127,6 +127,15 @@ def age(value: str) -> Age:
     )
 
 
+def ledger_id(value: str) -> str:
+    """Read the id of a ledger."""
+    if not re.fullmatch("[0-9a-f]{32}", value):
+        raise argparse.ArgumentTypeError(
+            f"{short(value)} is not the id of a ledger: 32 of the digits 0 to 9 and a to f"
+        )
+    return value
+
+
 _LEDGER = argument(
     "--ledger",
     metavar="URL_OR_CONNECTION",
@@ -331,7 +340,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     Command(
         "commit",
         "commit a window whose job has read all of it",
-        "Commit an open window on your word that its job has read all of it. Use this for a window that no run can read again: its "
+        "Commit an open window, or one that needs another run, on your word that its job has read all of it. Use this if no run can read it again: its "
         "topic was recreated, or its records expired, and what the job wrote is the only copy. Without --yes: a dry run.",
         "acts.commit",
         (_WINDOW_ID, *_ACT, *_ASKING),
@@ -373,6 +382,25 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 required=True,
                 metavar="TASK_ID",
                 help="the task of this DAG that plans; its id has the task groups, as Airflow shows it",
+            ),
+            *_ACT,
+            *_COMMON,
+        ),
+    ),
+    Command(
+        "inherit",
+        "let a group write beside its output of a lost ledger",
+        "Let a group write beside its output of another ledger, which was lost for good. A sink refuses that, as records count twice if "
+        "the other ledger still writes there. A group with a name of its own needs no such act. Without --yes: a dry run.",
+        "acts.inherit",
+        (
+            _GROUP,
+            argument(
+                "--ledger-id",
+                required=True,
+                type=ledger_id,
+                metavar="ID",
+                help="the id of the lost ledger, as the sink's error names it",
             ),
             *_ACT,
             *_COMMON,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
 
@@ -10,11 +11,17 @@ from airflow_kafka_offsets.cli.sources import open_ledger
 from airflow_kafka_offsets.cli.tables import RANGE, partitions_table, ranges_table
 from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
 from airflow_kafka_offsets.core.plan.ownership import Owner
-from airflow_kafka_offsets.core.plan.request import name_windows, parse_windows
+from airflow_kafka_offsets.core.plan.request import (
+    ENDING_OFFSETS,
+    STARTING_OFFSETS,
+    WINDOWS,
+    parse_windows,
+    trigger_command,
+)
 from airflow_kafka_offsets.core.source.audit import Audit, Finding
 from airflow_kafka_offsets.core.source.islands import Piece, load_islands
 from airflow_kafka_offsets.core.spark_json import dump_offsets
-from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
+from airflow_kafka_offsets.core.window_id import name_window, name_windows, parse_window_id
 from airflow_kafka_offsets.documents import Document, range_document
 from airflow_kafka_offsets.service.audit import audit_table
 from airflow_kafka_offsets.wiring import storage
@@ -121,17 +128,17 @@ def _notes(document: Document) -> Iterable[str]:
 
 
 def _ways_out(result: Audit, group: str, owner: Owner | None) -> list[str]:
-    dag = owner.dag_id if owner is not None else "DAG"
+    dag = owner.dag_id if owner is not None else None
     return [*_replay_of_windows(result, group, dag), *_replay_of_join(result, group, dag)]
 
 
-def _replay_of_windows(result: Audit, group: str, dag: str) -> list[str]:
+def _replay_of_windows(result: Audit, group: str, dag: str | None) -> list[str]:
     wrong = {finding.window_id for finding in (*result.missing, *result.doubled)}
     if not wrong:
         return []
     gone = sorted(wrong.intersection(result.other_topics))
     seqs = name_windows(sorted(parse_window_id(name)[1] for name in wrong.difference(gone)))
-    again = f"""To replace their output:\n    airflow dags trigger {dag} --conf '{{"group": "{group}", "windows": "{seqs}"}}'"""
+    again = f"To replace their output:{trigger_command(group, {WINDOWS: seqs}, dag)}"
     no_replay = (
         f"No replay of {name_some(gone, ', ')}, as a topic was recreated: read what is missing with a group of another name, "
         "and remove by hand what is there twice."
@@ -143,13 +150,13 @@ def _replay_of_windows(result: Audit, group: str, dag: str) -> list[str]:
     ]
 
 
-def _replay_of_join(result: Audit, group: str, dag: str) -> list[str]:
+def _replay_of_join(result: Audit, group: str, dag: str | None) -> list[str]:
     if not result.at_join:
         return []
-    starts = dump_offsets({piece.tp: piece.offsets.start for piece in result.at_join})
-    ends = dump_offsets({piece.tp: piece.offsets.end for piece in result.at_join})
+    starts = json.loads(dump_offsets({piece.tp: piece.offsets.start for piece in result.at_join}))
+    ends = json.loads(dump_offsets({piece.tp: piece.offsets.end for piece in result.at_join}))
+    command = trigger_command(group, {STARTING_OFFSETS: starts, ENDING_OFFSETS: ends}, dag)
     return [
-        f"To read what is missing before the first window:\n    airflow dags trigger {dag} --conf "
-        f"""'{{"group": "{group}", "starting_offsets": {starts}, "ending_offsets": {ends}}}'""",
+        f"To read what is missing before the first window:{command}",
         f"If nothing should be there, name the windows to compare:\n    kafka-offsets audit {group} --table ... --windows FIRST-LAST",
     ]

@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan import ownership
 from airflow_kafka_offsets.core.plan.ownership import Owner
 from airflow_kafka_offsets.core.plan.planning import Plan
-from airflow_kafka_offsets.core.plan.request import REPLAY_KEYS, Replay, parse_replay
+from airflow_kafka_offsets.core.plan.request import REPLAY_KEYS, Replay, parse_replay, trigger_command
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.documents import Document, range_document, ranges_document, replay_document, window_document
 from airflow_kafka_offsets.service.topics import as_last_planned
@@ -37,7 +37,10 @@ def plan(args: Namespace) -> Answer:
         ledger = open_ledger(args)
     group = definition.group if definition else _stored(ledger, args.group)
     if request is not None:
-        return _replayed(open_service(args, ledger, group), group, request)
+        owner = ledger.load(group.name).owner
+        dag_id = definition.planners[0].dag_id if definition else owner.dag_id if owner else None
+        command = trigger_command(group.name, {key: value for key, value in _replay(args).items() if value}, dag_id)
+        return _replayed(open_service(args, ledger, group), group, request, command)
     return _next_window(args, ledger, group, definition)
 
 
@@ -94,13 +97,13 @@ def _replay(args: Namespace) -> dict[str, str | None]:
     return dict(zip(REPLAY_KEYS, values, strict=True))
 
 
-def _replayed(service: WindowService, group: KafkaGroup, request: Replay) -> Answer:
+def _replayed(service: WindowService, group: KafkaGroup, request: Replay, command: str) -> Answer:
     windows, drafts = service.answer(group, request)
     document = replay_document(group.name, windows, drafts)
-    return Answer(document, lambda: _replay_text(document))
+    return Answer(document, lambda: _replay_text(document, command))
 
 
-def _replay_text(document: Document) -> str:
+def _replay_text(document: Document, command: str) -> str:
     parts = []
     if again := document["again"]:
         windows = table(("id", "lane", "state", "planned_until", "span"), again)
@@ -110,7 +113,7 @@ def _replay_text(document: Document) -> str:
             f"New backfill window {number} of {len(document['new'])}, span {window['span']}:\n\n"
             + ranges_table(window["ranges"])
         )
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, f"To run it:{command}"])
 
 
 def _plan_document(planned: Plan) -> Document:

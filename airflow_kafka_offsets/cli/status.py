@@ -23,8 +23,7 @@ from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, why_unrea
 from airflow_kafka_offsets.core.lag.words import advice, length, place
 from airflow_kafka_offsets.core.plan.overview import Overview
 from airflow_kafka_offsets.core.plan.planning import Verdict
-from airflow_kafka_offsets.core.plan.request import name_windows
-from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
+from airflow_kafka_offsets.core.window_id import name_window, name_windows, parse_window_id
 from airflow_kafka_offsets.documents import Document, group_document
 from airflow_kafka_offsets.service import freshness
 
@@ -162,8 +161,8 @@ def _one_text(group: Document) -> str:
         acts = ({**act, "windows": _windows_of(act)} for act in group["acts"])
         parts.insert(1, table(("at", "kind", "windows", "who", "why"), acts, kind="what people did"))
     parts += [f"Note: {note}." for note in group["notes"]]
-    if group["verdict"] == GroupVerdict.LOST:
-        parts.append(str(advice(group["group"], GroupVerdict.LOST)))
+    if group["verdict"] in (GroupVerdict.LOST, GroupVerdict.NEEDS_RERUN):
+        parts.append(str(advice(group["group"], group["verdict"], group["needs_rerun"])))
     return "\n\n".join(parts)
 
 
@@ -205,7 +204,7 @@ def _windows_of(act: Document) -> str | None:
 
 def _problem(group: Document) -> str | None:
     """Return what is wrong with a group and what to do, or None if nothing is wrong or known."""
-    next_step = advice(group["group"], group["verdict"])
+    next_step = advice(group["group"], group["verdict"], group["needs_rerun"])
     return (
         None if next_step is None else f"Group {group['group']} is {group['verdict']}: {group['reason']}. {next_step}"
     )

@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import counted
+from airflow_kafka_offsets.core.window import condition
 
 RANGE = ("topic", "partition", "start", "end", "span")
 """The columns of an offset range: ``[start, end)``."""
@@ -48,7 +49,7 @@ def time(value: datetime) -> str:
 def open_text(window: Mapping[str, Any]) -> str:
     """Return an open window in short."""
     attempts = counted(window["attempts"], "attempt")
-    return f"{window['id']} ({window['state']}, span {window['span']}, {attempts}, held by {window['held_by']})"
+    return f"{window['id']} ({condition(window['state'], window['rerun'])}, span {window['span']}, {attempts}, held by {window['held_by']})"
 
 
 def ranges_table(ranges: Sequence[Mapping[str, Any]]) -> str:

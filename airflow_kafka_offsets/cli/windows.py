@@ -11,7 +11,7 @@ from airflow_kafka_offsets.cli.sources import open_ledger
 from airflow_kafka_offsets.cli.tables import ranges_table, table, time
 from airflow_kafka_offsets.core.errors import BadInputError, counted, name_some
 from airflow_kafka_offsets.core.plan.request import parse_windows
-from airflow_kafka_offsets.core.window import State, WindowRecord
+from airflow_kafka_offsets.core.window import State, WindowRecord, condition
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.documents import Document, window_document, window_with_schemas
 
@@ -44,7 +44,8 @@ def _list(ledger: Ledger, group: str, args: Namespace) -> Answer:
 
 def _list_text(document: Document, limit: int) -> str:
     group, shown, before = document["group"], document["windows"], document["pruned_before"]
-    parts = [table(_COLUMNS, shown, held_by="last run") if shown else f"Group {group} has no such windows."]
+    rows = [{**window, "state": condition(window["state"], window["rerun"])} for window in shown]
+    parts = [table(_COLUMNS, rows, held_by="last run") if shown else f"Group {group} has no such windows."]
     if len(shown) == limit:
         parts.append(f"The newest {limit}; --limit shows more.")
     if before is not None:
@@ -80,7 +81,7 @@ def _detail(ledger: Ledger, row: WindowRecord) -> Document:
 def _detail_text(window: Document) -> str:
     facts = [
         ("window", window["id"]),
-        ("state", f"{window['state']}, {window['lane']} lane, {window['isolation_level']}"),
+        ("state", f"{condition(window['state'], window['rerun'])}, {window['lane']} lane, {window['isolation_level']}"),
         ("planned_until", time(window["planned_until"])),
         ("planned", time(window["planned_at"])),
         ("committed", time(window["committed_at"]) if window["committed_at"] else "-"),

@@ -408,18 +408,27 @@ class WindowBusyError(WindowError):
         holder: the claim that works on it; as text ``dag_id/run_id/task_id``.
         is_rerun: whether the window is committed, and only its rerun has to wait.
         others: other windows that the run could take instead.
+        crossed: a window of the asking run that the other run needs, too, if that one goes first; or None. Then both would wait for ever.
     """
 
-    def __init__(self, window_id: str, holder: object, *, is_rerun: bool = False, others: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        window_id: str,
+        holder: object,
+        *,
+        is_rerun: bool = False,
+        others: Sequence[str] = (),
+        crossed: str | None = None,
+    ) -> None:
         way_out = f" To abandon the window, first stop that run's job:{abandon_command(window_id)}"
-        super().__init__(
-            f"Window {window_id} is being worked on by {holder}. Wait until that run is over."
-            + ("" if is_rerun else way_out)
-        )
+        wait = f"Window {window_id} is being worked on by {holder}. Wait until that run is over."
+        cross = f"The run of {holder} has window {window_id} and needs {crossed} of this run, and goes first. Clear this task when that run is over"
+        super().__init__(cross if crossed else wait + ("" if is_rerun else way_out))
         self.window_id = window_id
         self.holder = holder
         self.is_rerun = is_rerun
         self.others = tuple(others)
+        self.crossed = crossed
 
 
 class IllegalStepError(WindowError):

@@ -40,12 +40,27 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Rerun:
+    """The newest attempt at a window that was committed before it began, as long as the window is not committed again.
+
+    Attributes:
+        window_id: the window. Its output may be a part.
+        outcome: how the attempt ended; with another launcher it runs until its commit.
+        begun_at: when it began, or when the launcher got the window, in UTC.
+    """
+
+    window_id: str
+    outcome: Outcome
+    begun_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Act:
     """What a person did to a group.
 
     Attributes:
-        kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"take-over"``, ``"import"``, ``"copy"``, ``"export"`` or
-            ``"prune"``.
+        kind: ``"abandon"``, ``"commit"``, ``"reset"``, ``"take-over"``, ``"import"``, ``"copy"``, ``"export"``,
+            ``"inherit"`` or ``"prune"``.
         who, why, at: as recorded.
         details: JSON-able facts: windows concerned, gaps, places.
 
@@ -121,6 +136,9 @@ class Frontier:
     open: tuple[str, ...] = ()
     gaps: tuple[Gap, ...] = ()
 
+
+INHERIT = "inherit"
+"""The kind of the act that lets a group write beside its output of a lost ledger, whose id is ``ledger`` in the details."""
 
 MOVES = ("reset", "import")
 """The kinds of acts that move the watermark."""

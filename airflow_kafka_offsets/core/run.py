@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from airflow_kafka_offsets.core.errors import IllegalStepError, WindowBusyError
 from airflow_kafka_offsets.core.history import Attempt
-from airflow_kafka_offsets.core.window import Claim, Outcome
+from airflow_kafka_offsets.core.window import Claim, Outcome, State, WindowRecord, check_owns
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,11 @@ class Try:
     def last_clear(self) -> int:
         """The number of the last try before the last clear, computed from the current `retries`; 0: never cleared."""
         return max(0, self.max_tries - self.retries)
+
+    def is_before(self, other: Attempt) -> bool:
+        """Whether another try of the same task began after this one. A run that was deleted and made again counts its tries from 1."""
+        started, others = self.series.partition(" ")[2], other.series.partition(" ")[2]
+        return (started, self.number) < (others, other.try_number)
 
     def continues(self, earlier: Attempt) -> bool:
         """Whether this try is a retry of an earlier one of the same task: Airflow reports no clear between them."""
@@ -86,6 +92,28 @@ class Run:
     def next_try(self) -> int | None:
         """The number of the try that Airflow starts after a failure of this one, or None if no retry is left."""
         return None if self.this_try.number > self.this_try.max_tries else self.this_try.number + 1
+
+
+def check_attempt(window: WindowRecord, claim: Claim, this_try: Try, newest: Attempt | None) -> None:
+    """Refuse an attempt of a process that Airflow counts as dead: whoever got its work since may be at work.
+
+    Args:
+        window: the window, as it is now.
+        claim: who begins.
+        this_try: the try that begins.
+        newest: the newest attempt of this claim in the group, at whatever window, or None if there is none.
+
+    Raises:
+        WindowBusyError: another run has the window.
+        IllegalStepError: a later try of the same task has begun to work, or the window no longer owns its offsets.
+    """
+    check_owns(window)
+    if window.holder != claim:
+        raise WindowBusyError(window.id, window.holder, is_rerun=window.state is State.COMMITTED)
+    if newest is not None and this_try.is_before(newest):
+        raise IllegalStepError(
+            f"Window {window.id}: try {newest.try_number} of this task has begun since, and only that one works on its windows"
+        )
 
 
 def first_of_series(this_try: Try, begun: Sequence[Attempt]) -> Attempt:

@@ -193,6 +193,32 @@ class Claim:
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
+class Outcome(StrEnum):
+    """How an attempt ended.
+
+    ``killed``: the task was stopped from outside, by a person or by Airflow (a clear, a heartbeat time-out, the stop of its
+    worker). ``running``: no end is reported yet. ``lost``: none was reported, and then
+    a later try of the task began, or another claim got the window.
+    """
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    KILLED = "killed"
+    LOST = "lost"
+
+
+def condition(state: str, rerun: str | None) -> str:
+    """Return the state of a window in words, with what its newest attempt makes of it if that began after the commit.
+
+    >>> condition("planned", None), condition("committed", "running"), condition("committed", "failed")
+    ('planned', 'committed, runs again', 'committed, needs another run')
+    """
+    if rerun is None:
+        return str(state)
+    return f"{state}, {'runs again' if rerun == Outcome.RUNNING else 'needs another run'}"
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class WindowRecord:
     """A window as the ledger has it, with its holder and some of its history.
@@ -208,6 +234,8 @@ class WindowRecord:
         planned_at: when it was planned, in UTC.
         attempts: how many there were, if this was read.
         records: how many records the last successful attempt read, or None if it reported none, or this was not read.
+        rerun: how the newest attempt at it ended if it was committed before that began, and is not committed again; or None, or this was
+            not read.
         last_attempt: when the last attempt began, in UTC, or None if there was none, or this was not read.
         decode: returns the window, and does its work once, or None if the record was read without its ranges.
     """
@@ -230,6 +258,7 @@ class WindowRecord:
     decode: Callable[[], Window] | None = None
     attempts: int = 0
     records: int | None = None
+    rerun: Outcome | None = None
     last_attempt: datetime | None = None
 
     @classmethod
@@ -278,6 +307,11 @@ class WindowRecord:
         return name_window(self.group, self.seq)
 
     @property
+    def condition(self) -> str:
+        """Its state in words, also if it needs another run."""
+        return condition(self.state, self.rerun)
+
+    @property
     def last_used(self) -> datetime:
         """The last moment at which something happened to it. Its `planned_until` counts, too."""
         times = (self.planned_until, self.planned_at, self.committed_at, self.last_attempt)
@@ -299,19 +333,14 @@ _COMPARED = (
 )
 
 
-class Outcome(StrEnum):
-    """How an attempt ended.
+def check_owns(window: WindowRecord) -> None:
+    """Refuse to work on a window that no longer owns its offsets.
 
-    ``killed``: the task was stopped from outside, by a person or by Airflow (a clear, a heartbeat time-out, the stop of its
-    worker). ``running``: no end is reported yet. ``lost``: none was reported, and then
-    a later try of the task began, or another claim got the window.
+    Raises:
+        IllegalStepError: it was abandoned or superseded.
     """
-
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    KILLED = "killed"
-    LOST = "lost"
+    if not window.state.owns:
+        raise IllegalStepError(f"Window {window.id} was {window.state} and owns nothing. Plan again")
 
 
 def check_commit(window: WindowRecord, claim: Claim, outcome: Outcome | None) -> bool:

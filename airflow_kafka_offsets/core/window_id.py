@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from airflow_kafka_offsets.core.errors import BadInputError, short
 
@@ -65,3 +66,18 @@ def group_of(window_id: str) -> str:
     'lake.orders'
     """
     return window_id.rpartition("-")[0]
+
+
+def name_windows(seqs: Iterable[int]) -> str:
+    """Return the text that `parse_windows` reads as these sequence numbers, which are in order.
+
+    >>> name_windows([3, 12, 13, 14])
+    '3,12-14'
+    """
+    runs: list[list[int]] = []
+    for seq in seqs:
+        if runs and runs[-1][-1] + 1 == seq:
+            runs[-1].append(seq)
+        else:
+            runs.append([seq])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -135,6 +135,7 @@ def handoff_of(planned: Planned, options: Mapping[str, str], group: KafkaGroup, 
         topic_ids={topic: window.topic_ids[topic] for topic in topics},
         at_least=None if group.expect_fewer else planned.read_before,
         schemas=_subjects(planned, group),
+        ledgers=planned.ledgers or None,
     )
 
 

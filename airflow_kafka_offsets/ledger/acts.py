@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, insert, select
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import MOVES, NEXT_WINDOW, Act
+from airflow_kafka_offsets.core.history import INHERIT, MOVES, NEXT_WINDOW, Act
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, Owner, Position, abandonment, check_gap
 from airflow_kafka_offsets.core.window import State, check_steps
 from airflow_kafka_offsets.ledger import runs, staging
@@ -29,7 +29,7 @@ from airflow_kafka_offsets.ledger.rows import (
     select_standing_group,
     select_windows,
 )
-from airflow_kafka_offsets.ledger.tables import acts, groups
+from airflow_kafka_offsets.ledger.tables import acts, groups, identity
 
 
 class ActLedger(Connections):
@@ -61,18 +61,22 @@ class ActLedger(Connections):
     ) -> None:
         """Commit a planned window on a person's word, which is recorded; `leave_committing` and `output` as in `commit`.
 
+        A committed window that needs another run needs none after that.
+
         Raises:
-            IllegalStepError: it is not planned.
+            IllegalStepError: it is neither planned nor needs another run.
             OutputError: its job staged nothing, or the database refuses the rows; nothing was committed.
             UnknownWindowError: there is no such window.
         """
         with writing(self._engine_for(output)) as connection:
             window, group_id, _ = runs.find_record(connection, window_id)
-            check_steps(window_id, window.state, State.COMMITTING, State.COMMITTED)
-            runs.commit_window(connection, group_id, window, act.at, leave_committing=leave_committing)
+            needs_run = runs.end_rerun(connection, group_id, window)
+            if not needs_run:
+                check_steps(window_id, window.state, State.COMMITTING, State.COMMITTED)
+                runs.commit_window(connection, group_id, window, act.at, leave_committing=leave_committing)
             record_act(connection, group_id, act)
             if output and window.span:
-                staging.publish(connection, window_id, output, None, act.at, is_planned=True)
+                staging.publish(connection, window_id, output, None, act.at, is_planned=not needs_run)
         if output and window.span:
             staging.clean(self._engine)
 
@@ -121,6 +125,13 @@ class ActLedger(Connections):
             (group_id,) = find_group(connection, group, groups.c.id)
             record_act(connection, group_id, act)
 
+    def ledgers(self, group: str) -> tuple[str, ...]:
+        """Return this ledger's id, and those of lost ledgers beside whose output of a group it may write."""
+        with self._reading() as connection:
+            own = connection.execute(identity.select()).scalar_one()
+            rows = connection.execute(_select_kinds(INHERIT), {"of_group": group}).all()
+        return (own, *(act_of(group, row).details["ledger"] for row in rows))
+
     def acts(self, group: str, *, newest: int | None = None) -> Sequence[Act]:
         """Return what people did to a group, oldest first; with `newest`, only so many of the newest acts."""
         query = select_acts().limit(newest)
@@ -131,13 +142,13 @@ class ActLedger(Connections):
         """Return the acts that moved the watermark of a group, oldest first. A group has few, and may have thousands of others."""
         with self._reading() as connection:
             # In the order of the database, it would read all acts.
-            rows = connection.execute(_select_moves(), {"of_group": group}).all()
+            rows = connection.execute(_select_kinds(*MOVES), {"of_group": group}).all()
             return [act_of(group, row) for row in sorted(rows, key=lambda row: row.id)]
 
 
 @cache
-def _select_moves() -> Select[Any]:
-    return select(acts).where(acts.c.group_id == ID_OF_GROUP, acts.c.kind.in_(MOVES))
+def _select_kinds(*kinds: str) -> Select[Any]:
+    return select(acts).where(acts.c.group_id == ID_OF_GROUP, acts.c.kind.in_(kinds))
 
 
 @cache

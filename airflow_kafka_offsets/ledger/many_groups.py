@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -28,7 +29,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from airflow_kafka_offsets.core.history import Act, Frontier, Gap
+from airflow_kafka_offsets.core.history import Act, Frontier, Gap, Rerun
 from airflow_kafka_offsets.core.lag.pace import Commit
 from airflow_kafka_offsets.core.plan.overview import MAX_RECENT, Outline, Overview, first_open
 from airflow_kafka_offsets.core.plan.ownership import GroupState
@@ -53,7 +54,7 @@ from airflow_kafka_offsets.ledger.rows import (
     states_of,
     windows_at,
 )
-from airflow_kafka_offsets.ledger.tables import acts, attempts, claims, groups, windows
+from airflow_kafka_offsets.ledger.tables import acts, attempts, claims, groups, reruns, windows
 
 
 class ManyGroups(Connections):
@@ -66,7 +67,7 @@ class ManyGroups(Connections):
         """
         with self._reading_many() as connection:
             rows = ask_many(connection, select_standing_groups, singles(names), groups.c.name)
-            return states_of(connection, rows, oldest_open)
+            return _states(connection, rows)
 
     def records(self, window_ids: Sequence[str]) -> Mapping[str, WindowRecord]:
         """Return windows without their ranges; one that does not exist is not in the answer."""
@@ -126,9 +127,29 @@ MAX_OPEN = 50
 """How many open windows of a group an overview has."""
 
 
+def _states(connection: Connection, found: Sequence[Row[Any]]) -> dict[str, GroupState]:
+    begun: dict[str, list[Rerun]] = {}
+    for row in ask_many(connection, _reruns, singles(row.id for row in found), windows.c.group_id):
+        with intact(f"the newest attempt at window {row.seq} of group {row.name}"):
+            rerun = Rerun(name_window(row.name, row.seq), Outcome(row.outcome or Outcome.RUNNING), row.begun_at)
+            begun.setdefault(row.name, []).append(rerun)
+    states = states_of(connection, found, oldest_open)
+    return {name: replace(state, reruns=tuple(begun.get(name, ()))) for name, state in states.items()}
+
+
+@cache
+def _reruns() -> Select[Any]:
+    """Select what has begun again of committed windows and is not committed again: a few rows."""
+    query = select(groups.c.name, windows.c.seq, attempts.c.outcome, reruns.c.begun_at)
+    at_window = and_(windows.c.group_id == reruns.c.group_id, windows.c.seq == reruns.c.seq)
+    joined = reruns.join(windows, at_window).join(groups, groups.c.id == windows.c.group_id)
+    query = query.select_from(joined.outerjoin(attempts, attempts.c.id == reruns.c.attempt_id))
+    return query.where(windows.c.state == State.COMMITTED).order_by(windows.c.seq)
+
+
 def _overviews(connection: Connection, names: Sequence[str], newest_acts: int | None) -> dict[str, Overview]:
     found = ask_many(connection, select_standing_groups, singles(names), groups.c.name)
-    states, ids = states_of(connection, found, oldest_open), [row.id for row in found]
+    states, ids = _states(connection, found), [row.id for row in found]
     committed = {row.id: seq for row in found if (seq := row._mapping[State.COMMITTED.value]) is not None}
     last = {row.group_id: record_of(row) for row in windows_at(connection, select_summaries, committed.items())}
     is_open = _newest_open(connection, ids)

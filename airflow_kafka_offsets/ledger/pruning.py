@@ -31,7 +31,7 @@ from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ledger.acts import record_act
 from airflow_kafka_offsets.ledger.connections import Connections
 from airflow_kafka_offsets.ledger.documents import intact
-from airflow_kafka_offsets.ledger.rows import chunks, find_group, id_of, record_of, select_windows
+from airflow_kafka_offsets.ledger.rows import chunks, find_group, id_of, outcome_of_rerun, record_of, select_windows
 from airflow_kafka_offsets.ledger.runs import number_of
 from airflow_kafka_offsets.ledger.tables import (
     acts,
@@ -41,6 +41,7 @@ from airflow_kafka_offsets.ledger.tables import (
     groups,
     pruned,
     pruned_claims,
+    reruns,
     staged,
     windows,
 )
@@ -112,7 +113,9 @@ def _old_windows() -> Select[Any]:
     mine = and_(attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq)
     count = select(func.count()).select_from(attempts).where(mine).scalar_subquery()
     last = select(func.max(attempts.c.started_at)).where(mine).scalar_subquery()
-    return select_windows().add_columns(count.label("attempts"), last.label("last_attempt"))
+    return select_windows().add_columns(
+        count.label("attempts"), last.label("last_attempt"), outcome_of_rerun().label("rerun")
+    )
 
 
 def _keep(connection: Connection, group_id: int, kept: Pruned) -> None:
@@ -139,6 +142,7 @@ def _take_out(connection: Connection, group_id: int, old: Sequence[WindowRecord]
     # An abandoned window owns nothing, so its run asks like a new one.
     had = select(claim_windows.c.claim_id).join(windows).where(of_claims, windows.c.state != State.ABANDONED)
     _note_claims(connection, sorted(connection.execute(had.distinct()).scalars()))
+    connection.execute(delete(reruns).where(are_old(reruns.c.group_id, reruns.c.seq)))
     connection.execute(delete(attempts).where(at_windows))
     connection.execute(delete(claim_windows).where(of_claims))
     connection.execute(delete(windows).where(are_old(windows.c.group_id, windows.c.seq)))

@@ -38,7 +38,7 @@ from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.window import OWNING, Claim, Lane, Outcome, Scope, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window, parse_window_id
 from airflow_kafka_offsets.ledger.documents import intact, load_position, load_ranges
-from airflow_kafka_offsets.ledger.tables import attempts, claims, groups, windows
+from airflow_kafka_offsets.ledger.tables import attempts, claims, groups, reruns, windows
 
 MAX_PARAMETERS = 1000
 """How many values one statement may have: databases have a limit."""
@@ -240,7 +240,15 @@ def with_history(query: Select[Any]) -> Select[Any]:
         .limit(1)
         .scalar_subquery()
     )
-    return query.add_columns(count.label("attempts"), records.label("records"))
+    return query.add_columns(count.label("attempts"), records.label("records"), outcome_of_rerun().label("rerun"))
+
+
+def outcome_of_rerun() -> ScalarSelect[str]:
+    """Select how the newest attempt at a committed window ended that is not committed again; one of another launcher runs until then."""
+    here = and_(reruns.c.group_id == windows.c.group_id, reruns.c.seq == windows.c.seq)
+    query = select(func.coalesce(attempts.c.outcome, Outcome.RUNNING))
+    query = query.select_from(reruns.outerjoin(attempts, attempts.c.id == reruns.c.attempt_id))
+    return query.where(here, windows.c.state == State.COMMITTED).correlate(windows).scalar_subquery()
 
 
 @cache
@@ -278,6 +286,7 @@ def record_of(row: Row[Any], partitions: Collection[TopicPartition] | None = Non
     """
     decode = cache(partial(_window_of, row, partitions)) if "ranges" in row._fields else None
     more = {name: row._mapping[name] for name in ("attempts", "records", "last_attempt") if name in row._fields}
+    rerun = row.rerun if "rerun" in row._fields else None
     with intact(f"window {row.seq} of group {row.group_name}"):
         return WindowRecord(
             group=row.group_name,
@@ -296,6 +305,7 @@ def record_of(row: Row[Any], partitions: Collection[TopicPartition] | None = Non
             committed_at=row.committed_at,
             planned_at=row.planned_at,
             decode=decode,
+            rerun=None if rerun is None else Outcome(rerun),
             **more,
         )
 
@@ -344,17 +354,13 @@ ID_OF_GROUP = id_of(bindparam("of_group"))
 def find_group(connection: Connection, name: str, *columns: Column[Any]) -> Row[Any]:
     row = connection.execute(select_group(columns), {"of_group": name}).first()
     if row is None:
-        raise _unknown_group(name)
+        raise UnknownGroupError(f"The ledger has no group {name}. To list its groups:\n    kafka-offsets status")
     return row
 
 
 @cache
 def select_group(columns: Sequence[Column[Any]]) -> Select[Any]:
     return select(*columns).where(groups.c.name == bindparam("of_group"))
-
-
-def _unknown_group(name: str) -> UnknownGroupError:
-    return UnknownGroupError(f"The ledger has no group {name}. To list its groups:\n    kafka-offsets status")
 
 
 def find_window(connection: Connection, query: Select[Any], window_id: str) -> Row[Any]:

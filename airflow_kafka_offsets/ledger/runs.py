@@ -10,14 +10,28 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, ScalarSelect, Select, and_, bindparam, insert, or_, select, update
+from sqlalchemy import (
+    Connection,
+    CursorResult,
+    FromClause,
+    ScalarSelect,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from airflow_kafka_offsets.core.errors import MAX_NAMED, ConcurrentChangeError, WindowBusyError
 from airflow_kafka_offsets.core.exchange import Place
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position, earlier_names, is_owner
-from airflow_kafka_offsets.core.run import Try
+from airflow_kafka_offsets.core.run import Try, check_attempt
 from airflow_kafka_offsets.core.schemas import NOTHING, Frozen, ToFreeze
 from airflow_kafka_offsets.core.window import (
     OPEN,
@@ -25,6 +39,7 @@ from airflow_kafka_offsets.core.window import (
     Draft,
     Lane,
     Outcome,
+    Scope,
     State,
     Window,
     WindowRecord,
@@ -40,7 +55,6 @@ from airflow_kafka_offsets.ledger.rows import (
     ID_OF_GROUP,
     IS_WINDOW,
     OWNER,
-    _unknown_group,
     attempt_of,
     chunks,
     definition_of,
@@ -48,7 +62,6 @@ from airflow_kafka_offsets.ledger.rows import (
     find_group,
     find_window,
     id_of,
-    missing,
     owner_of,
     record_of,
     select_attempts,
@@ -57,7 +70,16 @@ from airflow_kafka_offsets.ledger.rows import (
     select_windows,
     states_of,
 )
-from airflow_kafka_offsets.ledger.tables import acts, attempts, claim_windows, claims, groups, pruned_claims, windows
+from airflow_kafka_offsets.ledger.tables import (
+    acts,
+    attempts,
+    claim_windows,
+    claims,
+    groups,
+    pruned_claims,
+    reruns,
+    windows,
+)
 
 
 class RunLedger(Connections):
@@ -196,39 +218,55 @@ class RunLedger(Connections):
         with intact(f"the place of window {window_id}"):
             return None if text is None else Place(**json.loads(text))
 
-    def start_attempt(self, window: Window, claim: Claim, this_try: Try, now: datetime) -> int:
-        """Record that an attempt begins, and return its number. Attempts of earlier tries that still run become `lost`.
+    def start_attempt(self, window_id: str, claim: Claim, this_try: Try, now: datetime) -> int:
+        """Record that an attempt begins, and return its number. Attempts at the window that still run become `lost`.
 
         Args:
-            window: the window.
+            window_id: the window.
             claim: who works on it.
             this_try: which try of the task it is.
             now: the time.
+
+        Raises:
+            WindowBusyError, IllegalStepError: see `core.run.check_attempt`.
+            ConcurrentChangeError: someone else took or committed the window just now.
+            UnknownWindowError: there is no such window.
         """
         with self._writing() as connection:
+            window, group_id, _ = find_record(connection, window_id)
             claim_id = _claim_id(connection, claim)
-            group_id, running = _group_and_earlier(connection, window, claim_id, this_try.number)
-            _lose(connection, running, now)
-            result = connection.execute(
-                insert(attempts).values(
-                    group_id=group_id,
-                    seq=window.seq,
-                    claim_id=claim_id,
-                    try_number=this_try.number,
-                    series=this_try.series,
-                    outcome=Outcome.RUNNING,
-                    started_at=now,
+            newest = connection.execute(_newest_of_claim(), {"of_claim": claim_id, "of_id": group_id}).first()
+            check_attempt(window, claim, this_try, attempt_of(newest) if newest else None)
+            # A commit that has looked before this attempt must not succeed after it.
+            change_window(connection, group_id, window, holds=window.holds + 1)
+            _lose(connection, _running(connection, group_id, [window.seq]), now)
+            number = new_id(
+                connection.execute(
+                    insert(attempts).values(
+                        group_id=group_id,
+                        seq=window.seq,
+                        claim_id=claim_id,
+                        try_number=this_try.number,
+                        series=this_try.series,
+                        outcome=Outcome.RUNNING,
+                        started_at=now,
+                    )
                 )
             )
-            return new_id(result)
+            _note_rerun(connection, group_id, window, now, number)
+            return number
 
     def succeeded(self, group: str, claim: Claim, this_try: Try) -> Mapping[int, Attempt]:
-        """Return the successful attempts of a task that this try continues, by the window's sequence number."""
+        """Return the successful attempts of a task that this try continues, by the window's sequence number.
+
+        One after which another attempt at its window has begun is not among them: that one may have overwritten its output.
+        """
         query = select_attempts().where(
             attempts.c.group_id == id_of(group),
             attempts.c.claim_id == id_of_claim(),
             attempts.c.series == this_try.series,
             attempts.c.outcome == Outcome.SUCCEEDED,
+            attempts.c.id == _newest_at(attempts),
         )
         with self._reading() as connection:
             found = [(row.seq, attempt_of(row)) for row in connection.execute(query, _names(claim))]
@@ -273,8 +311,9 @@ class RunLedger(Connections):
             is_first = check_commit(window, claim, outcome)
             if is_first:
                 commit_window(connection, group_id, window, now, leave_committing=leave_committing)
-            elif output:  # another commit of the same rerun must wait for this one
+            else:  # another commit of the same rerun, and the next attempt, must wait for this one
                 change_window(connection, group_id, window, state=window.state)
+            end_rerun(connection, group_id, window)
             if output and window.span:
                 is_planned = window.state is State.PLANNED
                 staging.publish(connection, window_id, output, attempt, now, is_planned=is_planned)
@@ -453,6 +492,8 @@ def _hold(
 ) -> None:
     for held in held_windows:
         change_window(connection, group_id, held, holder=claim_id, holds=held.holds + 1, place=None)
+        if claim.scope is Scope.RUN:  # another launcher may begin the job at any moment, and does not say so
+            _note_rerun(connection, group_id, held, now)
     _lose(connection, _running(connection, group_id, [h.seq for h in held_windows if h.holder != claim]), now)
     mine = select(claim_windows.c.seq).filter_by(claim_id=claim_id, group_id=group_id)
     known = set(connection.execute(mine).scalars())
@@ -465,27 +506,35 @@ def _note_claims(connection: Connection, claim_id: int, group_id: int, new: Sequ
         connection.execute(insert(claim_windows), rows)
 
 
-def _group_and_earlier(connection: Connection, window: Window, claim_id: int, try_number: int) -> tuple[int, list[int]]:
-    """Return a group's id and the task's running attempts at its window up to this try, in one query."""
-    asked = {"of_group": window.group, "of_seq": window.seq, "of_claim": claim_id, "up_to": try_number}
-    rows = connection.execute(_running_up_to(), asked).all()
-    if not rows:
-        raise _unknown_group(window.group)
-    if rows[0].seq is None:
-        raise missing(connection, window.group, [window.seq])
-    return rows[0].id, [row.attempt for row in rows if row.attempt is not None]
-
-
 @cache
-def _running_up_to() -> Select[Any]:
-    at_window = and_(attempts.c.group_id == groups.c.id, attempts.c.seq == bindparam("of_seq"))
-    earlier = and_(attempts.c.claim_id == bindparam("of_claim"), attempts.c.try_number <= bindparam("up_to"))
-    return (
-        select(groups.c.id, windows.c.seq, attempts.c.id.label("attempt"))
-        .outerjoin(windows, and_(windows.c.group_id == groups.c.id, windows.c.seq == bindparam("of_seq")))
-        .outerjoin(attempts, and_(at_window, earlier, attempts.c.outcome == Outcome.RUNNING))
-        .where(groups.c.name == bindparam("of_group"))
-    )
+def _newest_of_claim() -> Select[Any]:
+    mine = and_(attempts.c.claim_id == bindparam("of_claim"), attempts.c.group_id == bindparam("of_id"))
+    return select_attempts().where(attempts.c.id == select(func.max(attempts.c.id)).where(mine).scalar_subquery())
+
+
+def _newest_at(window: FromClause) -> ScalarSelect[int]:
+    """Select the number of the newest attempt at a window."""
+    later = attempts.alias("later")
+    here = and_(later.c.group_id == window.c.group_id, later.c.seq == window.c.seq)
+    return select(func.max(later.c.id)).where(here).correlate(window).scalar_subquery()
+
+
+def _note_rerun(
+    connection: Connection, group_id: int, window: WindowRecord, now: datetime, attempt: int | None = None
+) -> None:
+    """Record that a committed window begins to run again."""
+    if window.state is not State.PLANNED and window.span:
+        end_rerun(connection, group_id, window)
+        values = {"group_id": group_id, "seq": window.seq, "attempt_id": attempt, "begun_at": now}
+        connection.execute(insert(reruns).values(values))
+
+
+def end_rerun(connection: Connection, group_id: int, window: WindowRecord) -> bool:
+    """Forget that a committed window began to run again. Return whether it did."""
+    if window.state is State.PLANNED:
+        return False
+    here = (reruns.c.group_id == group_id, reruns.c.seq == window.seq)
+    return connection.execute(delete(reruns).where(*here)).rowcount > 0
 
 
 def _running(connection: Connection, group_id: int, seqs: Sequence[int]) -> list[int]:
@@ -529,18 +578,23 @@ def next_version(connection: Connection, group: str, version: int, **values: Any
 def find_record(
     connection: Connection, window_id: str, attempt: int | None = None
 ) -> tuple[WindowRecord, int, Outcome | None]:
-    """Find a window without its ranges, its group's id, and how an attempt at it ended: all that a commit checks, in one query."""
+    """Find a window without its ranges, its group's id, and how an attempt at it ended: all that a commit checks, in one query.
+
+    An attempt counts as lost once another one has begun: that one may have overwritten its output.
+    """
     row = find_at(connection, _record_with_evidence(), window_id, of_attempt=attempt)
     window = record_of(row)
     with intact(f"attempt {attempt}"):
-        return window, row.group_id, None if row.outcome is None else Outcome(row.outcome)
+        outcome = None if row.outcome is None else Outcome(row.outcome)
+        return window, row.group_id, outcome if row.newest == attempt or outcome is None else Outcome.LOST
 
 
 @cache
 def _record_with_evidence() -> Select[Any]:
     here = (attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq)
     evidence = and_(attempts.c.id == bindparam("of_attempt"), *here)
-    return select_records().add_columns(attempts.c.outcome).outerjoin(attempts, evidence).where(*IS_WINDOW)
+    query = select_records().add_columns(attempts.c.outcome, _newest_at(windows).label("newest"))
+    return query.outerjoin(attempts, evidence).where(*IS_WINDOW)
 
 
 def change_window(connection: Connection, group_id: int, window: WindowRecord, /, **values: Any) -> None:

@@ -86,6 +86,9 @@ def document() -> Text:
 # SQLite auto-increments only an INTEGER primary key.
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
 
+# One row: a random id, made with the table. Output carries it, so that no other ledger writes beside it.
+identity = Table(LEDGER_PREFIX + "identity", metadata, Column("id", String(32), primary_key=True))
+
 groups = Table(
     LEDGER_PREFIX + "groups",
     metadata,
@@ -194,6 +197,18 @@ attempts = Table(
     ForeignKeyConstraint(["group_id", "seq"], [windows.c.group_id, windows.c.seq]),
     Index(None, "group_id", "seq"),
     Index(None, "claim_id"),
+)
+
+# Windows that were committed already and run again, until they are committed again: until then, the output may be a part.
+reruns = Table(
+    LEDGER_PREFIX + "reruns",
+    metadata,
+    Column("group_id", Integer, primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    # NULL if another launcher runs the job.
+    Column("attempt_id", _BIG, ForeignKey(attempts.c.id)),
+    Column("begun_at", UtcDateTime, nullable=False),
+    ForeignKeyConstraint(["group_id", "seq"], [windows.c.group_id, windows.c.seq]),
 )
 
 acts = Table(

@@ -76,6 +76,7 @@ _TONES = {
     GroupVerdict.OK: "good",
     GroupVerdict.BEHIND: "warn",
     GroupVerdict.STALLED: "warn",
+    GroupVerdict.NEEDS_RERUN: "bad",
     GroupVerdict.AT_RISK: "bad",
     GroupVerdict.LOST: "bad",
 }
@@ -132,7 +133,7 @@ def now_view(lag: GroupLag) -> NowView:
     needs = lag.verdict is not GroupVerdict.OK
     reason = sentence("; ".join([lag.reason, *lag.notes]))
     view = NowView(lag.verdict.value, _TONES[lag.verdict], reason, needs, lag_text, offsets, headroom, about, left)
-    return replace(view, next_step=advice(lag.group, lag.verdict))
+    return replace(view, next_step=advice(lag.group, lag.verdict, lag.reruns))
 
 
 def _lag(lag: GroupLag) -> tuple[str, str]:

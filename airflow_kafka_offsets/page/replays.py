@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.core.errors import BadInputError, IllegalStepError, KafkaAnswerError, NotYetError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.replay import check_replayable, has_replay
-from airflow_kafka_offsets.core.plan.request import GROUP, SCOPED, WINDOWS, name_windows, parse_windows
+from airflow_kafka_offsets.core.plan.request import WINDOWS, conf_of, parse_windows, trigger_command
 from airflow_kafka_offsets.core.window import Window, WindowRecord
-from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.core.window_id import name_window, name_windows
 from airflow_kafka_offsets.documents import Document, replay_document
 from airflow_kafka_offsets.page import now
 from airflow_kafka_offsets.page.access import Reader
@@ -90,13 +90,13 @@ class Preview:
 
     @property
     def conf(self) -> dict[str, Any]:
-        """The conf of the run. No param of the DAG can change what it means."""
-        return {SCOPED: {GROUP: self.group, WINDOWS: self.windows}}
+        """The conf of the run."""
+        return conf_of(self.group, {WINDOWS: self.windows})
 
     @property
     def command(self) -> str:
         """What someone who may run a DAG can type instead."""
-        return f"airflow dags trigger DAG --conf '{json.dumps(self.conf)}'"
+        return trigger_command(self.group, {WINDOWS: self.windows}).strip()
 
     @property
     def body(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from airflow_kafka_offsets.core.errors import BadInputError, OutputError, UnknownGroupError, abandon_command
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
-from airflow_kafka_offsets.core.history import Act
+from airflow_kafka_offsets.core.history import INHERIT, Act
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
@@ -35,15 +35,17 @@ class Acts(UseCases):
         """Refuse what `commit_by_hand` would refuse because of the window's state, without writing anything.
 
         Raises:
-            IllegalStepError: it is not planned.
+            IllegalStepError: it is neither planned nor needs another run.
             UnknownWindowError: there is no such window.
         """
-        self.ledger.window(window_id).window.to(State.COMMITTING, State.COMMITTED)
+        record = self.ledger.window(window_id)
+        if record.rerun is None:
+            record.window.to(State.COMMITTING, State.COMMITTED)
 
     def commit_by_hand(self, window_id: str, who: str, why: str) -> None:
-        """Commit a planned window on a person's word that its job has read all of it, with the rows that the job staged.
+        """Commit a window on a person's word that its job has read all of it, with the rows that the job staged.
 
-        This is for a window that no run can read again: what its job wrote is the only copy.
+        The window is planned, or needs another run. This is for a window that no run can read again: what its job wrote is the only copy.
 
         Raises:
             IllegalStepError, UnknownWindowError: see `check_commit_by_hand`; nothing was committed.
@@ -116,6 +118,14 @@ class Acts(UseCases):
 
         return until_won(in_turn)
 
+    def inherit(self, group: str, ledger: str, who: str, why: str) -> None:
+        """Let a group write beside its output of a ledger that was lost: a person's act.
+
+        Raises:
+            UnknownGroupError: there is no such group.
+        """
+        self.ledger.record(group, Act(INHERIT, who, why, self._clock(), {"ledger": ledger}))
+
     def preview_reset(
         self, group: KafkaGroup, to: str, *, topics: Sequence[str] = (), to_window: str | None = None
     ) -> Reset:
@@ -180,7 +190,7 @@ class Acts(UseCases):
         snapshot = snapshot_of_all(self._kafka, group, moving, state.position)
         if target is None:
             target = self._looked_up_target(group, to, snapshot)
-        return state, work_out(self.ledger, self._kafka, group, state.position, target, snapshot)
+        return state, work_out(self.ledger, self._kafka, group, state, target, snapshot)
 
     def _written_target(
         self, group: KafkaGroup, position: Position, to: str, to_window: str | None, topics: Sequence[str]

@@ -353,7 +353,12 @@ class _Look:
     def _judged(self, name: str, partitions: Mapping[TopicPartition, PartitionLag], times: Times) -> GroupLag:
         notes, hidden = self.notes.get(name, []), _hidden(partitions, times)
         notes = [*notes, *([hidden_note(hidden)] if hidden and not notes else ()), *notes_on(partitions, times)]
-        lag = judged(name, self.now, partitions, self._paces[name], horizon=self.horizon, notes=tuple(notes))
+        lag = judged(
+            *(name, self.now, partitions, self._paces[name]),
+            horizon=self.horizon,
+            notes=tuple(notes),
+            reruns=self._states[name].reruns,
+        )
         return in_part(lag, self.failed[name]) if name in self.failed else lag
 
     def _last_windows(

@@ -20,14 +20,14 @@ from airflow_kafka_offsets.core.lag.search import Search
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.decide import Asking, Choice, Facts, Given, InLedger, holders_to_ask, to_run
-from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Position, crossed_with
 from airflow_kafka_offsets.core.plan.planning import SECOND_LOOK_LEVEL, suspects
 from airflow_kafka_offsets.core.plan.readable import ends_behind
 from airflow_kafka_offsets.core.plan.replay import between_times
 from airflow_kafka_offsets.core.plan.request import Live, Refused, Request, TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.starting import AtCommitted, first_offsets, lookup_time
-from airflow_kafka_offsets.core.window import Claim, Draft, Window
+from airflow_kafka_offsets.core.window import Claim, Draft, Outcome, Window, WindowRecord
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.times import search_times
@@ -69,13 +69,26 @@ class Look:
         ends = self.kafka.offsets_at(partitions, max(span.end, EPOCH), level)
         return Facts(state.version, logs={level: log}, between=between_times(starts, ends, log))
 
-    def at_holders(
-        self, asking: Asking, in_ledger: InLedger, is_over: Callable[[Claim], bool]
-    ) -> dict[tuple[int, int], bool]:
-        """Ask Airflow which holders are over."""
+    def at_holders(self, asking: Asking, in_ledger: InLedger, facts: Facts, is_over: Callable[[Claim], bool]) -> Facts:
+        """Ask Airflow which holders are over, and look which of the others wait for the asking run."""
         windows = holders_to_ask(asking, in_ledger)
         over = {holder: is_over(holder) for holder in {record.holder for record in windows}}
-        return {(record.seq, record.holds): over[record.holder] for record in windows}
+        crossed = self._crossed(asking, in_ledger, [record for record in windows if not over[record.holder]])
+        return replace(
+            facts, over={(record.seq, record.holds): over[record.holder] for record in windows}, crossed=crossed
+        )
+
+    def _crossed(self, asking: Asking, in_ledger: InLedger, busy: Sequence[WindowRecord]) -> dict[int, str]:
+        own = [record for record in in_ledger.state.claimed if record.state.owns]
+        found: dict[int, str] = {}
+        for record in busy if own else ():
+            attempts = self.ledger.attempts(record.id)
+            if not attempts or attempts[-1].outcome is not Outcome.RUNNING:
+                of_run = self.ledger.windows_of_run(record.holder.dag_id, record.holder.run_id)
+                had = {one.seq for one in of_run if one.group == record.group}
+                if mine := crossed_with(own, asking.claim, record.holder, had):
+                    found[record.seq] = mine
+        return found
 
     def at_kafka(
         self, request: Request | Refused | Given | None, in_ledger: InLedger, choice: Choice, facts: Facts

@@ -207,9 +207,7 @@ class Moving:
         imported = importing.to_import(
             selection.source.name, source_offsets, selection.meaning, snapshot, skip_lost=skip_lost
         )
-        reset = (
-            work_out(self._ledger, kafka, group, state.position, imported.target, snapshot) if state.position else None
-        )
+        reset = work_out(self._ledger, kafka, group, state, imported.target, snapshot) if state.position else None
         if not leave_gap:
             self._check_not_older(group, selection, state, imported)
         silent = _check_replaced(selection.name, source_offsets, snapshot, kafka)

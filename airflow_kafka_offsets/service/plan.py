@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core import schemas
-from airflow_kafka_offsets.core.errors import ConcurrentChangeError, IllegalStepError, LogError, counted
+from airflow_kafka_offsets.core.errors import ConcurrentChangeError, LogError, counted
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.plan import ownership
@@ -39,7 +39,7 @@ from airflow_kafka_offsets.core.plan.readable import unreadable
 from airflow_kafka_offsets.core.plan.replay import Owned
 from airflow_kafka_offsets.core.plan.request import Live, Refused, Replay, Request, TimeSpan, parse_seq
 from airflow_kafka_offsets.core.run import Try
-from airflow_kafka_offsets.core.window import Claim, Draft, Lane, State, Window, WindowRecord
+from airflow_kafka_offsets.core.window import Claim, Draft, Lane, State, Window, WindowRecord, check_owns
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.service import replay
 from airflow_kafka_offsets.service.base import UseCases, until_won
@@ -72,6 +72,7 @@ class Planned:
         read_before: how many records the newest successful attempt with a count has read, or None if there is no such attempt.
         frozen: the schemas that are frozen with the window, once its job is about to run.
         topics: those that the group read when it last planned, quiet ones included, once its job is about to run.
+        ledgers: the ledger's id, and those of lost ledgers whose output it may write beside, once its job is about to run.
     """
 
     window: Window
@@ -82,6 +83,7 @@ class Planned:
     read_before: int | None = None
     frozen: schemas.Frozen = field(default_factory=dict)
     topics: tuple[str, ...] = ()
+    ledgers: tuple[str, ...] = ()
 
     @property
     def needs_job(self) -> bool:
@@ -207,7 +209,7 @@ class Planner(UseCases):
             group = as_last_planned(self.ledger, asking.group, has_planned=True)
             facts = look.at_span(group, state, replayed)
         in_ledger = load_from_ledger(self.ledger, asking, facts, state=state)
-        facts = replace(facts, over=look.at_holders(asking, in_ledger, is_over))
+        facts = look.at_holders(asking, in_ledger, facts, is_over)
         facts = look.at_kafka(asking.request, in_ledger, choose(asking, in_ledger, facts), facts)
         first = decide(asking, in_ledger, facts)
         assert first is not None, "the facts are new"
@@ -296,8 +298,7 @@ def load_from_ledger(
     owned, replayed = Owned(), replay_of(asking, state)
     if isinstance(asking.request, Given):
         held = ledger.window(name_window(name, asking.request.seq))
-        if not held.state.owns:
-            raise IllegalStepError(f"Window {held.id} was {held.state} and owns nothing. Plan again")
+        check_owns(held)
         owned = Owned([held])
     elif before is not None and before.state.version == state.version and before.state.claimed == state.claimed:
         owned = before.owned

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import MissingPartitionError, name_some
@@ -12,7 +13,7 @@ from airflow_kafka_offsets.core.leader_epochs import doubtful, unanswered
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.matching import way_out_of_missing
-from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
 from airflow_kafka_offsets.core.plan.reset import Reset, check_never_left, plan_reset
 from airflow_kafka_offsets.core.window import OWNING, Lane, State, Window
 from airflow_kafka_offsets.ports import LogOffsets
@@ -26,7 +27,7 @@ def work_out(
     ledger: Ledger,
     kafka: LogOffsets,
     group: KafkaGroup,
-    before: Position,
+    state: GroupState,
     target: Mapping[TopicPartition, int],
     log: LogSnapshot,
 ) -> Reset:
@@ -36,10 +37,12 @@ def work_out(
         ledger: the ledger.
         kafka: the group's Kafka.
         group: the group.
-        before: where the next live window would have started.
+        state: the group, which has a position.
         target: the new watermarks.
         log: what Kafka holds of the topics of `target`. Kafka is asked for the other topics of the group's windows.
     """
+    before = state.position
+    assert before is not None
     whole = _with_others(kafka, group, before, log)
     moves = [act.details for act in ledger.moves(group.name)]
     check_never_left(group.name, before, log.topic_ids, moves)
@@ -59,7 +62,7 @@ def work_out(
     )
     # After the search for windows, as some may have left meanwhile.
     ledger.pruned(group.name).check_reset(target, log.topic_ids)
-    return reset
+    return replace(reset, owner=state.owner)
 
 
 def _with_others(kafka: LogOffsets, group: KafkaGroup, before: Position, log: LogSnapshot) -> LogSnapshot:

@@ -38,8 +38,12 @@ class Runs(UseCases):
         until_won(lambda: self.ledger.hand_off(window_id, claim, place))
 
     def start_attempt(self, window: Window, claim: Claim, this_try: Try = FIRST_TRY) -> int:
-        """Record that an attempt at the window begins, and return the number of the attempt."""
-        return until_won(lambda: self.ledger.start_attempt(window, claim, this_try, self._clock()))
+        """Record that an attempt at the window begins, and return the number of the attempt.
+
+        Raises:
+            WindowBusyError, IllegalStepError: another run has the window by now, or a later try of this task works on its windows.
+        """
+        return until_won(lambda: self.ledger.start_attempt(window.id, claim, this_try, self._clock()))
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None = None) -> None:
         """Record how a try ended. This is the evidence for a commit."""

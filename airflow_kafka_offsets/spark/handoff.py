@@ -80,6 +80,7 @@ class Handoff:
         topic_ids: topic -> id, or None if unknown.
         at_least: the records of an earlier run of the window, if fewer are an error, or None if any number is fine.
         schemas: the subjects whose schemas were frozen with the window, or None if the group has no registry.
+        ledgers: the id of the ledger, and of lost ones whose output it may write beside, or None if unknown.
 
     Raises:
         HandoffError: a value can't be used.
@@ -100,6 +101,7 @@ class Handoff:
     topic_ids: Mapping[str, str] | None = None
     at_least: int | None = None
     schemas: Sequence[Subject] | None = None
+    ledgers: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -110,6 +112,8 @@ class Handoff:
         object.__setattr__(self, "topics", dict(sorted(topics.items())))
         if self.output_tables is not None:
             object.__setattr__(self, "output_tables", tuple(self.output_tables))
+        if self.ledgers is not None:
+            object.__setattr__(self, "ledgers", tuple(self.ledgers))
         if self.topic_ids is not None:
             object.__setattr__(self, "topic_ids", dict(sorted(self.topic_ids.items())))
         if self.schemas is not None:
@@ -216,6 +220,7 @@ _VALID: Mapping[str, Callable[[Any], bool]] = {
     "topic_ids": _are_named_texts,
     "at_least": _is_whole,
     "schemas": _is_list,
+    "ledgers": _are_texts,
 }
 """Whether a value of a field can be used. A field with the default None may be None, too."""
 

@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 MAX_RANGES = 100
 """Up to this number of partitions, a note also has the ranges. The ledger always has them."""
 
+OTHER_LEDGER = "docs/howto/keep-the-ledger.md#two-environments"
 OTHER_WINDOW = "docs/reference/errors.md#otherwindowerror"
 
 
@@ -34,6 +35,7 @@ class Label:
         digest: differs if ranges, `planned_until` or topic ids differ.
         ranges: as JSON, or None if there are too many.
         is_rerun: whether the window was committed before, according to the ledger.
+        ledgers: the ids of the ledger, and of those beside whose output it may write; empty if unknown.
     """
 
     window_id: str
@@ -42,17 +44,37 @@ class Label:
     digest: str
     ranges: str | None
     is_rerun: bool
+    ledgers: Sequence[str] = ()
 
     @property
     def note(self) -> dict[str, Any]:
         """The note that is written with the output."""
         note = {"window_id": self.window_id, "group": self.group, "seq": self.seq, "digest": self.digest}
+        if self.ledgers:
+            note["ledger"] = self.ledgers[0]
         return note if self.ranges is None else {**note, "ranges": self.ranges}
 
     def is_of(self, note: Mapping[str, Any]) -> bool:
         """Whether a note is of this window; a digest without topic ids is compared without them."""
         (ranges, _, ids), (other_ranges, _, other_ids) = self.digest.partition("-"), str(note["digest"]).partition("-")
         return ranges == other_ranges and (ids == other_ids or not ids or not other_ids)
+
+    def must_mark(self, target: str, ledger: str | None) -> bool:
+        """Whether a target has to get this ledger's id, before the first output of the group there.
+
+        Args:
+            target: the name of the output.
+            ledger: the id of the ledger that wrote the group's output there last, or None if there is none.
+
+        Raises:
+            OtherWindowError: another ledger wrote it.
+        """
+        if ledger is not None and self.ledgers and ledger not in self.ledgers:
+            raise OtherWindowError(
+                f"{target} has output of group {self.group} from another ledger, {ledger}: two environments write there, or "
+                f"the ledger was made again. Keep the output, give this group a name of its own, and see {OTHER_LEDGER}"
+            )
+        return bool(self.ledgers) and ledger != self.ledgers[0]
 
     def refuse_other(self, target: str, note: Mapping[str, Any] | None) -> None:
         """Refuse to replace existing output, unless this window wrote it.
@@ -92,6 +114,7 @@ def label_of(handoff: Handoff) -> Label:
         digest=digest(text, datetime.fromisoformat(handoff.planned_until), topic_ids),
         ranges=text if few else None,
         is_rerun=handoff.is_rerun,
+        ledgers=handoff.ledgers or (),
     )
 
 

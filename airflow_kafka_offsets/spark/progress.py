@@ -54,7 +54,8 @@ class Progress:
 
     Attributes:
         read: the state of the read.
-        failures: the name and the error of each write that failed and did not succeed since, or that was refused.
+        failures: the name and the error of each write that failed and did not succeed since, or that was refused. Only the former let
+            the job begin again: to begin again after a second write was refused would let it replace the first.
     """
 
     def __init__(self, window_id: str) -> None:
@@ -62,6 +63,7 @@ class Progress:
         self.failures: dict[tuple[object, ...], tuple[str, BaseException]] = {}
         self._subject = f"Window {window_id}"
         self._outputs: dict[tuple[object, ...], State] = {}
+        self._begins_again: set[tuple[object, ...]] = set()
         self._held: list[object] = []
         self._lock = threading.Lock()
 
@@ -71,16 +73,27 @@ class Progress:
             self.read = after(self.read, step, self._subject)
 
     def begin(self) -> None:
-        """Make sure that the job may read; after a failure it begins again, and writes again what it wrote before."""
-        if self.failures:
-            self.read = LIFE[self.read].get("again", self.read)
-            self.forget_written()
-        after(self.read, "read", self._subject)
-
-    def forget_written(self) -> None:
-        """Let the job write again what it has written."""
+        """Make sure that the job may read; after a failure it begins again, once, and writes again what it wrote before."""
         with self._lock:
-            self._outputs = {target: LIFE[state].get("again", state) for target, state in self._outputs.items()}
+            if self._begins_again:
+                self._begins_again.clear()
+                self.read = LIFE[self.read].get("again", self.read)
+                self._outputs = {target: LIFE[state].get("again", state) for target, state in self._outputs.items()}
+            after(self.read, "read", self._subject)
+
+    def remember(self, earlier: Progress) -> None:
+        """Share what the same job has written in a session that it stopped."""
+        self.failures, self._outputs = earlier.failures, earlier._outputs
+
+    def vouch(self) -> None:
+        """Forget the failures: the job says that it wrote the window by other means."""
+        self.failures.clear()
+        self._begins_again.clear()
+
+    def end_block(self, exc: BaseException) -> None:
+        """Note that the job left a block by an error. The next read begins again, except after a write that was refused."""
+        if not isinstance(exc, WriteOptionError):
+            self._begins_again.add(("block",))
 
     @contextlib.contextmanager
     def writing(self, write: str, **to: object) -> Iterator[None]:
@@ -107,9 +120,11 @@ class Progress:
             yield
         except BaseException as exc:
             self.failures[(write, *target)] = name, exc
+            self._begins_again.add((write, *target))
             self._step(output, "fail", name)
             raise
         self.failures.pop((write, *target), None)
+        self._begins_again.discard((write, *target))
         self._step(output, "done", name)
 
     def _step(self, output: tuple[object, ...], step: Step, name: str) -> None:

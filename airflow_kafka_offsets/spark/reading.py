@@ -292,8 +292,8 @@ class WindowReading:
         kept = self._persist(decoding, options, storage_level)
         try:
             yield self._read_kept(kept.frame, decoding, side)
-        except BaseException:
-            self._progress.forget_written()  # another try of the block writes all of it again
+        except BaseException as exc:
+            self._progress.end_block(exc)
             raise
         finally:
             kept.release()
@@ -310,8 +310,8 @@ class WindowReading:
         kept = self._persist(decoding, options)
         try:
             frame = self._read_kept(kept.frame, decoding, side)
-        except BaseException:
-            self._progress.forget_written()  # another call of read() writes all of it again
+        except BaseException as exc:
+            self._progress.end_block(exc)
             kept.release()
             raise
         self._kept.append(kept)
@@ -390,7 +390,7 @@ class WindowReading:
         """
         if recount or self.is_unchecked or self._progress.read != "skipped":  # otherwise an earlier run wrote it
             self._finish(self._counts(timeout, recount=recount))
-        self._progress.failures.clear()
+        self._progress.vouch()
 
     def finish(self, timeout: float = _AT_THE_END) -> None:
         """Check the read, if the job did not; a longer process that runs a job calls it after the job.

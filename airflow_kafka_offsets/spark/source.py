@@ -59,12 +59,6 @@ def empty_frame(spark: SparkSession, schema: StructType | str) -> DataFrame:
     return spark.createDataFrame(rows, schema)
 
 
-def session_id(spark: SparkSession) -> str:
-    """Return the id of a session, which may have several Python objects."""
-    session: Any = spark
-    return str(session._jsparkSession.sessionUUID() if is_classic(spark) else session.session_id)
-
-
 def application_id(spark: SparkSession) -> str | None:
     """Return Spark's id of the application, or None if the platform hides it."""
     return _conf(spark, "spark.app.id")

@@ -22,6 +22,8 @@ from airflow_kafka_offsets.spark.sinks.files import (
     LABEL_FILE,
     Files,
     discard_old,
+    ledger_of,
+    mark,
     publish,
     refuse_other,
     stage,
@@ -30,7 +32,7 @@ from airflow_kafka_offsets.spark.sinks.files import (
 from airflow_kafka_offsets.spark.sinks.iceberg import IcebergTable
 from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable, Stage
 from airflow_kafka_offsets.spark.sinks.tables import WINDOW_ID, as_list, kept, refuse_window_id
-from airflow_kafka_offsets.spark.source import is_classic, session_id
+from airflow_kafka_offsets.spark.source import is_classic, is_stopped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +48,7 @@ _BY_FUNCTION = "the function's output stays until a rerun"
 
 
 def current_window(spark: SparkSession, uri: str | None = None) -> KafkaWindow:
-    """Return the window that this job was started with; a second call in one session returns the same object.
+    """Return the window that this job was started with; a second call returns the same object, in any session of the job.
 
     A job that takes it, and does not read it or has no successful check, ends with exit code 1. The job also ends when its JVM is
     killed.
@@ -72,22 +74,25 @@ def current_window(spark: SparkSession, uri: str | None = None) -> KafkaWindow:
     return window
 
 
-_current: dict[tuple[str, str], KafkaWindow] = {}
+_current: dict[str, KafkaWindow] = {}
 _taking = threading.Lock()
 
 
 def _window(spark: SparkSession, handoff: Handoff) -> KafkaWindow:
-    """Return the one object of a session and window id: it remembers the writes of all functions of the job."""
-    key = session_id(spark), handoff.window_id
+    """Return the one object of a window in all sessions of the job: it remembers the writes of all functions."""
     with _taking:
-        window = _current.get(key)
-        if window is None or window._handoff != handoff:  # a session that stays open may get the window again
-            if window is not None:
-                window.release()
-            window = KafkaWindow(spark, handoff, guarded=True)
-            if not window._reports.is_from_another_session:
-                window._report()  # so that the launcher sees that the job has its window
-            _current[key] = window
+        known = _current.get(handoff.window_id)
+        is_same = known is not None and known._handoff == handoff  # a process that stays open may get the window again
+        if known is not None and is_same and not is_stopped(known._spark):
+            return known
+        window = KafkaWindow(spark, handoff, guarded=True)
+        if known is not None and is_same:
+            window._progress.remember(known._progress)
+        elif known is not None:
+            known.release()
+        if not window._reports.is_from_another_session:
+            window._report()  # so that the launcher sees that the job has its window
+        _current[handoff.window_id] = window
     return window
 
 
@@ -338,9 +343,12 @@ class KafkaWindow(WindowReading):
             root = str(path).rstrip("/")
             target = f"{root}/{WINDOW_ID}={self.id}"
             refuse = partial(refuse_other, files, self._label, target)
-            refuse(target)  # before hours of work, and again when it is replaced
+            # Before hours of work, and again when it is replaced.
+            self._label.must_mark(root, ledger_of(files, self._label, root))
+            refuse(target)
 
             def put(staged: str) -> None:
+                mark(files, self._label, root)
                 files.write(f"{staged}/{LABEL_FILE}", json.dumps(self._label.note))
                 left = files.find(root, f".staging-{self.id}-{ANY_JOB}-old-*")
                 publish(files, staged, target, f"{directory}-old", refuse)

@@ -145,7 +145,7 @@ def _while_busy(operator: PlanningFields, claim: Claim) -> Iterator[None]:
             raise AirflowSkipException(str(busy)) from busy
         is_own_run = isinstance(busy.holder, Claim) and busy.holder.is_same_run(claim)
         # The wait for the end of its own run would never end. Mapped tasks end before their run does.
-        if operator.on_open_window == "fail" or (is_own_run and not _is_sibling(busy.holder, claim)):
+        if operator.on_open_window == "fail" or busy.crossed or (is_own_run and not _is_sibling(busy.holder, claim)):
             raise
         logger.info("Waiting: %s", busy)
         _defer(operator, busy)

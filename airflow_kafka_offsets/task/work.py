@@ -268,9 +268,10 @@ def evidence_of(window: Window, report: Report) -> str:
 
 
 def ready(service: WindowService, group: KafkaGroup, planned: Planned) -> Planned:
-    """Return a window with its earlier counts, and the schemas and topics of a group with a registry."""
+    """Return a window with its earlier counts and ledgers, and the schemas and topics of a group with a registry."""
     window_id = planned.window.id
-    ready_window = replace(planned, read_before=records_read(service.ledger.attempts(window_id)))
+    ledgers = service.ledger.ledgers(group.name)
+    ready_window = replace(planned, read_before=records_read(service.ledger.attempts(window_id)), ledgers=ledgers)
     if group.registry is None:
         return ready_window
     return replace(

@@ -15,7 +15,7 @@ import pytest
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.request import parse_replay
+from airflow_kafka_offsets.core.plan.request import SCOPED, parse_replay, trigger_command
 from airflow_kafka_offsets.core.window import Outcome
 from tests.cli.conftest import Cli, Lake, cells
 
@@ -63,7 +63,7 @@ def test_missing_and_doubled_ranges_are_named_with_their_windows_and_the_way_out
     ]
     assert "Missing: 3 records of lake.orders-000001, at these offsets:" in done.out
     assert "More than once: offsets of lake.orders-000002:" in done.out
-    assert """\n    airflow dags trigger orders --conf '{"group": "lake.orders", "windows": "1-2"}'""" in done.out
+    assert f"{trigger_command('lake.orders', {'windows': '1-2'}, 'orders')}\n" in done.out
 
 
 def test_several_tables_that_belong_together_are_one(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ def test_what_is_missing_before_the_first_window_has_its_replay(cli: Cli, lake: 
     assert done.code == 1, done.out + done.err
     assert "Missing before the group's first window" in done.out
     [conf] = re.findall(r"airflow dags trigger moved --conf '(.*)'", done.out)
-    replay = json.loads(conf)
+    replay = json.loads(conf)[SCOPED]
     assert replay == {
         "group": "lake.moved",
         "starting_offsets": {"orders": {"0": 480}},

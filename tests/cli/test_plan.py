@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from airflow_kafka_offsets.core.plan.request import trigger_command
 from tests.cli.conftest import CLICKS_0, ORDERS_1, Cli, Lake, cells
 
 
@@ -78,6 +79,7 @@ def test_what_a_replay_would_run_is_shown_and_nothing_is_written(cli: Cli, lake:
     done = cli("plan", "lake.orders", "--windows", "1-2")
     assert done.code == 0
     assert done.out.startswith("A replay would run 2 windows again:")
+    assert done.out.endswith(f"To run it:{trigger_command('lake.orders', {'windows': '1-2'}, 'orders')}\n")
     again = cli("plan", "lake.orders", "--windows", "1-2", "-o", "json").json["again"]
     assert [(w["id"], w["state"]) for w in again] == [
         ("lake.orders-000001", "committed"),

@@ -27,6 +27,7 @@ QUESTIONS = (
     "commit lake.orders-000003 --why test",
     "reset lake.clicks --to latest --why test",
     "take-over lake.orders --dag other --task load --why test",
+    "inherit lake.orders --ledger-id 0123456789abcdef0123456789abcdef --why test",
     "prune lake.orders --older-than 1d",
     "prune lake.orders --older-than 1h --deleted-topics",
     "import lake.new --from ledger --as lake.orders --topic orders --why test",

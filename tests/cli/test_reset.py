@@ -6,6 +6,7 @@ import pytest
 
 from airflow_kafka_offsets.core.errors import LogTruncatedError
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.plan.request import trigger_command
 from airflow_kafka_offsets.core.ranges import OffsetRange
 from tests.cli.conftest import ORDERS, ORDERS_0, ORDERS_1, Cli, Lake, cells
 
@@ -32,7 +33,9 @@ def test_backwards_names_the_windows_and_the_replay_that_is_meant(cli: Cli, quie
     assert "Would be superseded, and read again by new windows: 2 committed windows. After that, remove" in done.out
     assert "lake.orders-000001" in done.out
     assert "the only copy" not in done.out
-    assert "clear these runs in Airflow" in done.out
+    assert (
+        f"To run these windows again instead:{trigger_command('lake.orders', {'windows': '1-2'}, 'orders')}" in done.out
+    )
     assert "add --yes --supersede" in done.out
     assert quiet.dump() == before
 
@@ -42,6 +45,7 @@ def test_yes_alone_does_not_supersede(cli: Cli, quiet: Lake) -> None:
     done = cli(*RESET, "--to", "earliest", "--yes")
     assert (done.code, done.out) == (4, "")
     assert "To do it all the same, add --supersede" in done.err
+    assert done.err.endswith(f"{trigger_command('lake.orders', {'windows': '1-2'}, 'orders')}\n")
     assert quiet.dump() == before
 
 

@@ -15,6 +15,8 @@ from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.run import Try
+from airflow_kafka_offsets.core.window import Outcome
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ports import LogOffsets
 from tests.cli.conftest import (
@@ -338,3 +340,19 @@ def test_a_group_with_a_pattern_shows_what_it_matched_when_it_last_planned_and_t
     assert [partition["topic"] for partition in group["partitions"]] == ["shop-eu", "shop-us"]
     [orders] = cli("status", "lake.orders", "-o", "json").json["groups"]
     assert orders["topics_pattern"] is None
+
+
+def test_a_committed_window_whose_rerun_failed_is_named_with_what_to_type(cli: Cli, lake: Lake) -> None:
+    window = lake.ledger.window("lake.clicks-000001")
+    attempt = lake.ledger.start_attempt(window.id, window.holder, Try(9), lake.clock())
+    lake.ledger.end_attempt(attempt, Outcome.FAILED, None, lake.clock())
+    for done in (cli("status"), cli("status", "lake.clicks")):
+        assert "1 committed window began to run again without success" in done.out
+        assert "kafka-offsets plan lake.clicks --windows 1" in done.out
+    [clicks] = [g for g in cli("status", "-o", "json").json["groups"] if g["group"] == "lake.clicks"]
+    assert (clicks["verdict"], clicks["needs_rerun"]) == ("NEEDS RERUN", [window.id])
+    assert "committed, needs another run" in cli("windows", "lake.clicks").out
+    assert "committed, needs another run" in cli("windows", window.id).out
+    done = cli("commit", window.id, "--why", "looked at it", "--yes")
+    assert done.code == 0, done.err
+    assert "needs another run" not in cli("windows", "lake.clicks").out

@@ -56,10 +56,11 @@ def handoff_of(partitions: int) -> Handoff:
     return Handoff("g-000007", "g", 7, "live", NOW.isoformat(), False, "read_committed", False, topics, {})
 
 
-def test_a_job_gets_the_ids_of_its_topics_and_how_many_records_an_earlier_run_read() -> None:
-    planned = Planned(window_of(3), True, "again", read_before=100)
+def test_a_job_gets_the_ids_of_its_topics_and_ledger_and_how_many_records_an_earlier_run_read() -> None:
+    planned = Planned(window_of(3), True, "again", read_before=100, ledgers=("own", "lost"))
     handoff = job_files.handoff_of(planned, {}, KafkaGroup("g", topics=["orders"]), None)
     assert (handoff.topic_ids, handoff.at_least) == ({"orders": "id"}, 100)
+    assert Handoff.from_json(handoff.to_json()).ledgers == ("own", "lost")
     handoff = job_files.handoff_of(planned, {}, KafkaGroup("g", topics=["orders"], expect_fewer=True), None)
     assert handoff.at_least is None
 

@@ -73,7 +73,7 @@ def commit(ledger: Ledger, held: WindowRecord, **more: Any) -> bool:
 
 def succeed(ledger: Ledger, held: WindowRecord) -> int:
     """Record a success, and return the attempt."""
-    attempt = ledger.start_attempt(held.window, held.holder, Try(), NOW)
+    attempt = ledger.start_attempt(held.id, held.holder, Try(), NOW)
     ledger.end_attempt(attempt, Outcome.SUCCEEDED, held.window.span, NOW)
     return attempt
 

@@ -175,7 +175,7 @@ def _take_an_old_one(ledger: Ledger, name: str, me: int) -> Callable[[], Any]:
     def go() -> str:
         by = claim(f"{name} again {me}")
         [held] = ledger.hold([ledger.window(window_id)], by, NOW)
-        ledger.end_attempt(ledger.start_attempt(held.window, by, Try(), NOW), Outcome.SUCCEEDED, 1, NOW)
+        ledger.end_attempt(ledger.start_attempt(held.id, by, Try(), NOW), Outcome.SUCCEEDED, 1, NOW)
         return window_id
 
     return go

@@ -20,8 +20,9 @@ from airflow_kafka_offsets.core.errors import (
     NoEvidenceError,
     UnknownGroupError,
     UnknownWindowError,
+    WindowBusyError,
 )
-from airflow_kafka_offsets.core.history import NEXT_WINDOW, Frontier
+from airflow_kafka_offsets.core.history import NEXT_WINDOW, Frontier, Rerun
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.overview import MAX_RECENT
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Owner, Position
@@ -31,12 +32,12 @@ from airflow_kafka_offsets.core.schemas import Frozen, Subject, ToFreeze
 from airflow_kafka_offsets.core.window import OPEN, Claim, Lane, Outcome, Scope, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.documents import window_document
-from airflow_kafka_offsets.ledger import rows
+from airflow_kafka_offsets.ledger import rows, runs
 from airflow_kafka_offsets.ledger.engine import open_engine
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.ledger.tables import groups, metadata, windows
 from tests.lab.waiting import LONGEST, wait_until
-from tests.ledger.examples import NOW, act, add, add_all, check_laws, claim, commit, draft, group
+from tests.ledger.examples import NOW, act, add, add_all, check_laws, claim, commit, draft, group, succeed
 from tests.ledger.rows_read import noting
 
 
@@ -457,12 +458,13 @@ class LedgerContract:
 
     def test_attempts_are_the_history(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10)
-        killed = ledger.start_attempt(held.window, held.holder, Try(1), NOW)
+        killed = ledger.start_attempt(held.id, held.holder, Try(1), NOW)
         ledger.end_attempt(killed, Outcome.KILLED, None, NOW + timedelta(minutes=1))
-        good = ledger.start_attempt(held.window, claim("run-2"), Try(2), NOW)
+        ledger.hold([ledger.window(held.id)], claim("run-2"), NOW)
+        good = ledger.start_attempt(held.id, claim("run-2"), Try(2), NOW)
         ledger.end_attempt(good, Outcome.SUCCEEDED, 2**40, NOW)
         ledger.end_attempt(good, Outcome.FAILED, None, NOW)
-        ledger.start_attempt(held.window, claim("run-2"), Try(3), NOW)
+        ledger.start_attempt(held.id, claim("run-2"), Try(3), NOW)
         history = ledger.attempts(held.window.id)
         assert [(a.try_number, a.outcome, a.records) for a in history] == [
             (1, Outcome.KILLED, None),
@@ -483,7 +485,7 @@ class LedgerContract:
         assert not [statement for statement, _ in asked if "ranges" in statement]
 
     def _begin(self, ledger: Ledger, held: WindowRecord, by: Claim | None = None, try_number: int = 1) -> int:
-        return ledger.start_attempt(held.window, by or held.holder, Try(try_number), NOW)
+        return ledger.start_attempt(held.id, by or held.holder, Try(try_number), NOW)
 
     def _outcomes(self, ledger: Ledger, held: WindowRecord) -> list[Outcome]:
         return [attempt.outcome for attempt in ledger.attempts(held.window.id)]
@@ -492,7 +494,7 @@ class LedgerContract:
         held, other = add_all(ledger, name, [draft(0, 10), draft(10, 20)])
         of_dead_worker, at_other = self._begin(ledger, held), self._begin(ledger, other)
         later = NOW + timedelta(minutes=1)
-        ledger.start_attempt(held.window, held.holder, Try(2), later)
+        ledger.start_attempt(held.id, held.holder, Try(2), later)
         lost, running = ledger.attempts(held.window.id)
         assert (lost.id, lost.outcome, lost.ended_at) == (of_dead_worker, Outcome.LOST, later)
         assert (running.outcome, running.ended_at) == (Outcome.RUNNING, None)
@@ -510,18 +512,83 @@ class LedgerContract:
             self._begin(ledger, held)
         failed = self._begin(ledger, first)
         ledger.end_attempt(failed, Outcome.FAILED, None, NOW)
-        ledger.hold([first], claim("run-2"), NOW)
+        ledger.hold([ledger.window(first.id)], claim("run-2"), NOW)
         assert self._outcomes(ledger, first) == [Outcome.LOST, Outcome.FAILED]
         assert self._outcomes(ledger, second) == [Outcome.RUNNING]
-        add_all(ledger, name, [draft(20, 30)], claim("run-3"), take=[second])
+        add_all(ledger, name, [draft(20, 30)], claim("run-3"), take=[ledger.window(second.id)])
         assert self._outcomes(ledger, second) == [Outcome.LOST]
 
-    def test_who_comes_too_late_makes_no_attempt_of_others_lost(self, ledger: Ledger, name: str) -> None:
-        held = add(ledger, name, 0, 10)
+    def test_who_comes_too_late_begins_no_attempt(self, ledger: Ledger, name: str) -> None:
+        held, other = add_all(ledger, name, [draft(0, 10), draft(10, 20)])
         self._begin(ledger, held, try_number=2)
-        self._begin(ledger, held, try_number=1)  # the worker of the first try was slow, not dead
-        self._begin(ledger, held, by=claim("run-2"))
-        assert self._outcomes(ledger, held) == [Outcome.RUNNING] * 3
+        for late in (held, other):  # the worker of the first try was slow, not dead
+            with pytest.raises(IllegalStepError, match=r"try 2 of this task has begun since"):
+                self._begin(ledger, late, try_number=1)
+        with pytest.raises(WindowBusyError):
+            self._begin(ledger, held, by=claim("run-2"))
+        assert self._outcomes(ledger, held) == [Outcome.RUNNING]
+        assert self._outcomes(ledger, other) == []
+
+    def test_a_success_is_no_evidence_once_another_attempt_has_begun(self, ledger: Ledger, name: str) -> None:
+        held = add(ledger, name, 0, 10)
+        success = succeed(ledger, held)
+        [taken] = ledger.hold([ledger.window(held.id)], claim("run-2"), NOW)
+        overwritten = self._begin(ledger, taken, by=claim("run-2"))
+        ledger.end_attempt(overwritten, Outcome.FAILED, None, NOW)
+        ledger.hold([ledger.window(held.id)], claim(), NOW)
+        with pytest.raises(NoEvidenceError, match="a later attempt has started"):
+            ledger.commit(held.id, claim(), success, NOW)
+        assert ledger.succeeded(name, claim(), Try(2)) == {}
+        assert ledger.window(held.id).state is State.PLANNED
+
+    def test_a_commit_that_looked_before_an_attempt_began_does_not_succeed_after_it(
+        self, ledger: Ledger, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        held = add(ledger, name, 0, 10)
+        success = succeed(ledger, held)
+        stale = ledger.window(held.id)
+        self._begin(ledger, held)
+        monkeypatch.setattr(runs, "find_record", lambda *_: (stale, self._id_of(ledger, name), Outcome.SUCCEEDED))
+        with pytest.raises(ConcurrentChangeError):
+            ledger.commit(held.id, claim(), success, NOW)
+
+    def _id_of(self, ledger: Ledger, name: str) -> int:
+        with ledger._reading() as connection:
+            return int(connection.execute(select(groups.c.id).where(groups.c.name == name)).scalar_one())
+
+    @pytest.mark.parametrize("ended", [Outcome.FAILED, Outcome.KILLED, None])
+    def test_a_committed_window_whose_rerun_did_not_succeed_needs_another_run(
+        self, ledger: Ledger, name: str, ended: Outcome | None
+    ) -> None:
+        held = add(ledger, name, 0, 10)
+        commit(ledger, held)
+        assert ledger.load_all([name])[name].reruns == ()
+        assert ledger.window(held.id).rerun is None
+        rerun = self._begin(ledger, held, try_number=2)
+        if ended:
+            ledger.end_attempt(rerun, ended, None, NOW)
+        outcome = ended or Outcome.RUNNING
+        assert ledger.window(held.id).rerun is outcome
+        assert [row.rerun for row in ledger.summaries(name)] == [outcome]
+        assert ledger.load_all([name])[name].reruns == (Rerun(held.id, outcome, NOW),)
+        assert ledger.overviews([name])[name].state.reruns == (Rerun(held.id, outcome, NOW),)
+        again = self._begin(ledger, held, try_number=3)
+        ledger.end_attempt(again, Outcome.SUCCEEDED, 10, NOW)
+        assert ledger.window(held.id).rerun is Outcome.SUCCEEDED, "it is not committed again yet"
+        assert ledger.commit(held.id, held.holder, again, NOW) is False
+        assert ledger.window(held.id).rerun is None
+        assert ledger.load_all([name])[name].reruns == ()
+
+    def test_a_person_vouches_for_a_window_that_needs_another_run(self, ledger: Ledger, name: str) -> None:
+        held = add(ledger, name, 0, 10)
+        commit(ledger, held)
+        with pytest.raises(IllegalStepError):
+            ledger.commit_by_hand(held.id, act("commit"))
+        ledger.end_attempt(self._begin(ledger, held, try_number=2), Outcome.FAILED, None, NOW)
+        ledger.commit_by_hand(held.id, act("commit"))
+        assert ledger.load_all([name])[name].reruns == ()
+        assert [a.kind for a in ledger.acts(name)] == ["commit"]
+        assert ledger.window(held.id).state is State.COMMITTED
 
     def test_windows_are_listed_newest_first_and_in_pages(self, ledger: Ledger, name: str) -> None:
         for i in range(5):
@@ -640,7 +707,7 @@ class LedgerContract:
         one, other = add_all(ledger, name, [draft(0, 10), draft(10, 20)])
 
         def attempt(held: WindowRecord, by: Claim, this_try: Try, outcome: Outcome) -> int:
-            number = ledger.start_attempt(held.window, by, this_try, NOW)
+            number = ledger.start_attempt(held.id, by, this_try, NOW)
             ledger.end_attempt(number, outcome, 7, NOW)
             return number
 
@@ -648,13 +715,14 @@ class LedgerContract:
         attempt(one, claim(), first, Outcome.FAILED)
         attempt(one, claim(), first, Outcome.SUCCEEDED)
         newest = attempt(one, claim(), first, Outcome.SUCCEEDED)
-        attempt(other, claim("run-2"), first, Outcome.SUCCEEDED)
         since = attempt(other, claim(), cleared, Outcome.SUCCEEDED)
-        ledger.start_attempt(other.window, claim(), Try(2, 2, 2, NOW), NOW)
         found = ledger.succeeded(name, claim(), first)
         assert {seq: (a.id, a.window_id, a.records) for seq, a in found.items()} == {1: (newest, one.window.id, 7)}
         assert {seq: a.id for seq, a in ledger.succeeded(name, claim(), cleared).items()} == {2: since}
+        ledger.hold([ledger.window(other.id)], claim("run-2"), NOW)
+        attempt(other, claim("run-2"), first, Outcome.SUCCEEDED)
         assert set(ledger.succeeded(name, claim("run-2"), first)) == {2}
+        assert ledger.succeeded(name, claim(), cleared) == {}, "another attempt has begun since"
         fewer_retries, another_run = Try(2, 2, 0, NOW), Try(2, 2, 2, NOW + timedelta(days=1))
         for this_try in (fewer_retries, another_run):
             assert ledger.succeeded(name, claim(), this_try) == {}
@@ -971,7 +1039,7 @@ class LedgerContract:
         before = ledger.outlines([name])[name]
         assert before.unread == (9, 8, 7)
         ledger.prune(ledger.old_windows(name, since=1, limit=2), act("prune", kept_from=3))
-        assert ledger.outlines([name])[name] == replace(before, unread=(7,))
+        assert ledger.outlines([name])[name] == replace(before, unread=(7,), first=3)
         assert [one.seq for one in ledger.windows_of_run("dag", name)] == [3]
         assert ledger.attempts_at(name, [1, 2, 3]).keys() == {3}
 
@@ -984,7 +1052,7 @@ class LedgerContract:
 
     def test_attempts_are_in_the_order_in_which_they_began(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 3)
-        began = [ledger.start_attempt(held.window, held.holder, Try(number), NOW) for number in (1, 2, 3)]
+        began = [ledger.start_attempt(held.id, held.holder, Try(number), NOW) for number in (1, 2, 3)]
         ledger.end_attempt(began[2], Outcome.SUCCEEDED, 6, NOW)
         found = ledger.attempts_at(name, [1])[1]
         assert [one.id for one in found] == began
@@ -1004,7 +1072,7 @@ class LedgerContract:
         minute = timedelta(minutes=1)
         held = add(ledger, name, 0, 10)
         for number, (began, took, outcome) in enumerate([(1, 5, Outcome.FAILED), (600, 7, Outcome.SUCCEEDED)], start=1):
-            attempt = ledger.start_attempt(held.window, held.holder, Try(number), NOW + began * minute)
+            attempt = ledger.start_attempt(held.id, held.holder, Try(number), NOW + began * minute)
             ledger.end_attempt(attempt, outcome, 10, NOW + (began + took) * minute)
         ledger.commit(held.window.id, held.holder, attempt, NOW + 700 * minute)
         foreign = add(ledger, name, 10, 20, replace(claim("foreign"), scope=Scope.RUN))

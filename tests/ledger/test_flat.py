@@ -158,7 +158,7 @@ def plan_and_commit(ledger: Ledger, history: History) -> None:
     """Add a window, work on it and commit it, as a run does."""
     held = cut(ledger, history)
     by = held.holder
-    attempt = ledger.start_attempt(held.window, by, Try(), NOW)
+    attempt = ledger.start_attempt(held.id, by, Try(), NOW)
     ledger.end_attempt(attempt, Outcome.SUCCEEDED, 1, NOW)
     assert ledger.commit(held.window.id, by, attempt, NOW)
 
@@ -168,7 +168,7 @@ def take_over(ledger: Ledger, history: History) -> None:
     by = Claim("bench", f"run {next(_RUNS)}", "load")
     held = ledger.window(newest(history, back=20))
     [held] = ledger.hold([held], by, NOW)
-    attempt = ledger.start_attempt(held.window, by, Try(), NOW)
+    attempt = ledger.start_attempt(held.id, by, Try(), NOW)
     ledger.end_attempt(attempt, Outcome.SUCCEEDED, 1, NOW)
     ledger.commit(held.window.id, by, attempt, NOW)
 

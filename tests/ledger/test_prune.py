@@ -52,7 +52,9 @@ class PruneContract:
         found = ledger.old_windows(name, since=1, limit=2)
         assert [old.window.seq for old in found] == [1, 2]
         committed = replace(
-            WindowRecord.of(held[0].window.to(State.COMMITTING, State.COMMITTED), held[0].holder, holds=held[0].holds),
+            WindowRecord.of(
+                held[0].window.to(State.COMMITTING, State.COMMITTED), held[0].holder, holds=held[0].holds + 1
+            ),
             committed_at=NOW,
         )
         assert found[0] == committed
@@ -160,7 +162,7 @@ class PruneContract:
         held = filled(ledger, name)
         prune(ledger, name, 1)
         with pytest.raises(PrunedWindowError):
-            ledger.start_attempt(held[0].window, held[0].holder, Try(), NOW)
+            ledger.start_attempt(held[0].id, held[0].holder, Try(), NOW)
         with pytest.raises(PrunedWindowError):
             ledger.commit(held[0].window.id, held[0].holder, None, NOW)
         with pytest.raises(ConcurrentChangeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +19,7 @@ from airflow_kafka_offsets.core.errors import BadInputError, LedgerSchemaError, 
 from airflow_kafka_offsets.ledger import schema
 from airflow_kafka_offsets.ledger.engine import open_engine, reading, writing
 from airflow_kafka_offsets.ledger.ledger import Ledger
-from airflow_kafka_offsets.ledger.tables import metadata
+from airflow_kafka_offsets.ledger.tables import identity, metadata
 
 if TYPE_CHECKING:
     from tests.lab.databases import MariaDB, Postgres
@@ -37,6 +38,18 @@ def test_the_revision_says_which_tables_the_migration_makes() -> None:
     ]
     digest = sha256("".join(statements).encode()).hexdigest()[:8]
     assert f"0001_{digest}" == schema.REVISION
+
+
+def test_a_ledger_has_an_id_of_its_own_that_an_upgrade_keeps(tmp_path: Path) -> None:
+    ids: dict[str, str] = {}
+    for name in ("one", "two", "one"):
+        engine = open_engine(f"sqlite:///{tmp_path / name}.db")
+        schema.upgrade(engine)
+        with engine.connect() as connection:
+            [(found,)] = connection.execute(identity.select()).all()
+        assert re.fullmatch("[0-9a-f]{32}", found)
+        assert ids.setdefault(name, found) == found
+    assert len({*ids.values()}) == 2
 
 
 def test_no_name_is_longer_than_what_postgresql_keeps() -> None:

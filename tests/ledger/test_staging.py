@@ -79,7 +79,7 @@ class Warehouse:
 
 
 def succeed(ledger: Ledger, held: WindowRecord) -> int:
-    attempt = ledger.start_attempt(held.window, held.holder, Try(), NOW)
+    attempt = ledger.start_attempt(held.id, held.holder, Try(), NOW)
     ledger.end_attempt(attempt, Outcome.SUCCEEDED, held.window.span, NOW)
     return attempt
 

@@ -90,7 +90,7 @@ def _write(server: PageServer, kafka: KafkaBroker) -> None:
     taken = server.ledger.window(hostile.run(hostile.draft(5, 9)))
     by = Claim(HOSTILE_RUN, HOSTILE_RUN, HOSTILE_TASK)
     server.ledger.hold([taken], by, hostile.at)
-    server.ledger.start_attempt(taken.window, by, Try(), hostile.at)
+    server.ledger.start_attempt(taken.id, by, Try(), hostile.at)
     hostile.act("abandon", HOSTILE_RUN, HOSTILE_WHY, window="lake.hostile-000001")
 
     secret = Story(server.ledger, KafkaGroup("dwh.secret", topics=["salaries"], kafka_conn_id="kafka_down"), "payroll")

@@ -200,7 +200,7 @@ class Story:
         )  # type: ignore[arg-type]
         [held] = ledger.add_windows(self.group, ledger.load(name).version, [draft], claim, self.at)
         for number in range(1, tries + 1):
-            attempt = ledger.start_attempt(held.window, claim, Try(number), self.at + number * timedelta(minutes=2))
+            attempt = ledger.start_attempt(held.id, claim, Try(number), self.at + number * timedelta(minutes=2))
             is_last = number == tries
             if not (is_last and is_open):
                 outcome = Outcome.SUCCEEDED if is_last else Outcome.FAILED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import pytest
 from airflow.sdk import DAG
 
 from airflow_kafka_offsets import KafkaGroup, PlanWindowOperator, replay_params
-from airflow_kafka_offsets.core.plan.request import Windows, request_of
+from airflow_kafka_offsets.core.plan.request import Windows, request_of, trigger_command
 from airflow_kafka_offsets.page import render
 from airflow_kafka_offsets.page.replays import Dag, Preview, Row
 from airflow_kafka_offsets.task.airflow import Task
@@ -61,7 +62,8 @@ def test_if_no_dag_can_run_it_each_says_why_and_none_is_offered() -> None:
     ]
     text = dialog(row(3), dags=dags)
     assert "orders (its file has an import error), gone (Airflow has no such DAG)." in text
-    assert "airflow dags trigger" in text
+    command = trigger_command("lake.orders", {"windows": "3"}).strip()
+    assert html.unescape(text).count(command) == 1
     assert "<select" not in text
     assert "data-confirm" not in text
 

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, select, update
 
 from airflow_kafka_offsets.core.plan import decide, ownership, pruning
 from airflow_kafka_offsets.core.plan.decide import InLedger
@@ -30,7 +30,7 @@ from airflow_kafka_offsets.core.plan.ownership import Abandonment
 from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.window import Claim, Outcome, Window, WindowRecord, check_commit
 from airflow_kafka_offsets.ledger import acts, runs
-from airflow_kafka_offsets.ledger.tables import groups, windows
+from airflow_kafka_offsets.ledger.tables import attempts, groups, windows
 from airflow_kafka_offsets.service import acts as acts_of_people
 from airflow_kafka_offsets.service import plan
 from airflow_kafka_offsets.service import windows as service
@@ -38,6 +38,7 @@ from airflow_kafka_offsets.service.publish import Publisher
 from tests.service.simulation import BrokenLawError, simulate
 
 _finish = service.WindowService._finish
+_find = runs.find_record
 _hold = runs._hold
 _load = plan.load_from_ledger
 
@@ -88,6 +89,23 @@ def _by_anybody(window: WindowRecord, claim: Claim, outcome: Outcome | None) -> 
     return check_commit(replace(window, holder=claim), claim, outcome)
 
 
+def _find_as_recorded(
+    connection: Connection, window_id: str, attempt: int | None = None
+) -> tuple[WindowRecord, int, Outcome | None]:
+    window, group_id, _ = _find(connection, window_id, attempt)
+    outcome = connection.execute(select(attempts.c.outcome).where(attempts.c.id == attempt)).scalar()
+    return window, group_id, None if outcome is None else Outcome(outcome)
+
+
+@contextmanager
+def _counting_old_successes() -> Iterator[None]:
+    with (
+        patch.object(runs, "find_record", _find_as_recorded),
+        patch.object(runs, "_newest_at", lambda found: found.c.id),
+    ):
+        yield
+
+
 def _finish_and_win(self: service.WindowService, window_id: str) -> bool:
     _finish(self, window_id)
     return True
@@ -108,6 +126,9 @@ RULES: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "the offset store follows": partial(patch.object, Publisher, "_follow", _nothing),
     "a commit has evidence": partial(patch.object, runs, "check_commit", _without_evidence),
     "the holder commits": partial(patch.object, runs, "check_commit", _by_anybody),
+    "a success counts until the next attempt": _counting_old_successes,
+    "the holder begins": partial(patch.object, runs, "check_attempt", _nothing),
+    "a committed window that runs again is noted": partial(patch.object, runs, "_note_rerun", _nothing),
     "an attempt that was replaced is lost": partial(patch.object, runs, "_lose", _nothing),
     "a clear begins again": partial(
         patch.multiple, Try, series=property(lambda self: "one"), continues=lambda self, earlier: True

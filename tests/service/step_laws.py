@@ -22,6 +22,7 @@ READS = frozenset(
         "succeeded",
         "window",
         "windows",
+        "windows_of_run",
         "attempts",
         "acts",
         "group",
@@ -170,6 +171,8 @@ class StepLaws:
     def _check_attempt(self, number: int, before: AttemptRow | None, row: AttemptRow) -> None:
         if before is None:
             self._begun[number] = self._step
+            holder = self._rows.windows[row.seq].holder
+            self._require(holder == row.claim, f"{row.claim} began at window {row.seq}, which {holder} has")
             return
         if before.outcome is row.outcome:
             return
@@ -197,6 +200,10 @@ class StepLaws:
             evidence = self._rows.attempts.get(attempt or 0)
             is_proved = evidence is not None and (evidence.seq, evidence.outcome) == (seq, Outcome.SUCCEEDED)
             self._require(is_proved, f"{claim} committed {window_id} on {evidence}")
+            later = [
+                number for number, one in self._rows.attempts.items() if one.seq == seq and number > (attempt or 0)
+            ]
+            self._require(not later, f"{claim} committed {window_id} on {evidence}, after {later} began")
 
     def _check_finish(self, before: _Rows, seqs: Sequence[int]) -> None:
         was = {seq: before.windows[seq].state for seq in seqs}

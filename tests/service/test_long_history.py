@@ -70,7 +70,7 @@ class Story:
         if state is State.ABANDONED:
             self.ledger.abandon(held.window.id, Act("abandon", "ada", "why", NOW))
         else:
-            attempt = self.ledger.start_attempt(held.window, by, Try(), NOW)
+            attempt = self.ledger.start_attempt(held.id, by, Try(), NOW)
             self.ledger.end_attempt(attempt, Outcome.SUCCEEDED, None, NOW)
             self.ledger.commit(held.window.id, by, attempt, NOW)
         position = self.ledger.load(self.name).position

@@ -184,7 +184,7 @@ def test_a_span_without_windows_names_those_that_own_its_records(hourly: World) 
         BadInputError, match=r"no window was cut after .*09:20.* up to .*09:45.*Name these windows: lake-000002"
     ):
         hourly.ask(ONE, TimeSpan(NOON - timedelta(minutes=160), NOON - timedelta(minutes=135)))
-    with pytest.raises(BadInputError, match="kafka-offsets windows lists the windows"):
+    with pytest.raises(BadInputError, match="kafka-offsets windows GROUP"):
         hourly.ask(ONE, TimeSpan(at(-20), at(-19)))
 
 

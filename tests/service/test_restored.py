@@ -7,6 +7,7 @@ import shlex
 import sqlite3
 from argparse import Namespace
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from airflow_kafka_offsets.service.sources import StoreSource
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.spark.errors import OtherWindowError
 from airflow_kafka_offsets.spark.label import label_of
+from airflow_kafka_offsets.task.work import ready
 from tests.core.examples import claim, tp
 from tests.service.world import World
 from tests.stores.memory import MemoryStore
@@ -38,10 +40,14 @@ class Lake:
 
     def __init__(self) -> None:
         self.outputs: dict[str, tuple[dict[str, Any], list[tuple[TopicPartition, int]]]] = {}
+        self.marks: dict[str, str] = {}
 
     def write(self, world: World, planned: Planned) -> None:
         """Write what a window reads, or refuse."""
+        planned = ready(world.service, world.group, planned)
         label = label_of(handoff_of(planned, {}, world.group, None))
+        if label.must_mark("lake", self.marks.get(label.group)):
+            self.marks[label.group] = label.ledgers[0]
         if label.window_id in self.outputs:
             label.refuse_other("lake", self.outputs[label.window_id][0])
         records = [
@@ -224,6 +230,42 @@ def test_a_ledger_that_was_made_again_does_not_go_on_where_the_store_has_windows
     else:
         with pytest.raises(OtherWindowError, match="made again"):
             restored.run()
+
+
+def test_a_second_environment_writes_nothing_beside_the_first_whatever_the_number(quick_folder: Path) -> None:
+    restored = Restored(quick_folder, None)
+    before = dict(restored.lake.outputs)
+    restored.world.ledger = Ledger(f"sqlite:///{quick_folder / 'other.db'}", create=True)
+    restored.use(None)
+    for seq in range(1, 7):
+        with pytest.raises(OtherWindowError, match="two environments write there") as refused:
+            restored.run()
+        assert "abandon" not in str(refused.value)
+        restored.world.service.abandon(f"lake-{seq:06d}", "ada", "a number that is free")
+    assert restored.lake.outputs == before
+    restored.world.configure()
+    restored.world.group = replace(restored.world.group, name="staging.lake")
+    restored.run()
+    assert restored.lake.outputs.keys() - before.keys() == {"staging.lake-000001"}
+
+
+def test_a_person_lets_a_group_write_beside_its_output_of_a_lost_ledger(quick_folder: Path) -> None:
+    restored = Restored(quick_folder, None)
+    old = restored.world.ledger.ledgers("lake")
+    restored.lake.outputs.clear()  # a person moved it away
+    restored.world.ledger = Ledger(f"sqlite:///{quick_folder / 'new.db'}", create=True)
+    restored.use(None)
+    with pytest.raises(OtherWindowError, match=old[0]):
+        restored.run()
+    restored.world.service.inherit("lake", old[0], "ada", "the machine is gone")
+    new, *inherited = restored.world.ledger.ledgers("lake")
+    assert (new != old[0], inherited) == (True, [*old])
+    restored.world.die(restored._claim(0))
+    restored.run()
+    restored.check()
+    assert restored.lake.marks == {"lake": new}
+    [act] = restored.world.ledger.acts("lake")
+    assert (act.kind, act.who, act.why, act.details) == ("inherit", "ada", "the machine is gone", {"ledger": old[0]})
 
 
 def test_without_a_store_the_sink_is_the_first_to_notice(quick_folder: Path) -> None:

@@ -24,10 +24,10 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.plan.request import Live, Refused, Request, TimeSpan, Windows
 from airflow_kafka_offsets.core.run import Try
-from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State
+from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State, Window
 from airflow_kafka_offsets.service.base import RACES
 from tests.core.examples import NOON, claim, group, ranges, tp
-from tests.service.world import World
+from tests.service.world import World, after_clear
 
 ONE, TWO, THREE = claim("run-1"), claim("run-2"), claim("run-3")
 
@@ -623,3 +623,87 @@ def test_a_backfill_may_reprocess_a_run_in_the_group_of_another_name(world: Worl
     world.run(TWO)
     hour = TimeSpan(NOON - timedelta(hours=1), NOON + timedelta(hours=1), is_interval=True)
     assert {planned.window.group for planned in world.ask(ONE, hour, last_clear=1)} == {"lake2"}
+
+
+def test_two_runs_that_need_each_others_windows_do_not_both_wait(world: World) -> None:
+    world.configure(max_offsets=4, max_open_windows=2)
+    world.kafka.produce(tp(0), 8)
+    (one, other), plans = two_runs_with_the_same_windows(world), [plan_of("a"), plan_of("b")]
+    alone = Claim("dag", "a", "work", 0)
+    world.service.take(world.group, one, alone, world.over.__contains__)
+    world.over.clear()  # both runs are cleared
+    with pytest.raises(WindowBusyError) as waits:
+        world.ask(plans[0])
+    assert waits.value.crossed is None, "its name sorts first, so it waits for the other one to give up"
+    with pytest.raises(WindowBusyError, match=r"goes first\. Clear this task when that run is over") as refused:
+        world.ask(plans[1])
+    assert (refused.value.holder, refused.value.crossed) == (alone, other)
+    world.over.update({plans[1], *(Claim("dag", "b", "work", index) for index in (0, 1))})
+    assert [planned.window.id for planned in world.ask(plans[0])] == [one, other]
+
+
+def plan_of(run: str) -> Claim:
+    """Return the plan task of a run."""
+    return Claim("dag", run, "plan", scope=Scope.RUN)
+
+
+def two_runs_with_the_same_windows(world: World) -> list[str]:
+    """Let one run read two windows with mapped tasks, and let another one replay them."""
+    requests: dict[str, Request] = {"a": Live(at_most=2), "b": Windows((1, 2))}
+    windows: list[Window] = []
+    for run, request in requests.items():
+        windows = [planned.window for planned in world.ask(plan_of(run), request)]
+        for index, window in enumerate(windows):
+            task = Claim("dag", run, "work", index)
+            world.service.take(world.group, window.id, task, world.over.__contains__)
+            world.do(window, task)
+            world.die(task)
+        world.die(plan_of(run))
+    return [window.id for window in windows]
+
+
+def test_a_window_that_another_run_works_on_is_waited_for_by_whichever_name_it_has(world: World) -> None:
+    world.configure(max_offsets=4, max_open_windows=2)
+    world.kafka.produce(tp(0), 8)
+    one, _ = two_runs_with_the_same_windows(world)
+    alone = Claim("dag", "a", "work", 0)
+    window = world.service.take(world.group, one, alone, world.over.__contains__).window
+    world.over.clear()
+    world.service.start_attempt(window, alone, after_clear(1))
+    with pytest.raises(WindowBusyError, match="Wait until that run is over") as busy:
+        world.ask(plan_of("b"))
+    assert busy.value.crossed is None
+
+
+def test_a_clear_runs_what_a_reset_has_left_of_its_windows(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.configure(max_offsets=4, max_open_windows=2)
+    world.kafka.produce(tp(0), 8)
+    first, second = world.run_all(claim("1"), Live(at_most=2))
+    world.service.reset(world.group, "", "ada", "why", to_window=second.id, supersede=True)
+    [planned] = world.ask(claim("1"), last_clear=1)
+    assert planned.window.id == first.id
+    assert f"offsets of {second.id} of this run to other windows; the others run again" in caplog.text
+
+
+def test_the_success_of_a_job_whose_output_another_run_has_overwritten_since_is_no_evidence(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(claim("1")).window
+    success = world.work(window, claim("1"))
+    world.die(claim("1"))
+    assert world.plan(claim("2")).how == "adopted"
+    world.work(window, claim("2"), Outcome.FAILED)
+    world.die(claim("2"))
+    [again] = world.ask(claim("1"), this_try=Try(2, 2, 2, NOON))
+    assert again.needs_job
+    with pytest.raises(NoEvidenceError):
+        world.service.commit(window.id, claim("1"), success)
+
+
+def test_a_zombie_begins_no_job_on_a_window_that_it_lost(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    window = world.plan(claim("1")).window
+    world.die(claim("1"))
+    world.plan(claim("2"))
+    with pytest.raises(WindowBusyError):
+        world.service.start_attempt(window, claim("1"))
+    assert world.ledger.attempts(window.id) == []

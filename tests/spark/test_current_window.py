@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_kafka_offsets.spark import KafkaWindow, current_window, exit_code
-from airflow_kafka_offsets.spark.errors import HandoffError, NoWindowError, WriteOptionError
+from airflow_kafka_offsets.spark.errors import HandoffError, NoWindowError, PublishError, WriteOptionError
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE
+from tests.lab.waiting import run_to_end
 from tests.spark.conftest import handoff
 
 if TYPE_CHECKING:
@@ -126,11 +128,49 @@ def test_a_job_that_asks_for_its_window_says_so_before_it_reads_anything(conf: S
     }
 
 
-def test_other_sessions_and_what_is_handed_over_later_have_windows_of_their_own(conf: SparkSession) -> None:
+def test_what_is_handed_over_later_has_a_window_of_its_own(conf: SparkSession) -> None:
     conf.conf.set(CONF_WINDOW, GIVEN.to_json())
     mine = current_window(conf)
-    other = conf.newSession()
-    other.conf.set(CONF_WINDOW, GIVEN.to_json())
-    assert current_window(other) is not mine
     conf.conf.set(CONF_WINDOW, replace(GIVEN, is_rerun=False).to_json())
     assert current_window(conf) is not mine
+
+
+def test_another_session_of_the_job_has_the_same_window_and_replaces_nothing(
+    conf: SparkSession, tmp_path: Path
+) -> None:
+    empty = handoff({"orders": {0: (4, 4)}}, window_id="lake.orders-000076").to_json()
+    other = conf.newSession()
+    conf.conf.set(CONF_WINDOW, empty)
+    other.conf.set(CONF_WINDOW, empty)
+    current_window(conf).write_parquet(conf.range(3), f"{tmp_path}/lake")
+    with pytest.raises(WriteOptionError, match="a second write would replace the first"):
+        current_window(other).write_parquet(other.range(1), f"{tmp_path}/lake")
+    assert conf.read.parquet(f"{tmp_path}/lake").count() == 3
+    with pytest.raises(PublishError, match="a second write would replace the first"):
+        current_window(conf).finish()
+
+
+STOPS = """
+import sys
+from pyspark.sql import SparkSession
+from airflow_kafka_offsets.spark import current_window
+
+settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.kafka_offsets.window": sys.argv[1]}
+for rows in (3, 1):
+    spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+    try:
+        current_window(spark).write_parquet(spark.range(rows), sys.argv[2])
+    except Exception as exc:
+        print(type(exc).__name__)
+    else:
+        print(spark.read.parquet(sys.argv[2]).count())
+    spark.stop()
+"""
+
+
+def test_a_session_that_the_job_started_after_it_stopped_the_first_replaces_nothing(tmp_path: Path) -> None:
+    empty = handoff({"orders": {0: (4, 4)}}).to_json()
+    job = run_to_end([sys.executable, "-c", STOPS, empty, f"{tmp_path}/lake"])
+    assert job.stdout.split() == ["3", "WriteOptionError"]
+    assert job.returncode == 1
+    assert "a second write would replace the first" in job.stderr

@@ -41,6 +41,7 @@ def test_the_form_is_the_agreed_one() -> None:
         "topic_ids": None,
         "at_least": None,
         "schemas": None,
+        "ledgers": None,
     }
 
 

@@ -64,6 +64,27 @@ def test_without_a_note_the_ledgers_word_counts() -> None:
         label(is_rerun=False).refuse_other("lake", None)
 
 
+def test_the_first_ledger_marks_a_target_and_another_one_is_refused_whatever_the_windows_are() -> None:
+    assert label(ledgers=["a"]).must_mark("lake", None)
+    assert not label(ledgers=["a"]).must_mark("lake", "a")
+    with pytest.raises(
+        OtherWindowError, match=r"output of group lake\.orders from another ledger, a: .*two-environments"
+    ):
+        label(ledgers=["b"]).must_mark("lake", "a")
+    assert label(ledgers=["a"]).note["ledger"] == "a"
+
+
+def test_a_ledger_that_inherits_output_puts_its_own_mark_there() -> None:
+    assert label(ledgers=["b", "a"]).must_mark("lake", "a")
+    assert label(ledgers=["b", "a"]).note["ledger"] == "b"
+
+
+def test_without_an_id_of_the_ledger_nothing_is_marked() -> None:
+    assert not label().must_mark("lake", None)
+    assert not label().must_mark("lake", "a")
+    assert "ledger" not in label().note
+
+
 def test_windows_of_many_partitions_are_told_apart_without_their_ranges() -> None:
     many = {"orders": dict.fromkeys(range(101), (0, 1))}
     assert label(many).ranges is None

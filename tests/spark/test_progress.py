@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -141,9 +142,42 @@ def test_after_a_failure_the_job_begins_anew_and_writes_again_what_it_wrote(prog
     assert names(progress) == ["write_parquet to /b"], "which is to be written still"
 
 
+def test_each_failure_lets_the_job_begin_anew_once(progress: Progress) -> None:
+    with progress.writing("write_parquet", path="/a"):
+        pass
+    fail(progress, path="/b")
+    progress.begin()
+    with progress.writing("write_parquet", path="/a"):
+        pass
+    progress.begin()
+    with pytest.raises(WriteOptionError), progress.writing("write_parquet", path="/a"):
+        raise AssertionError("it must not begin")
+
+
+def test_who_writes_successfully_after_a_failure_does_not_begin_anew(progress: Progress) -> None:
+    with progress.writing("write_parquet", path="/a"):
+        pass
+    fail(progress, path="/b")
+    with progress.writing("write_parquet", path="/b"):
+        pass
+    progress.begin()
+    with pytest.raises(WriteOptionError), progress.writing("write_parquet", path="/a"):
+        raise AssertionError("it must not begin")
+
+
+def test_a_refused_write_is_no_failure_after_which_the_job_begins_anew(progress: Progress) -> None:
+    for _ in range(2):
+        with contextlib.suppress(WriteOptionError), progress.writing("write_parquet", path="/a"):
+            pass
+    progress.begin()
+    with pytest.raises(WriteOptionError), progress.writing("write_parquet", path="/a"):
+        raise AssertionError("it must not begin")
+
+
 def test_what_a_thread_still_writes_when_the_job_begins_again_may_be_written_again(progress: Progress) -> None:
     with progress.writing("write_parquet", path="/a"):
-        progress.forget_written()
+        progress.end_block(ValueError())
+        progress.begin()
     with progress.writing("write_parquet", path="/a"):
         pass
     assert progress.failures == {}
@@ -190,6 +224,8 @@ class Job(RuleBasedStateMachine):
         super().__init__()
         self.progress = Progress(ID)
         self.lost: set[tuple[str, str]] = set()
+        self.failed: set[tuple[str, str]] = set()
+        """Since the job began to read, without the writes that were refused."""
         self.written: set[str] = set()
 
     @rule(step=st.sampled_from(["take", "check", "skip"]))
@@ -203,7 +239,7 @@ class Job(RuleBasedStateMachine):
 
     @rule()
     def read(self) -> None:
-        is_refused = self.progress.read == "read" and not self.lost
+        is_refused = self.progress.read == "read" and not self.failed
         try:
             self.progress.begin()
         except UnfinishedReadError:
@@ -211,8 +247,9 @@ class Job(RuleBasedStateMachine):
             return
         assert not is_refused
         self.progress.to("read")
-        if self.lost:
+        if self.failed:
             self.written.clear()
+            self.failed.clear()
 
     @rule(write=st.sampled_from(["parquet", "json"]), path=st.sampled_from(["/a", "/b"]), fails=st.booleans())
     def write(self, write: str, path: str, fails: bool) -> None:
@@ -226,8 +263,10 @@ class Job(RuleBasedStateMachine):
             self.lost.add(("again", path))
         except OSError:
             self.lost.add((write, path))
+            self.failed.add((write, path))
         else:
             self.lost.discard((write, path))
+            self.failed.discard((write, path))
             self.written.add(path)
         assert {(write, path) for write, (_, path) in self.progress.failures} == self.lost
 

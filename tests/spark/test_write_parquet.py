@@ -6,6 +6,7 @@ import json
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import pytest
 
 from airflow_kafka_offsets.spark.errors import (
     IncompleteReadError,
+    KafkaWindowError,
     LostRecordsError,
     OtherWindowError,
     PublishError,
@@ -156,6 +158,40 @@ def test_a_job_that_begins_anew_after_a_failure_writes_all_anew(
     body()
     window.finish()
     assert found(spark, tmp_path / "a") == found(spark, tmp_path / "b") == [*range(10)]
+
+
+def test_a_caught_failure_lets_a_job_write_again_once_and_no_part_replaces_the_whole(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path
+) -> None:
+    window = make_window(ranges)
+    (tmp_path / "b").touch()
+    window.write_parquet(values(window), f"{tmp_path}/a")
+    with pytest.raises(Exception, match="/b"):
+        window.write_parquet(values(window), f"{tmp_path}/b")
+    (tmp_path / "b").unlink()
+    window.write_parquet(values(window), f"{tmp_path}/a")
+    rows = values(window)
+    with pytest.raises(WriteOptionError, match="a second write would replace the first"):
+        window.write_parquet(rows.filter("n < 5"), f"{tmp_path}/a")
+    window.write_parquet(rows, f"{tmp_path}/b")
+    assert found(spark, tmp_path / "a") == found(spark, tmp_path / "b") == [*range(10)]
+    with pytest.raises(PublishError, match="a second write would replace the first"):
+        window.finish()
+
+
+@pytest.mark.parametrize("is_kept", [False, True], ids=["read", "persisted"])
+def test_a_loop_that_writes_parts_and_ignores_errors_keeps_the_first_and_fails(
+    spark: SparkSession, make_window: MakeWindow, ranges: Ranges, tmp_path: Path, is_kept: bool
+) -> None:
+    window = make_window(ranges)
+    for part in ("n % 3 = 0", "n % 3 = 1", "n % 3 = 2"):
+        with suppress(KafkaWindowError), window.persisted() if is_kept else nullcontext(window.read()) as frame:
+            rows = frame.selectExpr("cast(cast(value as string) as int) as n")
+            window.write_parquet(rows.filter(part), str(tmp_path))
+            window.check()
+    assert found(spark, tmp_path) == [0, 3, 6, 9]
+    with pytest.raises(PublishError, match="a second write would replace the first"):
+        window.finish()
 
 
 def test_an_incomplete_read_is_not_published(

@@ -13,7 +13,7 @@ from airflow_kafka_offsets.core.offsets import TopicPartition
 def lag_document(lag: GroupLag | None) -> dict[str, Any]:
     """Return the lag of a group without its partitions, with times as they are. All is null if `lag` is None."""
     if lag is None:
-        return dict.fromkeys(_KEYS) | {"notes": []}
+        return dict.fromkeys(_KEYS) | {"needs_rerun": [], "notes": []}
     return {
         "verdict": lag.verdict.value if lag.verdict else None,
         "reason": lag.reason,
@@ -30,6 +30,7 @@ def lag_document(lag: GroupLag | None) -> dict[str, Any]:
         "looked_at": lag.at,
         "kafka_error": lag.error,
         "trouble": lag.trouble,
+        "needs_rerun": list(lag.reruns),
         "notes": list(lag.notes),
     }
 

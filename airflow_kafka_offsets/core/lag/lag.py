@@ -114,6 +114,7 @@ class GroupLag:
         error_kind: the name of the error's class in `core.errors`.
         trouble: what planning would refuse, in one sentence; None means nothing.
         notes: sentences on what is not known, e.g. that the topic's configuration may not be read.
+        reruns: the ids of the committed windows that need another run.
     """
 
     group: str
@@ -128,6 +129,7 @@ class GroupLag:
     error_kind: str | None = None
     trouble: str | None = None
     notes: tuple[str, ...] = ()
+    reruns: tuple[str, ...] = ()
 
     @property
     def lag(self) -> int | None:

@@ -2,6 +2,7 @@
 
 - LOST: Kafka no longer holds what the group reads next.
 - AT RISK: retention reaches unread records before the group can be expected to have read them.
+- NEEDS RERUN: a committed window began to run again, and that did not succeed: its output may be a part.
 - STALLED: records wait for much longer than usual, and nothing was committed in that time.
 - BEHIND: records wait for much longer than usual, although windows are committed.
 - OK: none of these.
@@ -11,16 +12,18 @@ What is usual comes from the group's own last commits, so the rules fit one comm
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airflow_kafka_offsets.core.errors import KafkaAnswerError, LogError, counted, name_some
+from airflow_kafka_offsets.core.history import Rerun
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.words import NOT_ASKED, length, why_unknown
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Verdict
+from airflow_kafka_offsets.core.window import Outcome
 
 GONE = frozenset({Verdict.DATA_LOSS, Verdict.TRUNCATED, Verdict.RECREATED, Verdict.MISSING})
 """The verdicts of planning on a partition whose next records Kafka no longer holds."""
@@ -116,6 +119,7 @@ def judged(
     *,
     horizon: timedelta | None = None,
     notes: tuple[str, ...] = (),
+    reruns: Sequence[Rerun] = (),
 ) -> GroupLag:
     """Return the lag of a group with its verdict.
 
@@ -126,6 +130,7 @@ def judged(
         pace: how fast it commits.
         horizon: how much headroom it needs at least; None means a tenth of the retention.
         notes: sentences on what is not known.
+        reruns: what has begun again of its committed windows, and is not committed again.
     """
     needs = {tp: needed_seconds(p, pace, horizon) for tp, p in partitions.items() if p.headroom_seconds is not None}
     tightest = min(needs, key=lambda tp: _tightness(tp, _headroom(partitions[tp]), needs[tp]), default=None)
@@ -136,9 +141,10 @@ def judged(
         needed_seconds=needed,
         trouble=_trouble(partitions),
         notes=notes,
+        reruns=tuple(rerun.window_id for rerun in reruns if _is_broken(rerun, at, pace)),
     )
     risky = sum(_headroom(partitions[tp]) < need for tp, need in needs.items())
-    finding = _lost(lag) or _at_risk(lag, risky) or _late(lag) or _fine(lag)
+    finding = _lost(lag) or _at_risk(lag, risky) or _incomplete(lag) or _late(lag) or _fine(lag)
     return replace(lag, verdict=finding.verdict, reason=finding.reason)
 
 
@@ -216,6 +222,22 @@ def _at_risk(lag: GroupLag, risky: int) -> _Finding | None:
     return _Finding(
         GroupVerdict.AT_RISK,
         f"Retention {left}{others}; this group needs at least {length(lag.needed_seconds or 0)}",
+    )
+
+
+def _is_broken(rerun: Rerun, at: datetime, pace: Pace) -> bool:
+    """Whether a rerun has failed, or takes so long that its process is probably dead."""
+    lasts = (at - rerun.begun_at).total_seconds()
+    return rerun.outcome is not Outcome.RUNNING or lasts > UNUSUAL * usual_wait(pace)
+
+
+def _incomplete(lag: GroupLag) -> _Finding | None:
+    if not lag.reruns:
+        return None
+    windows = counted(len(lag.reruns), "committed window")
+    return _Finding(
+        GroupVerdict.NEEDS_RERUN,
+        f"{windows} began to run again without success, so the output may be a part: {name_some(lag.reruns, ', ')}",
     )
 
 

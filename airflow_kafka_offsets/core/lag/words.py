@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from airflow_kafka_offsets.core import errors
+from airflow_kafka_offsets.core.window_id import name_windows, parse_window_id
 
 
 class GroupVerdict(StrEnum):
@@ -14,12 +16,13 @@ class GroupVerdict(StrEnum):
     OK = "OK"
     BEHIND = "BEHIND"
     STALLED = "STALLED"
+    NEEDS_RERUN = "NEEDS RERUN"
     AT_RISK = "AT RISK"
     LOST = "LOST"
 
 
 _WORST_FIRST = (
-    *(GroupVerdict.LOST, GroupVerdict.AT_RISK, GroupVerdict.STALLED, GroupVerdict.BEHIND),
+    *(GroupVerdict.LOST, GroupVerdict.AT_RISK, GroupVerdict.NEEDS_RERUN, GroupVerdict.STALLED, GroupVerdict.BEHIND),
     *(None, GroupVerdict.OK),
 )
 
@@ -28,7 +31,7 @@ def place(verdict: GroupVerdict | None) -> int:
     """Return the rank of a verdict, the worst first. A group without one may be in any state: it comes before those that are OK.
 
     >>> [place(verdict) for verdict in (GroupVerdict.LOST, GroupVerdict.BEHIND, None, GroupVerdict.OK)]
-    [0, 3, 4, 5]
+    [0, 4, 5, 6]
     """
     return _WORST_FIRST.index(verdict)
 
@@ -52,14 +55,22 @@ class Advice:
 _NEXT = {
     GroupVerdict.BEHIND: ("By partition", "status"),
     GroupVerdict.STALLED: ("Its open windows, and the runs that hold them", "status"),
+    GroupVerdict.NEEDS_RERUN: ("What runs again, and how", "plan"),
     GroupVerdict.AT_RISK: ("To gain time, raise the retention. By partition", "status"),
     GroupVerdict.LOST: ("What is gone, and how to continue without it", "plan"),
 }
 
 
-def advice(group: str, verdict: GroupVerdict | None) -> Advice | None:
+def advice(group: str, verdict: GroupVerdict | None, reruns: Sequence[str] = ()) -> Advice | None:
     """Return what to do next for a group; None if nothing has to be done, or the verdict is unknown.
 
+    Args:
+        group: its name.
+        verdict: the verdict.
+        reruns: the windows that need another run.
+
+    >>> print(advice("lake.orders", GroupVerdict.NEEDS_RERUN, ["lake.orders-000003"]))
+    What runs again, and how: kafka-offsets plan lake.orders --windows 3
     >>> print(advice("lake.orders", GroupVerdict.LOST))
     What is gone, and how to continue without it: kafka-offsets plan lake.orders
     >>> advice("lake.orders", GroupVerdict.OK)
@@ -67,7 +78,8 @@ def advice(group: str, verdict: GroupVerdict | None) -> Advice | None:
     if verdict not in _NEXT:
         return None
     words, command = _NEXT[verdict]
-    return Advice(words, f"kafka-offsets {command} {group}")
+    windows = f" --windows {name_windows(parse_window_id(id_)[1] for id_ in reruns)}"
+    return Advice(words, f"kafka-offsets {command} {group}{windows * (verdict == GroupVerdict.NEEDS_RERUN)}")
 
 
 NOT_ASKED = "Kafka was not asked"

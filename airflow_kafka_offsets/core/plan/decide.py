@@ -92,6 +92,7 @@ class Facts:
     Attributes:
         version: the version of the group at that moment, see `GroupState`.
         over: for each window whose holder Airflow was asked about, by number and holds: whether that holder is over.
+        crossed: of windows of others, by number: a window of the asking run that the holder's run needs, too, and waits for.
         topics: the topics that the group reads, as Kafka lists them, or None if no live window was to be cut.
         logs: what Kafka holds, by isolation level: of these topics, and of those of the windows that are run again.
         windows: the numbers of the windows whose offsets were looked at again.
@@ -108,6 +109,7 @@ class Facts:
 
     version: int
     over: Mapping[tuple[int, int], bool] = field(default_factory=dict)
+    crossed: Mapping[int, str] = field(default_factory=dict)
     topics: tuple[str, ...] | None = None
     logs: Mapping[IsolationLevel, LogSnapshot] = field(default_factory=dict)
     windows: frozenset[int] = frozenset()
@@ -192,6 +194,8 @@ def decide(asking: Asking, in_ledger: InLedger, facts: Facts) -> Decision | None
     if decision is None:
         return None
     decision = _at_most(asking, in_ledger, decision)
+    if choice.how is How.AGAIN and (superseded := ownership.superseded_of(in_ledger.state)):
+        decision = replace(decision, notes=[*decision.notes, f"{superseded}; the others run again"])
     if not is_ready(in_ledger.state, decision.plans, facts.ready_store):
         return None
     return _with_schemas(in_ledger, facts, decision)
@@ -260,7 +264,8 @@ def choose(asking: Asking, in_ledger: InLedger, facts: Facts) -> Choice:
     how, windows = _existing(asking, in_ledger)
     foreign = ownership.held_by_others(state, windows, claim, how)
     if busy := next((held for held in foreign if not facts.is_over(held)), None):
-        raise WindowBusyError(busy.id, busy.holder, is_rerun=busy.state is State.COMMITTED)
+        crossed = facts.crossed.get(busy.seq)
+        raise WindowBusyError(busy.id, busy.holder, is_rerun=busy.state is State.COMMITTED, crossed=crossed)
     if how is How.GIVEN:
         ownership.check_given(group, state, claim, foreign)
     elif not ownership.is_owner(state.owner, claim):  # a topic may have left the owner's group since

@@ -28,6 +28,7 @@ from airflow_kafka_offsets.core.errors import (
     short,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import Rerun
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.spark_json import dump_offsets
@@ -95,6 +96,7 @@ class GroupState:
         claimed: the windows that the asking claim ever had, oldest first.
         elsewhere: a few windows that the claim had under another name of its group, DAG or task, if it owns none here.
         owner: the task that the group belongs to; None if the first task that plans live gets it.
+        reruns: what has begun again of its committed windows and is not committed again, oldest first; `load` for one run leaves it out.
         is_pruned: whether a window that the asking claim had, under any name, was pruned.
         began_at: when the group began; None if it is not in the ledger, or was reset since.
     """
@@ -105,6 +107,7 @@ class GroupState:
     claimed: tuple[WindowRecord, ...] = ()
     elsewhere: tuple[str, ...] = ()
     owner: Owner | None = None
+    reruns: tuple[Rerun, ...] = ()
     is_pruned: bool = False
     began_at: datetime | None = None
 
@@ -125,20 +128,25 @@ _NEW_RUN = "Trigger a new run instead of clearing this one"
 def own_windows(state: GroupState) -> tuple[WindowRecord, ...]:
     """Return the windows that the asking run has; empty if it asks for the first time.
 
-    An abandoned window no longer owns anything, so its run asks like a new one.
+    An abandoned window no longer owns anything, so its run asks like a new one. One that a reset superseded is left out, as other windows
+    own its offsets now.
 
     Raises:
-        IllegalStepError: a reset superseded one of them. A rerun would write what other windows own now.
+        IllegalStepError: all windows of the run that it could run again were superseded.
         PrunedWindowError: one of them was pruned.
     """
     if state.is_pruned:
         raise PrunedWindowError(f"A window of this run was pruned from the ledger. {_NEW_RUN}")
-    windows = [record.window for record in state.claimed]
-    if superseded := [window.id for window in windows if window.state is State.SUPERSEDED]:
-        raise IllegalStepError(
-            f"A reset gave the offsets of {name_some(superseded, ', ')} of this run to other windows. {_NEW_RUN}"
-        )
-    return tuple(record for record in state.claimed if record.state.owns)
+    own = tuple(record for record in state.claimed if record.state.owns)
+    if not own and (superseded := superseded_of(state)):
+        raise IllegalStepError(f"{superseded}. {_NEW_RUN}")
+    return own
+
+
+def superseded_of(state: GroupState) -> str | None:
+    """Return which windows of the asking run a reset superseded, as a clause, or None if it superseded none."""
+    ids = [record.id for record in state.claimed if record.state is State.SUPERSEDED]
+    return f"A reset gave the offsets of {name_some(ids, ', ')} of this run to other windows" if ids else None
 
 
 def made_again(claim: Claim, own: Sequence[WindowRecord]) -> str:
@@ -346,6 +354,25 @@ def held_by_others(state: GroupState, records: Iterable[WindowRecord], claim: Cl
     """Return the windows on which a claim may work only if their holders are over."""
     had = {record.seq for record in state.claimed}
     return [r for r in records if not is_free_for(r, claim, is_known=how is How.GIVEN or r.seq in had)]
+
+
+def crossed_with(own: Sequence[WindowRecord], claim: Claim, holder: Claim, had: Collection[int]) -> str | None:
+    """Return a window of the asking run for which another run waits, while the asking run would wait for one of the other run's.
+
+    Neither would ever end. So one goes first, the one whose name sorts first, and the other does not wait.
+
+    Args:
+        own: the windows that the asking claim ever had.
+        claim: who asks.
+        holder: who has a window that the claim asks for, and does not work on it.
+        had: the numbers of the windows that the holder's run ever had.
+
+    Returns:
+        The window's id, or None if there is no such window, or if the asking run goes first.
+    """
+    if (claim.dag_id, claim.run_id) <= (holder.dag_id, holder.run_id):
+        return None
+    return next((r.id for r in own if r.holder.is_same_run(claim) and r.seq in had), None)
 
 
 def to_hold(records: Sequence[WindowRecord], claim: Claim) -> list[WindowRecord]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -288,9 +288,20 @@ def scoped(conf: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return given
 
 
-def trigger_command(group: str, replay: Mapping[str, Any], dag_id: str = "DAG") -> str:
-    """Return the command that starts a run with a replay, on a line of its own. No param of the DAG changes what its conf means."""
-    return f"\n    airflow dags trigger {dag_id} --conf {quote(json.dumps({SCOPED: {GROUP: group, **replay}}))}"
+def conf_of(group: str, replay: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the conf of a run with a replay. No param of the DAG changes what it means."""
+    return {SCOPED: {GROUP: group, **replay}}
+
+
+def trigger_command(group: str, replay: Mapping[str, Any], dag_id: str | None = None) -> str:
+    """Return the command that starts a run with a replay, on a line of its own.
+
+    Args:
+        group: the group.
+        replay: what names the replay, with the keys of `REPLAY_KEYS`.
+        dag_id: the DAG that runs it, or None for any that has the group.
+    """
+    return f"\n    airflow dags trigger {dag_id or 'DAG'} --conf {quote(json.dumps(conf_of(group, replay)))}"
 
 
 def new_run(run: Run, group: str) -> str | None:
@@ -352,21 +363,6 @@ def parse_windows(group: str, text: str) -> list[int]:
 def _check_number(text: str, number: int) -> None:
     if number > MAX_NAMED_WINDOWS:
         raise BadInputError(f"{short(text)} are more than {MAX_NAMED_WINDOWS} windows; name fewer at a time")
-
-
-def name_windows(seqs: Iterable[int]) -> str:
-    """Return the text that `parse_windows` reads as these sequence numbers, which are in order.
-
-    >>> name_windows([3, 12, 13, 14])
-    '3,12-14'
-    """
-    runs: list[list[int]] = []
-    for seq in seqs:
-        if runs and runs[-1][-1] + 1 == seq:
-            runs[-1].append(seq)
-        else:
-            runs.append([seq])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def _parse_part(group: str, part: str) -> range:

@@ -23,16 +23,18 @@ from airflow_kafka_offsets.core.plan.ownership import (
     ANOTHER_GROUP,
     NOWHERE,
     GroupState,
+    Owner,
     Position,
     reset_command,
     reset_to,
     to_abandon,
 )
 from airflow_kafka_offsets.core.plan.replay import left_to_find
-from airflow_kafka_offsets.core.plan.request import name_windows
+from airflow_kafka_offsets.core.plan.request import WINDOWS, trigger_command
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.starting import check_inside
 from airflow_kafka_offsets.core.window import COMMITTING_HINT, Lane, State, Window
+from airflow_kafka_offsets.core.window_id import name_windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Reset:
         read_by_others: what another reader has read before an import made the group, and new windows read again.
         left: the ids of the topics that the group leaves for others of the same name.
         unchecked: the noted leader epochs whose ends Kafka did not report. They stay noted, so the next plan asks again.
+        owner: the task that the group belongs to, or None.
     """
 
     position: Position
@@ -64,6 +67,7 @@ class Reset:
     read_by_others: OffsetRanges = field(default_factory=lambda: OffsetRanges({}))
     left: Mapping[str, str] = field(default_factory=dict)
     unchecked: tuple[PartitionEpoch, ...] = ()
+    owner: Owner | None = None
 
     @property
     def changes_something(self) -> bool:
@@ -365,10 +369,16 @@ def check_confirmed(group: str, reset: Reset, confirmed: bool) -> None:
         "after it, remove their output, as new windows read the offsets again.",
         *only_copies(reset),
         *nobody_reads(reset),
-        "To do it all the same, add --supersede. To run these windows again instead:",
-        f"""    airflow dags trigger DAG --conf '{{"group": "{group}", "windows": "{name_windows(w.seq for w in reset.superseded)}"}}'""",
+        f"To do it all the same, add --supersede. {run_instead(group, reset)}",
     ]
     raise ConfirmationError("\n".join(lines))
+
+
+def run_instead(group: str, reset: Reset) -> str:
+    """Return the sentence on the replay that is usually meant by a reset backwards, with its command."""
+    windows = {WINDOWS: name_windows(window.seq for window in reset.superseded)}
+    command = trigger_command(group, windows, reset.owner.dag_id if reset.owner else None)
+    return f"To run these windows again instead:{command}"
 
 
 def only_copies(reset: Reset) -> list[str]:

@@ -91,19 +91,30 @@ class DeltaTable:
         Raises:
             OtherWindowError: they appended another window of this id, so Delta would skip this one.
         """
-        notes = self._notes_of_window()
+        newest = self._notes()
+        self._finds_group(newest)
+        notes = self._of_window(newest)
         if others := [note for note in notes if "digest" in note and not self._label.is_of(note)]:
             raise self._label.other_window(self.name, others)
         return bool(notes)
 
+    def _finds_group(self, notes: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether notes, the newest first, are of the group. Refuse them if the newest is of another ledger."""
+        ledgers = [note.get("ledger") for note in notes if note.get("group") == self._label.group]
+        if ledgers:
+            self._label.must_mark(self.name, ledgers[0])
+        return bool(ledgers)
+
     def _refuse_other(self) -> None:
+        if self._label.ledgers and not self._finds_group(self._notes(_JUST_NOW)):
+            self._finds_group(self._notes())
         table = self._rows()
         if WINDOW_ID not in map(str.lower, table.columns):
             return  # Delta raises an error of its own
         # The rows first: without any, the history need not be read.
         if table.filter(F.col(WINDOW_ID) == self._label.window_id).isEmpty():
             return
-        self._label.refuse_other(self.name, next(iter(self._notes_of_window()), None))
+        self._label.refuse_other(self.name, next(iter(self._of_window(self._notes())), None))
 
     def create(self, frame: DataFrame, partition_by: Sequence[str]) -> bool:
         """Create a table for this frame if none exists, and return whether this call did so."""
@@ -148,9 +159,9 @@ class DeltaTable:
         rows = self._spark.sql(f"DESCRIBE HISTORY {self.name} LIMIT {most}").select("userMetadata").collect()
         return [note for row in rows for note in [read_note(row[0])] if note is not None]
 
-    def _notes_of_window(self) -> list[dict[str, Any]]:
-        """Return the newest commits' notes of windows of this id, newest first."""
-        return [note for note in self._notes() if note.get("window_id") == self._label.window_id]
+    def _of_window(self, notes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the notes of windows of this id."""
+        return [note for note in notes if note.get("window_id") == self._label.window_id]
 
 
 def check_options(mode: str, options: Mapping[str, Any]) -> None:

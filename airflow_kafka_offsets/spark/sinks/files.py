@@ -65,8 +65,9 @@ class Files:
         return True
 
     def write(self, path: str, text: str) -> None:
-        """Write a small new file."""
-        flags = self._java("java.util.EnumSet").of(self._java("org.apache.hadoop.fs.CreateFlag").CREATE)
+        """Write a small file, in the place of an old one."""
+        flag = self._java("org.apache.hadoop.fs.CreateFlag")
+        flags = self._java("java.util.EnumSet").of(flag.CREATE, flag.OVERWRITE)
         with contextlib.closing(self._context.create(self._path(path), flags, self._no_create_options)) as stream:
             stream.write(bytearray(text, "utf-8"))
 
@@ -159,6 +160,25 @@ def refuse_other(files: Files, label: Label, target: str, place: str) -> None:
     note = read_note(files.read(f"{place}/{LABEL_FILE}"))
     if note is not None:
         label.refuse_other(target, note)
+
+
+def ledger_of(files: Files, label: Label, root: str) -> str | None:
+    """Return the id of the ledger whose output of the group is below a directory, or None if there is none."""
+    return (files.read(_mark(label, root)) or "").strip() or None
+
+
+def mark(files: Files, label: Label, root: str) -> None:
+    """Note the ledger below a directory before the first output of its group is there.
+
+    Raises:
+        OtherWindowError: another ledger's output of the group is there.
+    """
+    if label.must_mark(root, ledger_of(files, label, root)):
+        files.write(_mark(label, root), label.ledgers[0])
+
+
+def _mark(label: Label, root: str) -> str:
+    return f"{root}/.kafka-ledger-{label.group}"
 
 
 def publish(

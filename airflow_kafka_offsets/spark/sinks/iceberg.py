@@ -90,18 +90,22 @@ class IcebergTable:
         marked = gone.withColumn(_GONE, F.lit(True))
         return rows.withColumn(_GONE, F.lit(False)).unionByName(marked, allowMissingColumns=True)
 
-    def _refuse_other(self) -> None:
-        if self._spark.table(self.name).filter(F.col(WINDOW_ID) == self._label.window_id).isEmpty():
-            return
+    def _newest_note(self, name: str, value: str) -> dict[str, str] | None:
         snapshot = (
             self._spark.table(f"{self._full_name}.snapshots")
-            .filter(F.col("summary")["kafka-window-id"] == self._label.window_id)
+            .filter(F.col("summary")[name] == value)
             .orderBy(F.col("committed_at").desc())
             .select("summary")
             .first()
         )
-        note = None if snapshot is None else {name[len("kafka-") :]: value for name, value in snapshot[0].items()}
-        self._label.refuse_other(self.name, note)
+        return None if snapshot is None else {name[len("kafka-") :]: value for name, value in snapshot[0].items()}
+
+    def _refuse_other(self) -> None:
+        of_group = self._newest_note("kafka-group", self._label.group) or {}
+        self._label.must_mark(self.name, of_group.get("ledger"))
+        if self._spark.table(self.name).filter(F.col(WINDOW_ID) == self._label.window_id).isEmpty():
+            return
+        self._label.refuse_other(self.name, self._newest_note("kafka-window-id", self._label.window_id))
 
     @property
     def _full_name(self) -> str:

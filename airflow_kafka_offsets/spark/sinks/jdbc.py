@@ -155,7 +155,7 @@ class JdbcTable:
         try:
             with self._connected() as connection:
                 self._check_transactions(connection)
-                self._make_lock(connection, label.window_id)
+                self._make_lock(connection, label)
                 self._in_transaction(connection, stage, label)
                 self._clean(connection, stage, label.window_id)
         except (PublishError, TargetError, OtherWindowError):
@@ -196,12 +196,14 @@ class JdbcTable:
     def _replace(self, connection: Any, stage: Stage, label: Label) -> None:
         window_id, table = label.window_id, self.target.table
         _update(connection, self.target.lock_published(), window_id)
+        ledgers = _rows(connection, self.target.find_digest(), label.group, self.target.name)
+        if label.must_mark(table, next(iter(ledgers), None)):
+            self._note_digest(connection, label.group, label.ledgers[0])
         if _update(connection, self.target.delete(), window_id):
             digests = _rows(connection, self.target.find_digest(), window_id, self.target.name)
             label.refuse_other(table, {"digest": digests[0]} if digests else None)
         # By the name without its schema: `orders` and `public.orders` are one table, and the digests are in its schema.
-        _update(connection, self.target.delete_digest(), window_id, self.target.name)
-        _update(connection, self.target.insert_digest(), window_id, self.target.name, label.digest)
+        self._note_digest(connection, window_id, label.digest)
         inserted = _update(connection, self.target.insert(stage.name, stage.columns), window_id)
         if inserted != stage.rows:
             raise PublishError(
@@ -209,7 +211,11 @@ class JdbcTable:
                 "Stop its other writers, and run the window again"
             )
 
-    def _make_lock(self, connection: Any, window_id: str) -> None:
+    def _note_digest(self, connection: Any, name: str, digest: str) -> None:
+        _update(connection, self.target.delete_digest(), name, self.target.name)
+        _update(connection, self.target.insert_digest(), name, self.target.name, digest)
+
+    def _make_lock(self, connection: Any, label: Label) -> None:
         """Insert the row to lock, outside of the transaction: two jobs at once would not see each other's."""
         for statement in (self.target.create_published(), self.target.create_digests()):
             try:
@@ -217,11 +223,10 @@ class JdbcTable:
             except Exception:
                 # For PostgreSQL, IF NOT EXISTS is no lock: the second job may fail, in one of three ways. Now the table exists.
                 _update(connection, statement)
-        try:
-            _update(connection, self.target.insert_published(), window_id)
-        except Exception as exc:
-            if not _sql_state(exc).startswith("23"):  # the row exists
-                raise
+        _insert_once(connection, self.target.insert_published(), label.window_id)
+        for ledger in label.ledgers[:1]:
+            # Under the group's name, which is no window's id.
+            _insert_once(connection, self.target.insert_digest(), label.group, self.target.name, ledger)
 
     def _check_transactions(self, connection: Any) -> None:
         if not self.target.is_mysql:
@@ -314,6 +319,14 @@ def _update(connection: Any, statement: str, *values: str, timeout: int = 0) -> 
     with _prepared(connection, statement, values) as prepared:
         prepared.setQueryTimeout(timeout)
         return int(prepared.executeLargeUpdate())
+
+
+def _insert_once(connection: Any, statement: str, *values: str) -> None:
+    try:
+        _update(connection, statement, *values)
+    except Exception as exc:
+        if not _sql_state(exc).startswith("23"):  # the row exists
+            raise
 
 
 def _rows(connection: Any, query: str, *values: str | None) -> list[str]:

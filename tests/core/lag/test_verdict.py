@@ -11,12 +11,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from airflow_kafka_offsets.core.history import Rerun
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.lag.verdict import GONE, danger, judged, urgency, usual_wait
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Verdict
+from airflow_kafka_offsets.core.window import Outcome
 from tests.core.examples import NOON, tp
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -254,3 +256,28 @@ def test_what_endangers_a_partition_endangers_its_group(verdict: Verdict, headro
     one = partition(5, headroom=headroom, verdict=verdict)
     alone = danger(one, HOURLY)
     assert alone is GroupVerdict.OK or look(one).verdict is alone
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ago", "verdict"),
+    [
+        (Outcome.FAILED, 1, "NEEDS RERUN"),
+        (Outcome.LOST, 1, "NEEDS RERUN"),
+        (Outcome.SUCCEEDED, 1, "NEEDS RERUN"),
+        (Outcome.RUNNING, 2 * (HOUR + 600) - 1, "OK"),
+        (Outcome.RUNNING, 2 * (HOUR + 600) + 1, "NEEDS RERUN"),
+    ],
+)
+def test_a_window_that_ran_again_without_success_needs_another_run(outcome: Outcome, ago: float, verdict: str) -> None:
+    rerun = Rerun("lake-000003", outcome, NOON - timedelta(seconds=ago))
+    found = judged("lake", NOON, {tp(): partition(0)}, HOURLY, reruns=[rerun])
+    assert found.verdict == verdict
+    assert found.reruns == (("lake-000003",) if verdict == "NEEDS RERUN" else ())
+
+
+def test_a_loss_outranks_a_rerun_and_a_rerun_outranks_a_silence() -> None:
+    reruns = [Rerun("lake-000003", Outcome.FAILED, NOON)]
+    late = partition(900, 5 * HOUR, 6 * DAY)
+    lost = partition(10, verdict=Verdict.RECREATED)
+    assert judged("lake", NOON, {tp(): late}, silent(DAY), reruns=reruns).verdict == "NEEDS RERUN"
+    assert judged("lake", NOON, {tp(): lost}, HOURLY, reruns=reruns).verdict == "LOST"

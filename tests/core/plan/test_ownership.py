@@ -16,6 +16,7 @@ from airflow_kafka_offsets.core.plan.ownership import (
     is_free,
     is_free_for,
     own_windows,
+    superseded_of,
     to_abandon,
     to_hold,
     watermark,
@@ -43,9 +44,15 @@ def test_an_abandoned_window_is_forgotten() -> None:
     assert own_windows(GroupState(4, HERE, (OPEN,), (held(3, State.ABANDONED),))) == ()
 
 
-def test_a_superseded_window_stops_its_run() -> None:
-    with pytest.raises(IllegalStepError, match="offsets of lake-000003 of this run to other windows"):
-        own_windows(GroupState(4, HERE, (OPEN,), (held(2), held(3, State.SUPERSEDED))))
+def test_a_run_keeps_those_of_its_windows_that_no_reset_superseded() -> None:
+    state = GroupState(4, HERE, (OPEN,), (held(2), held(3, State.SUPERSEDED)))
+    assert own_windows(state) == (held(2),)
+    assert superseded_of(state) == "A reset gave the offsets of lake-000003 of this run to other windows"
+
+
+def test_a_run_whose_windows_were_all_superseded_is_refused() -> None:
+    with pytest.raises(IllegalStepError, match=r"lake-000003 of this run to other windows\. Trigger a new run"):
+        own_windows(GroupState(4, HERE, (OPEN,), (held(3, State.SUPERSEDED), held(4, State.ABANDONED))))
 
 
 def test_a_new_run_gets_the_oldest_window_of_a_dead_run_or_a_new_one() -> None:

@@ -21,7 +21,6 @@ from airflow_kafka_offsets.core.plan.request import (
     TimeSpan,
     Windows,
     check_keys,
-    name_windows,
     new_run,
     parse_replay,
     parse_seq,
@@ -31,7 +30,7 @@ from airflow_kafka_offsets.core.plan.request import (
 )
 from airflow_kafka_offsets.core.run import Run
 from airflow_kafka_offsets.core.window import Claim
-from airflow_kafka_offsets.core.window_id import name_window
+from airflow_kafka_offsets.core.window_id import name_window, name_windows
 from tests.core.examples import ranges, tp
 
 BERLIN = ZoneInfo("Europe/Berlin")
