@@ -71,6 +71,7 @@ def group_document(group: KafkaGroup, overview: Overview, lag: GroupLag | None) 
         **lag_document(lag),
         "open_windows": [window_document(window) for window in reversed(overview.open)],
         "last_committed": window_document(committed) if committed else None,
+        "refused": state.refused,
         "acts": [asdict(act) for act in overview.acts],
         "pruned_before": overview.first if overview.first > 1 else None,
         "partitions": [partition_document(tp, partition) for tp, partition in partitions.items()],

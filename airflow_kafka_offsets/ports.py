@@ -106,6 +106,14 @@ class OffsetStore(Protocol):
         """Return the ids of the windows whose commits wrote these offsets; none if the store has no place for them."""
         ...
 
+    def check_writable(self, group: str) -> None:
+        """Refuse a group whose commits would be refused at this moment, as far as the store knows before a write.
+
+        Raises:
+            StoreRefusedError: the group is a Kafka consumer group with members.
+        """
+        ...
+
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Move the offsets of a group from `before` to `after`, all partitions or none, if they are still at `before`.
 

@@ -234,16 +234,18 @@ def verify(args: Namespace) -> Answer:
     older = moving.older_ledger(group, store, differences) if store else None
     state = ledger.load(group.name)
     position = watermark(state)
+    refused = moving.refusal(group.name, store)
     document = {
         "group": group.name,
         "store": store.name if store else None,
         "same": not differences,
+        "refused": refused,
         "partitions": len(position.offsets) if position else 0,
         "committing": list(committing(state)),
         "never_committed": older.window_id if older else None,
         "differences": [_difference(difference) for difference in differences],
     }
-    code = ExitCode.REFUSED if differences else ExitCode.OK
+    code = ExitCode.REFUSED if differences or refused else ExitCode.OK
     return Answer(document, lambda: "\n\n".join(_verify_text(document, differences, older)), code)
 
 
@@ -261,6 +263,8 @@ def _difference(difference: Difference) -> Document:
 def _verify_text(document: Document, differences: Sequence[Difference], older: OlderLedger | None) -> Iterator[str]:
     compared = "The ledger and Kafka" if document["store"] is None else f"The ledger, {document['store']} and Kafka"
     group = document["group"]
+    if document["refused"]:
+        yield f"No commit is possible: {document['refused']}"
     if not differences:
         yield f"{compared} agree on group {group}: {counted(document['partitions'], 'partition')}."
     else:

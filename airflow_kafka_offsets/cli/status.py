@@ -161,6 +161,8 @@ def _one_text(group: Document) -> str:
         acts = ({**act, "windows": _windows_of(act)} for act in group["acts"])
         parts.insert(1, table(("at", "kind", "windows", "who", "why"), acts, kind="what people did"))
     parts += [f"Note: {note}." for note in group["notes"]]
+    if group["refused"]:
+        parts.append(f"Runs fail: {group['refused']}")
     if group["verdict"] in (GroupVerdict.LOST, GroupVerdict.NEEDS_RERUN):
         parts.append(str(advice(group["group"], group["verdict"], group["needs_rerun"])))
     return "\n\n".join(parts)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, insert, select
+from sqlalchemy import Connection, Select, insert, select, update
 
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import INHERIT, MOVES, NEXT_WINDOW, Act
@@ -158,7 +158,10 @@ def select_acts() -> Select[Any]:
 
 
 def record_act(connection: Connection, group_id: int, act: Act) -> int:
-    """Record what a person did, and return its number."""
+    """Record what a person did, and return its number. The next plan shows whether a refusal of the offset store is over."""
+    connection.execute(
+        update(groups).where(groups.c.id == group_id, groups.c.refused.is_not(None)).values(refused=None)
+    )
     result = connection.execute(
         insert(acts).values(
             group_id=group_id,

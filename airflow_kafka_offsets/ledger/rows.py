@@ -86,6 +86,7 @@ def states_of(connection: Connection, found: Sequence[Row[Any]], find_open: Find
             open=tuple(is_open.get(row.id, ())),
             owner=owner_of(row),
             began_at=row.created_at if row.origin_seq == 1 else None,
+            refused=row.refused,
         )
         for row in found
     }

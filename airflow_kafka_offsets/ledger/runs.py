@@ -177,6 +177,11 @@ class RunLedger(Connections):
             with self._writing() as connection:
                 connection.execute(update(groups).where(groups.c.name == group.name).values(definition=definition))
 
+    def note_refusal(self, group: str, why: str | None) -> None:
+        """Note why the group's offset store refused it, or None if it does not any longer."""
+        with self._writing() as connection:
+            connection.execute(update(groups).where(groups.c.name == group).values(refused=why))
+
     def hold(
         self,
         held_windows: Sequence[WindowRecord],

@@ -107,6 +107,8 @@ groups = Table(
     Column("origin", document(), nullable=False),
     Column("definition", document(), nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
+    # Why the offset store refused the newest plan or commit, or NULL if it did not.
+    Column("refused", document()),
     # The task that live windows are cut for, or NULL for the first task that plans.
     Column("owner_dag_id", name(250)),
     Column("owner_task_id", name(250)),

@@ -357,6 +357,7 @@ class _Look:
             *(name, self.now, partitions, self._paces[name]),
             horizon=self.horizon,
             notes=tuple(notes),
+            refused=self._states[name].refused,
             reruns=self._states[name].reruns,
         )
         return in_part(lag, self.failed[name]) if name in self.failed else lag

@@ -16,7 +16,8 @@ from airflow_kafka_offsets.core.lag.measure import to_ms
 from airflow_kafka_offsets.core.lag.pace import commits_wanted, pace_of
 from airflow_kafka_offsets.core.lag.retention import Retention, hidden_note
 from airflow_kafka_offsets.core.lag.risk import Danger, dangers, endangered, probes, together, warning_of
-from airflow_kafka_offsets.core.lag.search import Search
+from airflow_kafka_offsets.core.lag.search import Probe, Search
+from airflow_kafka_offsets.core.lag.words import OPEN_FOR
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.decide import Asking, Choice, Facts, Given, InLedger, holders_to_ask, to_run
@@ -193,6 +194,21 @@ class Look:
                 raise
             logger.warning("Group %s: its retention is not known: %s", group.name, exc)
             return {}
+
+    def hanging(self, group: KafkaGroup, log: LogSnapshot) -> Sequence[TopicPartition]:
+        """Return the partitions in which a transaction that hangs hides records after the end of a log. It is only for a warning."""
+        if group.isolation_level is IsolationLevel.READ_UNCOMMITTED or not log.bounds:
+            return ()
+        try:
+            high = self.kafka.bounds(sorted(log.bounds), IsolationLevel.READ_UNCOMMITTED)
+            since = to_ms(self.now - OPEN_FOR)
+            probes = {tp: Probe(tp, since) for tp, bounds in log.bounds.items() if high[tp].end > bounds.end}
+            hits = self.kafka.first_records(list(probes.values())) if probes else {}
+        except KafkaAnswerError as exc:
+            logger.info("Group %s: whether a transaction hides records is not known: %s", group.name, exc)
+            return ()
+        # The first of the last minutes comes after the first that is hidden, so that one is older.
+        return [tp for tp, probe in probes.items() if (hit := hits[probe]) is None or hit.offset > log.bounds[tp].end]
 
     def warn_of_retention(self, group: KafkaGroup, windows: Mapping[str, Draft]) -> None:
         """Warn of windows, by name, that may expire before they have run. They are never refused: only their job saves the records."""

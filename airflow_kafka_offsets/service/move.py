@@ -17,6 +17,7 @@ from airflow_kafka_offsets.core.errors import (
     KafkaAnswerError,
     KafkaRefusedError,
     NotYetError,
+    StoreRefusedError,
     UnknownGroupError,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
@@ -363,6 +364,15 @@ class Moving:
                 break
             # A commit may have moved the store after this look at the ledger.
         return differences
+
+    def refusal(self, group: str, store: OffsetStore | None) -> str | None:
+        """Return why the store would refuse a commit at this moment, or None if nothing is known."""
+        try:
+            if store is not None:
+                store.check_writable(group)
+        except StoreRefusedError as exc:
+            return str(exc)
+        return None
 
     def older_ledger(
         self, group: KafkaGroup, store: OffsetStore, differences: Sequence[Difference]

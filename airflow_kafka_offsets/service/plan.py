@@ -25,6 +25,7 @@ from airflow_kafka_offsets.core.plan.decide import (
     all_to_read,
     choose,
     decide,
+    moves_store,
     new_windows,
     refuse,
     replay_of,
@@ -215,10 +216,12 @@ class Planner(UseCases):
         assert first is not None, "the facts are new"
         group = in_ledger.group
         if first.whole is not None:
-            facts = replace(facts, at_risk=look.at_retention(group, first.whole.ranges))
+            at_risk, log = look.at_retention(group, first.whole.ranges), facts.logs[group.isolation_level]
+            hanging = () if first.whole.ranges.span else look.hanging(group, log.only(facts.topics or ()))
+            facts = replace(facts, at_risk=at_risk, hanging=hanging)
         if self._publisher.address:
             start = to_check_in_store(state, first.plans)
-            self._publisher.prepare(group, state, start)
+            self._publisher.prepare(group, state, start, is_to_move=moves_store(first))
             facts = replace(facts, ready_store=start)
         if group.schema_registry is not None:
             # After Kafka: what a producer has written by now, it has registered before.

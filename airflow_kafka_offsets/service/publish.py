@@ -6,7 +6,8 @@ In this order, a crash between the two leaves a window in `committing`, and whoe
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,8 @@ class Publisher:
         state = self._ledger.load(group)
         half_way = {held.seq for held in state.open if held.state is State.COMMITTING}
         if half_way and self._store is not None:
-            self._follow(self._store, group, state)
+            with self._noting_refusals(group, state):
+                self._follow(self._store, group, state)
         if seqs := sorted(half_way.union(also)):
             # With the version that was loaded: whoever finishes a later window at this moment did not see this one done.
             self._ledger.finish(group, state.version, seqs, self._clock())
@@ -135,7 +137,19 @@ class Publisher:
         older = self.older_ledger(self._ledger.group(drift.group), ahead, topics_of(drift.partitions))
         return drift if older is None else StoreDriftError(drift.store, drift.group, drift.partitions, older.advice)
 
-    def prepare(self, group: KafkaGroup, state: GroupState, start: Offsets) -> None:
+    @contextmanager
+    def _noting_refusals(self, group: str, state: GroupState) -> Iterator[None]:
+        """Note in the ledger whether the store refuses what is done in here: `status` shows it without asking a store."""
+        try:
+            yield
+        except StoreError as exc:
+            if not exc.may_pass:
+                self._ledger.note_refusal(group, str(exc))
+            raise
+        if state.refused is not None:
+            self._ledger.note_refusal(group, None)
+
+    def prepare(self, group: KafkaGroup, state: GroupState, start: Offsets, *, is_to_move: bool = True) -> None:
         """Make sure, before a window is cut, that the store is where it starts. An error after its job would be worse.
 
         If the store holds offsets of partitions that are new to the group, they are moved to where these partitions start.
@@ -145,6 +159,7 @@ class Publisher:
             state: what the ledger has of it, as the window was planned on it.
             start: where the windows start, if no window is open; else only the partitions that are new to the group, as the commits of open
                 windows move the others: see `to_check_in_store`.
+            is_to_move: whether commits of the run will move the store.
 
         Raises:
             BadInputError: the first window would start at other offsets than the store has.
@@ -152,10 +167,12 @@ class Publisher:
             StoreAnswerError: it does not answer, or says no: then a commit would not succeed either.
             ConcurrentChangeError: the group has changed since: look again.
         """
-        if self._store is None or not start:
+        if self._store is None or not (start or is_to_move):
             return
         try:
-            self._prepare(self._store, group, state, start)
+            with self._noting_refusals(group.name, state):
+                self._store.check_writable(group.name)
+                self._prepare(self._store, group, state, start)
         except BadInputError:
             self._check_version(group.name, state)
             raise
@@ -164,6 +181,8 @@ class Publisher:
             raise self._explained(drift) from drift
 
     def _prepare(self, store: OffsetStore, definition: KafkaGroup, state: GroupState, start: Offsets) -> None:
+        if not start:
+            return
         group = definition.name
         found = store.read(group, topics_of(start))
         if state.position is None:

@@ -132,9 +132,11 @@ def test_another_master_is_given_a_driver_only_if_the_first_can_not_have_one() -
 def test_what_a_cluster_may_lack_depends_on_its_ports() -> None:
     with serving(b"<html>") as (page, _):
         cluster = StandaloneCluster(Addresses([nobody()], [page]))
-        with pytest.raises(ClusterUnavailableError, match="If the master's page is not on port 8080, set webui-port"):
+        with pytest.raises(
+            ClusterUnavailableError, match="not on port 8080 with http, set webui-port and webui-scheme"
+        ):
             cluster.jobs(NAME)
-        with pytest.raises(ClusterUnavailableError, match="rest-port if it is not 6066"):
+        with pytest.raises(ClusterUnavailableError, match="rest-port and rest-scheme if they are not 6066 and http"):
             cluster.stop("1")
 
 

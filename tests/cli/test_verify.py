@@ -32,6 +32,20 @@ def test_all_agree(cli: Cli, lake: Lake, stores: Stores) -> None:
     assert lake.dump() == before
 
 
+def test_a_store_that_takes_no_commit_is_shown(cli: Cli, lake: Lake, stores: Stores) -> None:
+    stores[REDIS].groups["lake.orders"] = {ORDERS_0: 1000, ORDERS_1: 300}
+    stores[REDIS].members.add("lake.orders")
+    before = lake.dump()
+    done = cli(*VERIFY)
+    assert done.code == 1
+    assert done.out.startswith("No commit is possible: ")
+    assert "group lake.orders has members. Stop them" in done.out
+    assert "agree on group lake.orders: 2 partitions" in done.out
+    document = cli(*VERIFY, "-o", "json").json
+    assert (document["same"], "has members" in document["refused"]) == (True, True)
+    assert lake.dump() == before
+
+
 def test_only_differences_are_shown(cli: Cli, lake: Lake, stores: Stores) -> None:
     stores[REDIS].groups["lake.orders"] = {ORDERS_0: 1000, ORDERS_1: 312, ORDERS_2: 8}
     before = lake.dump()

@@ -802,7 +802,10 @@ def test_a_transaction_that_hangs_is_at_risk_before_its_records_are_lost(world: 
     world.now += 6 * DAY
     run_hourly(world, 3, number=0)
     found = one(world)
-    assert (found.verdict, found.lag, found.lag_seconds) == ("OK", 0, 0)
+    assert (found.verdict, found.lag, found.lag_seconds) == ("STALLED", 0, 0)
+    assert (
+        found.reason == "No run can read on: a transaction that is open for more than 15 min hides records of orders-0"
+    )
     assert found.headroom_seconds == (DAY - 3 * HOUR - timedelta(minutes=14)).total_seconds()
     assert found.notes == ("an open transaction hides records: orders-0 from offset 180 on",)
     world.now += 6 * HOUR

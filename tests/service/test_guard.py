@@ -108,9 +108,41 @@ def test_near_the_end_of_retention_a_plan_asks_at_most_ten_questions_more(by_pat
     assert len(by_pattern.kafka.calls) == FEW + more
 
 
-def test_an_empty_window_asks_nothing_more(world: World) -> None:
+def test_an_empty_window_asks_only_what_hides_records(world: World) -> None:
+    world.plan(claim("second"))
+    assert world.kafka.calls == ["snapshot", "bounds"]
+
+
+def test_an_empty_window_of_a_group_that_nothing_is_hidden_from_asks_nothing_more(world: World) -> None:
+    world.configure(isolation_level="read_uncommitted")
     world.plan(claim("second"))
     assert world.kafka.calls == ["snapshot"]
+
+
+def test_a_run_that_reads_nothing_because_a_transaction_hangs_warns(world: World) -> None:
+    world.kafka.open_transaction(tp(0))
+    world.kafka.produce(tp(0), 5, world.now)
+    waiting = world.plan(claim("second"))
+    assert (waiting.window.span, waiting.warnings) == (0, ()), "it may end at any moment"
+    world.do(waiting.window, claim("second"))
+    world.now += timedelta(minutes=15)
+    hanging = world.plan(claim("third"))
+    assert hanging.window.span == 0
+    [warning] = hanging.warnings
+    assert warning.startswith(
+        "this window is empty: a transaction that is open for more than 15 min hides records of orders-0"
+    )
+    world.do(hanging.window, claim("third"))
+    world.kafka.produce(tp(1), 3, world.now)
+    assert world.plan(claim("fourth")).warnings == (), "this one reads something"
+
+
+def test_what_hides_records_is_only_a_warning(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise KafkaUnavailableError("away")
+
+    monkeypatch.setattr(world.kafka, "bounds", away)
+    assert world.plan(claim("second")).window.span == 0
 
 
 def test_a_window_that_may_expire_is_a_warning_with_numbers(world: World) -> None:

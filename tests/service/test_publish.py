@@ -15,13 +15,16 @@ from airflow_kafka_offsets.core.errors import (
     StoreAnswerError,
     StoreBehindError,
     StoreDriftError,
+    StoreError,
     StoreOutcomeUnknownError,
     StoreRefusedError,
     StoreUnavailableError,
 )
+from airflow_kafka_offsets.core.history import Act
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
-from airflow_kafka_offsets.core.plan.request import Live, TimeSpan
+from airflow_kafka_offsets.core.plan.request import Live, TimeSpan, Windows
 from airflow_kafka_offsets.core.window import Lane, State, Window
+from airflow_kafka_offsets.service import freshness
 from airflow_kafka_offsets.service.move import Moving, Selection
 from airflow_kafka_offsets.service.sources import LedgerSource
 from airflow_kafka_offsets.service.windows import WindowService
@@ -152,6 +155,73 @@ def test_drift_is_seen_before_the_job_runs(world: World, store: MemoryStore) -> 
         world.plan(TWO)
     assert [row.window.seq for row in world.ledger.windows("lake")] == [1]
     assert stands(store) == {0: 7, 1: 0}
+
+
+def test_a_group_with_members_is_refused_before_its_job_runs(world: World, store: MemoryStore) -> None:
+    world.run(ONE)
+    store.members.add("lake")
+    for _ in range(2):
+        with pytest.raises(StoreRefusedError, match="has members"):
+            world.plan(TWO)
+    assert len(world.ledger.windows("lake")) == 1
+    world.die(TWO)
+    assert world.plan(THREE, Windows((1,))).is_rerun, "its commit moves no store"
+    world.die(THREE)
+    store.members.clear()
+    left = world.plan(TWO).window
+    world.die(TWO)
+    store.members.add("lake")
+    with pytest.raises(StoreRefusedError, match="has members"):
+        world.plan(claim("adopts"))
+    assert world.ledger.window(left.id).holder == TWO
+
+
+def verdict_of(world: World) -> tuple[str | None, str]:
+    """Look at the group, with a ledger and a Kafka, and without its store."""
+    lag = freshness.look([world.group], world.ledger, lambda _: world.kafka, world.now)["lake"]
+    return lag.verdict, lag.reason
+
+
+@pytest.mark.parametrize("cause", ["drift at planning", "drift in a commit", "members"])
+@pytest.mark.parametrize("mend", ["a run", "an act"])
+def test_a_group_whose_store_refuses_is_stalled_until_a_run_or_a_person_mends_it(
+    world: World, store: MemoryStore, cause: str, mend: str
+) -> None:
+    world.configure()
+    window = world.run(ONE)
+    stood = dict(store.groups["lake"])
+    assert verdict_of(world)[0] == "OK"
+    if cause == "drift in a commit":
+        window = world.plan(TWO).window
+    if cause == "members":
+        store.members.add("lake")
+    else:
+        store.groups["lake"] = {tp(0): 7}
+    with pytest.raises(StoreError):
+        world.do(window, TWO) if cause == "drift in a commit" else world.plan(TWO)
+    verdict, reason = verdict_of(world)
+    assert verdict == "STALLED"
+    assert reason.startswith("No run gets on: memory://")
+    what = "group lake has members" if cause == "members" else "orders-0: found 7, expected 35"
+    assert reason.endswith(what), "what to do stands in the error itself"
+    assert world.ledger.load("lake").refused is not None
+    store.members.clear()
+    store.groups["lake"] = stood
+    if mend == "an act":
+        world.ledger.record("lake", Act("copy", "ada", "mended", world.now))
+    else:
+        world.die(TWO)
+        world.plan(THREE)
+    assert verdict_of(world)[0] == "OK"
+
+
+def test_a_store_that_is_away_makes_no_verdict(world: World, store: MemoryStore) -> None:
+    world.configure()
+    world.run(ONE)
+    store.failure = AWAY
+    with pytest.raises(StoreUnavailableError):
+        world.plan(TWO)
+    assert verdict_of(world)[0] == "OK", "a retry may find it back"
 
 
 def test_while_windows_are_open_drift_is_seen_by_the_commit_that_would_move_the_store(

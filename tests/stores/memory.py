@@ -6,6 +6,7 @@ import threading
 from collections.abc import Collection, Sequence
 
 from airflow_kafka_offsets.adapters.stores.swapping import swap
+from airflow_kafka_offsets.core.errors import StoreRefusedError
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.store.guarantees import Compares, Guarantees
 
@@ -23,6 +24,7 @@ class MemoryStore:
         self.last: dict[str, str] = {}
         self.failure: Exception | None = None
         self.fails_after_write = False
+        self.members: set[str] = set()
         self._lock = threading.Lock()
 
     def read(self, group: str, topics: Sequence[str]) -> dict[TopicPartition, int]:
@@ -35,10 +37,16 @@ class MemoryStore:
         """Return the window that the last write of the group named."""
         return (self.last[group],) if self.names_windows and group in self.last else ()
 
+    def check_writable(self, group: str) -> None:
+        """Refuse a group that has members."""
+        if group in self.members:
+            raise StoreRefusedError(f"{self.name}: group {group} has members. Stop them")
+
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Compare and set."""
         if not self.fails_after_write:
             self._fail()
+        self.check_writable(group)
 
         def look() -> tuple[Offsets, Offsets]:
             stored = dict(self.groups.get(group, {}))

@@ -219,6 +219,8 @@ class KafkaContract(StoreContract):
         with contextlib.closing(Consumer(settings)) as member:
             member.subscribe([topic])
             wait_until(lambda: member.poll(0.1) or member.assignment(), what="the member has partitions")
+            with pytest.raises(StoreRefusedError, match=f"{group} has members"):
+                store.check_writable(group)
             with pytest.raises(StoreRefusedError, match=rf"{group} has members .*\n.*--members --group {group}"):
                 store.advance(group, at(topic, 5), at(topic, 6))
             assert store.read(group, [topic]) == at(topic, 5)

@@ -102,6 +102,9 @@ class FilesStore:
         """Return the window in the current file."""
         return (self._newest(group)[0].window_id,)
 
+    def check_writable(self, group: str) -> None:
+        """Do nothing: only a write shows whether it is refused."""
+
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """See `OffsetStore.advance`."""
 

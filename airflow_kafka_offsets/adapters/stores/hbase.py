@@ -140,6 +140,9 @@ class HBaseStore:
             return () if cell is None else (window_of(cell),)
         return ()
 
+    def check_writable(self, group: str) -> None:
+        """Do nothing: only a write shows whether it is refused."""
+
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Move the offsets of a group; see `OffsetStore.advance`."""
         topics = topics_of(after)

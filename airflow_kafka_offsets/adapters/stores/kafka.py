@@ -96,6 +96,18 @@ class KafkaStore:
             partitions = self._log.partitions(topics)
         return {metadata for _, metadata in self._commits(group, partitions).values()}
 
+    def check_writable(self, group: str) -> None:
+        """Refuse a group with members.
+
+        Raises:
+            StoreRefusedError: it has some.
+        """
+        # While a group has members, Kafka accepts a transaction's offsets also from a client that is not one of them.
+        with self._translated():
+            state = self._log.group_state(group)
+        if state is not None and state not in _IDLE:
+            raise self._has_members(group, f"state {state.name.lower()}")
+
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Commit `after`, each partition with the window's id as its metadata, if the group is at `before`.
 
@@ -134,13 +146,6 @@ class KafkaStore:
         if absent:
             logger.warning("%s: Kafka no longer has %s", self.name, name_some(sorted(absent), ", "))
         return set(after.keys() - existing)
-
-    def _check_idle(self, group: str) -> None:
-        # While a group has members, Kafka accepts a transaction's offsets also from a client that is not one of them.
-        with self._translated():
-            state = self._log.group_state(group)
-        if state is not None and state not in _IDLE:
-            raise self._has_members(group, f"state {state.name.lower()}")
 
     def _has_members(self, group: str, why: str, outcome: str = "") -> StoreRefusedError:
         return StoreRefusedError(
@@ -210,7 +215,7 @@ class _Commit:
 
     def read(self) -> tuple[dict[TopicPartition, int], Producer | None]:
         """Return the committed offsets, and the producer that fenced all earlier ones; None if another writer fenced it."""
-        self._store._check_idle(self._group)
+        self._store.check_writable(self._group)
         # Fence first: if another writer changes an offset after this, the commit fails.
         producer = self._fence() if self._store._is_transactional else None
         commits = self._store._commits(self._group, list(self._after))

@@ -112,6 +112,9 @@ class RedisStore:
         """Return none: there is no place for them."""
         return ()
 
+    def check_writable(self, group: str) -> None:
+        """Do nothing: only a write shows whether it is refused."""
+
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Compare and set in one script."""
         topics = topics_of(after)

@@ -153,6 +153,9 @@ class SqlStore:
         """Return none: there is no place for them."""
         return ()
 
+    def check_writable(self, group: str) -> None:
+        """Do nothing: only a write shows whether it is refused."""
+
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Move the offsets of a group, all rows or none. The table does not hold the window's id."""
         swap(self.name, group, before, after, partial(self._read, group, after), partial(self._write, group, after))

@@ -13,6 +13,7 @@ from airflow_kafka_offsets.core.lag.lag import PartitionLag
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.lag.search import Hit, Hits, Probe, Search
 from airflow_kafka_offsets.core.lag.verdict import GONE
+from airflow_kafka_offsets.core.lag.words import OPEN_FOR
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.matching import check_there
@@ -23,9 +24,6 @@ from airflow_kafka_offsets.core.window import Window
 
 RATE_OVER = timedelta(hours=1)
 """The time over which the rate of new offsets is measured, for topics that are limited in size. A log may hold less than this."""
-
-OPEN_FOR = timedelta(minutes=15)
-"""A transaction that is open for longer hangs: Kafka ends it before that, unless ``transaction.max.timeout.ms`` was raised."""
 
 BY_SIZE = "by retention.bytes and the last hour"
 ASSUMED = "by the group's own retention"

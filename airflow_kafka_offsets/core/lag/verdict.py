@@ -3,7 +3,7 @@
 - LOST: Kafka no longer holds what the group reads next.
 - AT RISK: retention reaches unread records before the group can be expected to have read them.
 - NEEDS RERUN: a committed window began to run again, and that did not succeed: its output may be a part.
-- STALLED: records wait for much longer than usual, and nothing was committed in that time.
+- STALLED: the offset store refuses; a transaction that hangs hides records; or they wait for much longer than usual, and nothing was committed in that time.
 - BEHIND: records wait for much longer than usual, although windows are committed.
 - OK: none of these.
 
@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.errors import KafkaAnswerError, LogError, counte
 from airflow_kafka_offsets.core.history import Rerun
 from airflow_kafka_offsets.core.lag.lag import GroupLag, GroupVerdict, PartitionLag
 from airflow_kafka_offsets.core.lag.pace import Pace
-from airflow_kafka_offsets.core.lag.words import NOT_ASKED, length, why_unknown
+from airflow_kafka_offsets.core.lag.words import NOT_ASKED, hiding, length, why_unknown
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.window import Outcome
@@ -119,6 +119,7 @@ def judged(
     *,
     horizon: timedelta | None = None,
     notes: tuple[str, ...] = (),
+    refused: str | None = None,
     reruns: Sequence[Rerun] = (),
 ) -> GroupLag:
     """Return the lag of a group with its verdict.
@@ -130,6 +131,7 @@ def judged(
         pace: how fast it commits.
         horizon: how much headroom it needs at least; None means a tenth of the retention.
         notes: sentences on what is not known.
+        refused: why its offset store refused the newest plan or commit, or None.
         reruns: what has begun again of its committed windows, and is not committed again.
     """
     needs = {tp: needed_seconds(p, pace, horizon) for tp, p in partitions.items() if p.headroom_seconds is not None}
@@ -144,7 +146,15 @@ def judged(
         reruns=tuple(rerun.window_id for rerun in reruns if _is_broken(rerun, at, pace)),
     )
     risky = sum(_headroom(partitions[tp]) < need for tp, need in needs.items())
-    finding = _lost(lag) or _at_risk(lag, risky) or _incomplete(lag) or _late(lag) or _fine(lag)
+    finding = (
+        _lost(lag)
+        or _at_risk(lag, risky)
+        or _incomplete(lag)
+        or _refused(refused)
+        or _hidden(lag)
+        or _late(lag)
+        or _fine(lag)
+    )
     return replace(lag, verdict=finding.verdict, reason=finding.reason)
 
 
@@ -239,6 +249,16 @@ def _incomplete(lag: GroupLag) -> _Finding | None:
         GroupVerdict.NEEDS_RERUN,
         f"{windows} began to run again without success, so the output may be a part: {name_some(lag.reruns, ', ')}",
     )
+
+
+def _refused(why: str | None) -> _Finding | None:
+    # Its first sentence: what to do, and the commands, are not part of a reason.
+    return _Finding(GroupVerdict.STALLED, f"No run gets on: {why.partition('. ')[0]}") if why else None
+
+
+def _hidden(lag: GroupLag) -> _Finding | None:
+    hidden = [str(tp) for tp, p in lag.partitions.items() if p.hidden_to is not None]
+    return _Finding(GroupVerdict.STALLED, f"No run can read on: {hiding(hidden)}") if hidden else None
 
 
 def _late(lag: GroupLag) -> _Finding | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
 from airflow_kafka_offsets.core import errors
@@ -109,6 +110,15 @@ def why_unknown(kind: str | None) -> str:
         case type() as other if issubclass(other, errors.LedgerError):
             return "the ledger can't be read"
     return "not known"
+
+
+OPEN_FOR = timedelta(minutes=15)
+"""A transaction that is open for longer hangs: Kafka ends it before that, unless ``transaction.max.timeout.ms`` was raised."""
+
+
+def hiding(partitions: Collection[object]) -> str:
+    """Return a sentence on a transaction that hangs, without its capital letter."""
+    return f"a transaction that is open for more than {length(OPEN_FOR.total_seconds())} hides records of {errors.name_some(partitions, ', ')}"
 
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))

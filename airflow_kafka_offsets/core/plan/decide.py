@@ -20,6 +20,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Attempt
 from airflow_kafka_offsets.core.lag.risk import Danger, warn_of_risk
+from airflow_kafka_offsets.core.lag.words import hiding
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
@@ -103,6 +104,7 @@ class Facts:
         epochs: the leader epochs that were in doubt.
         epoch_ends: where these end.
         at_risk: the records that retention may remove soon, or None before that look.
+        hanging: the partitions with records that a transaction hides which hangs; only asked if there is nothing to read.
         subjects: the answers of the schema registry.
         ready_store: the offsets that the offset store is ready for, or None without a store or before that look.
     """
@@ -120,6 +122,7 @@ class Facts:
     epochs: frozenset[PartitionEpoch] = frozenset()
     epoch_ends: EpochEnds = field(default_factory=dict)
     at_risk: Mapping[TopicPartition, Danger] | None = None
+    hanging: Sequence[TopicPartition] = ()
     subjects: Mapping[str, Subject | None] | None = None
     ready_store: Offsets | None = None
 
@@ -335,6 +338,9 @@ def _with_live_windows(
     owner = Owner.of(asking.claim)
     if state.position is None and (warning := ownership.other_name(group, owner, in_ledger.other_groups)):
         plans[0] = replace(plans[0], warnings=(*plans[0].warnings, warning))
+    if facts.hanging and not whole.ranges.span:
+        warning = f"this window is empty: {hiding(facts.hanging)}"
+        plans[0] = replace(plans[0], warnings=(*plans[0].warnings, warning))
     if state.open:
         plans = [plan for plan in plans if plan.ranges.span]
         ownership.check_something(state, choice.windows, [plan.ranges.span for plan in plans])
@@ -439,6 +445,12 @@ def to_check_in_store(state: GroupState, plans: Sequence[Plan]) -> Offsets:
     start = advance.before(plans[0])
     moving = state.position.offsets if state.open and state.position else {}
     return {tp: offset for tp, offset in start.items() if tp not in moving}
+
+
+def moves_store(decision: Decision) -> bool:
+    """Whether the commits of these windows will move the offset store."""
+    is_open = any(held.window.lane is Lane.LIVE and held.state.is_open for held in decision.choice.windows)
+    return is_open or any(plan.lane is Lane.LIVE for plan in decision.plans)
 
 
 def is_ready(state: GroupState, plans: Sequence[Plan], store: Offsets | None) -> bool:

@@ -99,6 +99,7 @@ class GroupState:
         reruns: what has begun again of its committed windows and is not committed again, oldest first; `load` for one run leaves it out.
         is_pruned: whether a window that the asking claim had, under any name, was pruned.
         began_at: when the group began; None if it is not in the ledger, or was reset since.
+        refused: why its offset store refused the newest plan or commit, or None if it did not.
     """
 
     version: int = 0
@@ -110,6 +111,7 @@ class GroupState:
     reruns: tuple[Rerun, ...] = ()
     is_pruned: bool = False
     began_at: datetime | None = None
+    refused: str | None = field(default=None, compare=False)
 
 
 class How(StrEnum):
