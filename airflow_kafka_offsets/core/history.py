@@ -108,7 +108,7 @@ class Gap:
 
     Attributes:
         window_id: the window.
-        after: the latest planned-until time that an older window proves, or None if none does.
+        after: the planned-until time that the newest older window proves, or None if none does.
         until: its own planned-until time.
     """
 
