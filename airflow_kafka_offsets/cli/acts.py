@@ -98,11 +98,10 @@ def _abandon_text(document: Document) -> Iterator[str]:
     else:
         who = "Only a replay" if document["window"]["lane"] == Lane.BACKFILL else "The next run"
         yield f"{who} {'plans' if is_done else 'would plan'} these offsets again, under another id."
-    output = f"what this ledger's runs wrote under {id_}"
-    if is_done:
-        yield f"{_remove(output, document)}."
-    else:
-        yield f"{_remove(output, document)}. If it is the only copy, keep it:\n    kafka-offsets commit {id_} --why '...'"
+    remove = _remove(f"what its job wrote under {id_}", document)
+    yield f"{remove}. But keep what a sink refused to replace (OtherWindowError): another window wrote it."
+    if not is_done:
+        yield f"If the output is the only copy, keep it, too:\n    kafka-offsets commit {id_} --why '...'"
 
 
 def _commit_text(document: Document) -> Iterator[str]:

@@ -108,7 +108,7 @@ class Gap:
 
     Attributes:
         window_id: the window.
-        after: the latest planned-until time that an older window proves, or None if none does.
+        after: the planned-until time that the newest older window proves, or None if none does.
         until: its own planned-until time.
     """
 
@@ -181,9 +181,9 @@ def check_details(details: Mapping[str, Any]) -> None:
     numbers = [details.get(NEXT_WINDOW, 1), details.get(KEPT_FROM, 1), *founded_at([details]).values()]
     if not all(is_whole(number) and number >= 0 for number in numbers):
         raise ValueError("an offset or a window is no number")
-    names = [*acted_on(details), *details.get("left_open", ())]
+    names = [*acted_on(details), *details.get("left_open", ()), details.get("ledger", "")]
     if not all(isinstance(name, str) for name in (*names, *details.get(LEFT, {}).values())):
-        raise ValueError("a window or a topic id is no text")
+        raise ValueError("a window, a topic id or a ledger is no text")
 
 
 MAX_WHO = 200

@@ -108,7 +108,7 @@ def check_attempt(window: WindowRecord, claim: Claim, this_try: Try, newest: Att
         IllegalStepError: a later try of the same task has begun to work, or the window no longer owns its offsets.
     """
     check_owns(window)
-    if window.holder != claim:
+    if not window.holder.lets_commit(claim):
         raise WindowBusyError(window.id, window.holder, is_rerun=window.state is State.COMMITTED)
     if newest is not None and this_try.is_before(newest):
         raise IllegalStepError(

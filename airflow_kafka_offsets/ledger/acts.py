@@ -130,7 +130,7 @@ class ActLedger(Connections):
         with self._reading() as connection:
             own = connection.execute(identity.select()).scalar_one()
             rows = connection.execute(_select_kinds(INHERIT), {"of_group": group}).all()
-        return (own, *(act_of(group, row).details["ledger"] for row in rows))
+        return (own, *filter(None, (act_of(group, row).details.get("ledger") for row in rows)))
 
     def acts(self, group: str, *, newest: int | None = None) -> Sequence[Act]:
         """Return what people did to a group, oldest first; with `newest`, only so many of the newest acts."""

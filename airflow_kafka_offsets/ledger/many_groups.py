@@ -464,24 +464,33 @@ def _commit_of(row: Row[Any]) -> Commit:
 
 def _gaps(connection: Connection, ids: Sequence[int]) -> dict[str, list[Gap]]:
     """Find the abandoned windows of groups that left a gap, by the name of the group."""
-    earlier = windows.alias("earlier")
-    is_proof = and_(is_of_group(earlier, Lane.LIVE, State.COMMITTED), earlier.c.is_capped == false())
-    after = select(func.max(earlier.c.planned_until)).where(is_proof, earlier.c.seq < windows.c.seq)
-    given_up = (
-        select(groups.c.name, windows.c.seq, windows.c.planned_until)
-        .add_columns(after.correlate(groups, windows).scalar_subquery().label("after"))
-        .join(windows, is_of_group(windows, Lane.LIVE, State.ABANDONED))
-    )
-    left = set()
-    found: dict[str, list[Gap]] = {}
+    left: list[tuple[int, int]] = []
     for some in chunks(ids):
-        acted = select(acts.c.details).where(acts.c.group_id.in_(some), acts.c.kind == "abandon")
-        details = map(json.loads, connection.execute(acted).scalars())
-        left |= {of_one["window"] for of_one in details if of_one.get("skipped")}
-        for row in connection.execute(given_up.where(groups.c.id.in_(some))):
-            if (window_id := name_window(row.name, row.seq)) in left:
-                found.setdefault(row.name, []).append(Gap(window_id, row.after, row.planned_until))
+        acted = select(acts.c.group_id, acts.c.details).where(acts.c.group_id.in_(some), acts.c.kind == "abandon")
+        for group_id, text in connection.execute(acted):
+            with intact(f"an act of group number {group_id}"):
+                details = json.loads(text)
+                if details.get("skipped"):
+                    left.append((group_id, parse_window_id(details["window"])[1]))
+    found: dict[str, list[Gap]] = {}
+    for row in windows_at(connection, _abandoned, left):
+        found.setdefault(row.name, []).append(Gap(name_window(row.name, row.seq), row.after, row.planned_until))
     return found
+
+
+def _abandoned() -> Select[Any]:
+    older = windows.alias("older")
+    is_proof = and_(older.c.lane == Lane.LIVE, older.c.state == State.COMMITTED, older.c.is_capped == false())
+    after = (
+        select(older.c.planned_until)
+        .where(older.c.group_id == windows.c.group_id, is_proof, older.c.seq < windows.c.seq)
+        .order_by(older.c.seq.desc())  # not as a maximum: for that, MariaDB reads all of them
+        .limit(1)
+        .correlate(windows)
+        .scalar_subquery()
+        .label("after")
+    )
+    return select(groups.c.name, windows.c.seq, windows.c.planned_until, after).select_from(windows).join(groups)
 
 
 def _frontier(row: Row[Any], waiting: Sequence[int], gaps: Sequence[Gap]) -> Frontier:

@@ -133,19 +133,22 @@ def _take_out(connection: Connection, group_id: int, old: Sequence[WindowRecord]
     def are_old(group_column: Column[Any], seq: Column[Any]) -> ColumnElement[bool]:
         return and_(group_column == group_id, seq.between(first, last))
 
-    _check_same(connection, are_old(windows.c.group_id, windows.c.seq), old)
+    of_windows = are_old(windows.c.group_id, windows.c.seq)
+    _check_same(connection, of_windows, old)
     _check_last_commit_stays(connection, old[0].group, group_id, last)
     at_windows = are_old(attempts.c.group_id, attempts.c.seq)
     of_claims = are_old(claim_windows.c.group_id, claim_windows.c.seq)
     query = union(select(claim_windows.c.claim_id).where(of_claims), select(attempts.c.claim_id).where(at_windows))
     claim_ids = sorted(connection.execute(query).scalars())
     # An abandoned window owns nothing, so its run asks like a new one.
-    had = select(claim_windows.c.claim_id).join(windows).where(of_claims, windows.c.state != State.ABANDONED)
+    had = (
+        select(claim_windows.c.claim_id).join(windows).where(of_claims, of_windows, windows.c.state != State.ABANDONED)
+    )
     _note_claims(connection, sorted(connection.execute(had.distinct()).scalars()))
     connection.execute(delete(reruns).where(are_old(reruns.c.group_id, reruns.c.seq)))
     connection.execute(delete(attempts).where(at_windows))
     connection.execute(delete(claim_windows).where(of_claims))
-    connection.execute(delete(windows).where(are_old(windows.c.group_id, windows.c.seq)))
+    connection.execute(delete(windows).where(of_windows))
     _delete_free(connection, claim_ids)
     _delete_staged(connection, [one.id for one in old])
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from airflow_kafka_offsets.core.errors import UnknownGroupError, UnknownWindowError
+from airflow_kafka_offsets.core.errors import PrunedWindowError, UnknownGroupError, UnknownWindowError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Act, Attempt, acted_on
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -295,7 +295,7 @@ def window(ledger: Ledger, window_id: str, visible: Visible) -> WindowPicture:
 
     Raises:
         BadInputError: it is not a window's id.
-        UnknownWindowError: there is no such window. Only whoever sees the group is told whether there ever was.
+        UnknownWindowError: there is no such window. Only whoever sees the group is told that it was pruned.
     """
     name, seq = parse_window_id(window_id)
     with ledger.one_connection():
@@ -305,7 +305,7 @@ def window(ledger: Ledger, window_id: str, visible: Visible) -> WindowPicture:
         try:
             row = ledger.window(window_id)
         except UnknownWindowError as exc:
-            if visible([outline]):
+            if isinstance(exc, PrunedWindowError) and visible([outline]):
                 raise
             raise hidden_window(window_id) from exc
         attempts = ledger.attempts_at(name, [seq]).get(seq, ())

@@ -131,7 +131,7 @@ class KafkaWindow(WindowReading):
             IncompleteReadError: not all planned offsets were read; nothing was published.
             LostRecordsError: Kafka no longer holds them; nothing was published.
             PublishError: other tries of the window were faster each time, or the old output could not be restored.
-            OtherWindowError: another window of this id (of another ledger) wrote the output there; nothing was published.
+            OtherWindowError: another window of this id, or one of another ledger, wrote the output there; nothing was published.
         """
         return self._write_files(df, path, "parquet", partition_by, options)
 
@@ -177,7 +177,7 @@ class KafkaWindow(WindowReading):
         Raises:
             IncompleteReadError: not all planned offsets were read.
             LostRecordsError: Kafka no longer holds them; nothing was published.
-            OtherWindowError: another window of this id (of another ledger) wrote the rows there; nothing was published.
+            OtherWindowError: another window of this id, or one of another ledger, wrote the rows there; nothing was published.
             WriteOptionError: the options would double or lose rows.
         """
         with self._progress.writing("write_delta", table=table):
@@ -263,7 +263,7 @@ class KafkaWindow(WindowReading):
             TargetError: the table does not exist, or has the wrong form.
             IncompleteReadError: not all planned offsets were read; nothing was published.
             LostRecordsError: Kafka no longer holds them; nothing was published.
-            OtherWindowError: another window of this id (of another ledger) wrote the rows there; they are unchanged.
+            OtherWindowError: another window of this id, or one of another ledger, wrote the rows there; they are unchanged.
             PublishError: the database refused, or rows were staged twice; the old rows are unchanged.
         """
         with self._progress.writing("write_jdbc", url=url, table=table):

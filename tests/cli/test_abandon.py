@@ -44,6 +44,12 @@ def test_yes_abandons_and_records_who_and_why(cli: Cli, lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("yes", [(), ("--yes",)])
+def test_output_that_a_sink_refused_to_replace_is_kept(cli: Cli, yes: tuple[str, ...]) -> None:
+    done = cli("abandon", WINDOW, "--why", "the job was wrong", *yes)
+    assert f"emove what its job wrote under {WINDOW}, or records count twice. But keep what a sink refused" in done.out
+
+
+@pytest.mark.parametrize("yes", [(), ("--yes",)])
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [

@@ -280,6 +280,7 @@ DAMAGED = [
 DAMAGED_ACTS = [
     '{"left":{"clicks":5}}', '{"left":5}', '{"superseded":5}', '{"superseded":[1]}', '{"kept_from":"x"}', '{"next_window":"x"}',
     '{"left_open":5}', '{"left_open":[5]}', '{"founded":5}', '{"founded":{"clicks-0":"x"}}', '{"founded":{"clicks-0":-1}}',
+    '{"ledger":5}',
 ]  # fmt: skip
 LOOKS = [
     ("status",), ("status", "lake.orders"), ("windows", "lake.orders"), ("windows", "lake.orders", "--ids=1-3", "-o=json"),

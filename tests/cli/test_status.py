@@ -188,6 +188,18 @@ def test_of_a_log_that_is_limited_in_size_and_not_full_the_headroom_is_not_known
     assert "\nNote: the headroom by retention.bytes is not known yet" in done.out
 
 
+def test_what_the_offset_store_refused_is_shown_without_asking_it(cli: Cli, lake: Lake) -> None:
+    lake.log.configure("orders", retention_ms="-1")
+    lake.ledger.note_refusal("lake.orders", "redis://r: group lake.orders has members. Stop them:\n    command")
+    reason = "No run gets on: redis://r: group lake.orders has members"
+    assert f"Group lake.orders is STALLED: {reason}. Its open windows" in cli("status").out
+    assert f"\nverdict:        STALLED: {reason}\n" in cli("status", "lake.orders").out
+    lake.log.is_down = True
+    done = cli("status", "lake.orders", "--offline")
+    assert done.code == 0
+    assert done.out.endswith("\n\nRuns fail: redis://r: group lake.orders has members. Stop them:\n    command\n")
+
+
 def test_offline_kafka_is_not_asked(cli: Cli, lake: Lake) -> None:
     lake.log.is_down = True
     done = cli("status", "lake.orders", "--offline", "-o", "json")

@@ -23,6 +23,8 @@ from airflow_kafka_offsets.core.ending import (
     starts,
 )
 from airflow_kafka_offsets.core.window import Lane, State
+from airflow_kafka_offsets.spark.errors import OtherWindowError
+from airflow_kafka_offsets.spark.label import Label
 from tests.core.examples import ranges, tp, window
 
 TEN = {tp(0): (0, 6), tp(1): (10, 14), tp(2): (7, 7)}
@@ -187,3 +189,13 @@ def test_an_error_of_this_package_passes_whole_and_its_commands_stay_on_lines_of
         f"\n    error: Spark: IncompleteReadError: {'x' * 400}. Set:\n        KafkaGroup(expect_gaps=True)\n    now: "
         in text
     )
+
+
+def test_after_output_of_another_ledger_was_found_no_abandon_is_offered() -> None:
+    label = Label("lake-000012", "lake", 12, "digest", None, False, ("b",))
+    with pytest.raises(OtherWindowError) as refused:
+        label.must_mark("s3a://lake", "a")
+    error = f"airflow_kafka_offsets.spark.errors.OtherWindowError: {refused.value}"
+    text = end_of_left(Left(OPEN, State.PLANNED, spark_error=error))
+    assert "give this group a name of its own" in text
+    assert "abandon" not in text

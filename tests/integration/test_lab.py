@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING
 
 import psutil
@@ -17,7 +18,7 @@ from sqlalchemy import create_engine, text
 
 from tests.lab.databases import MariaDB, Postgres
 from tests.lab.kafka import KafkaBroker
-from tests.lab.processes import Server, ServerError, wait_until
+from tests.lab.processes import Server, ServerError, is_dead, wait_until
 from tests.lab.topics import (
     abort_transaction,
     commit_transaction,
@@ -39,9 +40,10 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).parents[2]
 
 
-def is_dead(process: psutil.Process) -> bool:
-    # A container's first process may never reap the orphans that it inherits.
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+STARTS_A_CHILD = (
+    "import subprocess, time; "
+    "print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid, flush=True); time.sleep(600)"
+)
 
 
 @pytest.mark.server
@@ -53,14 +55,26 @@ def test_a_server_that_dies_shows_the_end_of_its_log(tmp_path: Path) -> None:
 
 @pytest.mark.server
 def test_stopping_a_server_reaches_a_child_that_made_a_session_of_its_own(tmp_path: Path) -> None:
-    starts_a_child = (
-        "import subprocess, time; "
-        "print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid, flush=True); time.sleep(600)"
-    )
     log = tmp_path / "log"
-    with Server("parent", [sys.executable, "-c", starts_a_child], log=log, ready=lambda: bool(log.read_text())):
+    with Server("parent", [sys.executable, "-c", STARTS_A_CHILD], log=log, ready=lambda: bool(log.read_text())):
         child = psutil.Process(int(log.read_text()))
-    wait_until(lambda: is_dead(child), what="the child is dead")
+    assert is_dead(child)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_server_is_gone_when_all_that_it_started_are_however_long_that_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """A database that starts again must not find the shared memory of its dead parent in use by a process that is still ending."""
+    kill = psutil.Process.kill
+    monkeypatch.setattr(psutil.Process, "kill", lambda process: Timer(0.5, kill, (process,)).start())
+    log = tmp_path / "log"
+    server = Server("parent", [sys.executable, "-c", STARTS_A_CHILD], log=log, ready=lambda: bool(log.read_text()))
+    server.start()
+    child = psutil.Process(int(log.read_text()))
+    getattr(server, end)()
+    assert is_dead(child)
 
 
 @pytest.mark.server

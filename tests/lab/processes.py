@@ -95,6 +95,14 @@ def _start_guard(pid: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, guard.__file__, str(pid)], stdin=subprocess.PIPE, start_new_session=True)
 
 
+def is_dead(process: psutil.Process) -> bool:
+    """Tell whether a process has ended, also if no one reaps it: a container's first process may leave its orphans alone."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 class Server:
     """One process in a session of its own, and everything it starts itself.
 
@@ -260,6 +268,8 @@ class Server:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._process.wait()
+        # Until then they have its ports and its shared memory, and a start on the same data is refused.
+        wait_until(lambda: all(map(is_dead, offspring)), what=f"all that {self.name} started has ended", interval=0.01)
         if self._guard is not None:
             self._guard.kill()
             self._guard.communicate()

@@ -295,6 +295,15 @@ class LedgerContract:
             ledger.record(name, act(kind))
         assert [one.kind for one in ledger.moves(name)] == ["import", "reset"]
 
+    def test_a_refusal_is_noted_until_it_is_over_or_a_person_acts(self, ledger: Ledger, name: str) -> None:
+        add(ledger, name, 0, 10)
+        for is_over in (lambda: ledger.note_refusal(name, None), lambda: ledger.record(name, act("copy"))):
+            ledger.note_refusal(name, "redis://注文: group has members")
+            assert ledger.load(name).refused == "redis://注文: group has members"
+            assert ledger.overviews([name])[name].state.refused == ledger.load_all([name])[name].refused
+            is_over()
+            assert ledger.load(name).refused is None
+
     def test_names_that_differ_only_in_case_are_different(self, ledger: Ledger, name: str) -> None:
         lower = add(ledger, name.lower(), 0, 10, claim("run-a"))
         upper = add(ledger, name.upper(), 0, 99, claim("run-A"))

@@ -202,7 +202,9 @@ def test_a_group_whose_store_refuses_is_stalled_until_a_run_or_a_person_mends_it
     verdict, reason = verdict_of(world)
     assert verdict == "STALLED"
     assert reason.startswith("No run gets on: memory://")
-    assert ("has members" if cause == "members" else "holds other offsets") in reason
+    what = "group lake has members" if cause == "members" else "orders-0: found 7, expected 35"
+    assert reason.endswith(what), "what to do stands in the error itself"
+    assert world.ledger.load("lake").refused is not None
     store.members.clear()
     store.groups["lake"] = stood
     if mend == "an act":

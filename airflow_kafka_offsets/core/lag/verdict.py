@@ -252,8 +252,8 @@ def _incomplete(lag: GroupLag) -> _Finding | None:
 
 
 def _refused(why: str | None) -> _Finding | None:
-    # The commands of the error are not part of a sentence.
-    return _Finding(GroupVerdict.STALLED, f"No run gets on: {why.splitlines()[0]}") if why else None
+    # Its first sentence: what to do, and the commands, are not part of a reason.
+    return _Finding(GroupVerdict.STALLED, f"No run gets on: {why.partition('. ')[0]}") if why else None
 
 
 def _hidden(lag: GroupLag) -> _Finding | None:
