@@ -129,7 +129,7 @@ MAX_OPEN = 50
 
 def _states(connection: Connection, found: Sequence[Row[Any]]) -> dict[str, GroupState]:
     begun: dict[str, list[Rerun]] = {}
-    for row in ask_many(connection, _reruns, singles(row.id for row in found), windows.c.group_id):
+    for row in ask_many(connection, _reruns, singles(row.id for row in found), reruns.c.group_id):
         with intact(f"the newest attempt at window {row.seq} of group {row.name}"):
             rerun = Rerun(name_window(row.name, row.seq), Outcome(row.outcome or Outcome.RUNNING), row.begun_at)
             begun.setdefault(row.name, []).append(rerun)
@@ -140,11 +140,13 @@ def _states(connection: Connection, found: Sequence[Row[Any]]) -> dict[str, Grou
 @cache
 def _reruns() -> Select[Any]:
     """Select what has begun again of committed windows and is not committed again: a few rows."""
-    query = select(groups.c.name, windows.c.seq, attempts.c.outcome, reruns.c.begun_at)
-    at_window = and_(windows.c.group_id == reruns.c.group_id, windows.c.seq == reruns.c.seq)
-    joined = reruns.join(windows, at_window).join(groups, groups.c.id == windows.c.group_id)
+    query = select(groups.c.name, reruns.c.seq, attempts.c.outcome, reruns.c.begun_at)
+    joined = reruns.join(groups, groups.c.id == reruns.c.group_id)
     query = query.select_from(joined.outerjoin(attempts, attempts.c.id == reruns.c.attempt_id))
-    return query.where(windows.c.state == State.COMMITTED).order_by(windows.c.seq)
+    # Not as a join: SQLite would begin with all windows of the groups.
+    at_window = and_(windows.c.group_id == reruns.c.group_id, windows.c.seq == reruns.c.seq)
+    state = select(windows.c.state).where(at_window).correlate(reruns).scalar_subquery()
+    return query.where(state == State.COMMITTED).order_by(reruns.c.seq)
 
 
 def _overviews(connection: Connection, names: Sequence[str], newest_acts: int | None) -> dict[str, Overview]:

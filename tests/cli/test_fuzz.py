@@ -318,7 +318,7 @@ def test_a_damaged_act_is_named(shell: Shell, details: str, look: tuple[str, ...
     with shell.new():
         connection = sqlite3.connect("ledger.db")
         with connection:
-            connection.execute("UPDATE kafka_offsets_acts SET details = ?", [details])
+            connection.execute("UPDATE kafka_offsets_acts SET kind = 'reset', details = ?", [details])
         connection.close()
         done = shell.check(*look)
         assert (done.code, done.err[:25]) == (ExitCode.UNAVAILABLE, "The ledger has act 1 of g"), done.err

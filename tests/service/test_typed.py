@@ -318,3 +318,21 @@ TestTyping.settings = settings(
     stateful_step_count=min(20, settings.default.stateful_step_count),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+
+
+def test_what_a_drifted_store_and_a_copied_dag_suggest_leaves_each_record_once() -> None:
+    typing = Typing()
+    try:
+        typing.begin(has_store=True, names_windows=True)
+        first = typing.environments[0]
+        typing.let_someone_else_move_the_store(partition=0, by=3)
+        typing.run(which=0, at_most=1, good=1)
+        typing.ask_from_a_copied_dag(which=0, good=1)
+        suggested = list(first.said)
+        assert {command.split()[1] for command in suggested} == {"copy", "take-over"}
+        for command in suggested:
+            first.type(command, confirms=True)
+        typing.produce(first=5, second=5)
+    finally:
+        typing.teardown()
+    assert set(typing.lake.records.values()) == {1}
