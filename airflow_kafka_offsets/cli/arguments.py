@@ -222,7 +222,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     Command(
         "status",
         "show groups: verdict, lag, headroom, open window, last committed window",
-        "Show all groups in short, or one group by topic-partition: the verdict (OK, BEHIND, STALLED, AT RISK, LOST), the lag in "
+        "Show all groups in short, or one group by topic-partition: the verdict (OK, BEHIND, STALLED, NEEDS RERUN, AT RISK, LOST), the lag in "
         "offsets and in time, how long until retention reaches what is unread, the open window and the run that has it, and the "
         "last committed window. If Kafka does not answer, the rest is shown, and the exit code is 3.",
         "status.status",

@@ -75,7 +75,7 @@ class KafkaVerdictSensor(ConditionSensor):
     The result (XCom) has the verdict, its reason in one sentence, lag, headroom and the worst partitions by name.
 
     :param group: the group.
-    :param verdicts: wait for one of these: OK, BEHIND, STALLED, AT RISK, LOST.
+    :param verdicts: wait for one of these: OK, BEHIND, STALLED, NEEDS RERUN, AT RISK, LOST.
     :param horizon: the group is at risk with less headroom than this. By default: less than a tenth of the retention, or than the
         group's own pace needs.
     """

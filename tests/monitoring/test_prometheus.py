@@ -173,6 +173,10 @@ FIRES: dict[str, tuple[list[dict[str, str]], str | None, str, dict[str, str]]] =
         [series("verdict", "1x20", group="g", verdict="AT RISK")],
         *("4m", "5m", {"group": "g", "verdict": "AT RISK"}),
     ),
+    "KafkaOffsetsNeedsRerun": (
+        [series("verdict", "1x20", group="g", verdict="NEEDS RERUN")],
+        *("9m", "10m", {"group": "g", "verdict": "NEEDS RERUN"}),
+    ),
     "KafkaOffsetsStalled": (
         [series("verdict", "1x20", group="g", verdict="STALLED")],
         *("9m", "10m", {"group": "g", "verdict": "STALLED"}),
