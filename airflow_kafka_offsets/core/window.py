@@ -211,12 +211,14 @@ class Outcome(StrEnum):
 def condition(state: str, rerun: str | None) -> str:
     """Return the state of a window in words, with what its newest attempt makes of it if that began after the commit.
 
-    >>> condition("planned", None), condition("committed", "running"), condition("committed", "failed")
-    ('planned', 'committed, runs again', 'committed, needs another run')
+    >>> condition("planned", None), condition("committed", "failed")
+    ('planned', 'committed, needs another run')
+    >>> condition("committed", "running")
+    'committed, its rerun has not ended'
     """
     if rerun is None:
         return str(state)
-    return f"{state}, {'runs again' if rerun == Outcome.RUNNING else 'needs another run'}"
+    return f"{state}, {'its rerun has not ended' if rerun == Outcome.RUNNING else 'needs another run'}"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

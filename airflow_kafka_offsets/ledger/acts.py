@@ -71,7 +71,9 @@ class ActLedger(Connections):
         with writing(self._engine_for(output)) as connection:
             window, group_id, _ = runs.find_record(connection, window_id)
             needs_run = runs.end_rerun(connection, group_id, window)
-            if not needs_run:
+            if needs_run:  # its attempt, if it still runs, is no evidence any longer
+                runs.take_from_attempts(connection, group_id, window, act.at)
+            else:
                 check_steps(window_id, window.state, State.COMMITTING, State.COMMITTED)
                 runs.commit_window(connection, group_id, window, act.at, leave_committing=leave_committing)
             record_act(connection, group_id, act)

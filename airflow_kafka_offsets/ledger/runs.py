@@ -242,9 +242,7 @@ class RunLedger(Connections):
             claim_id = _claim_id(connection, claim)
             newest = connection.execute(_newest_of_claim(), {"of_claim": claim_id, "of_id": group_id}).first()
             check_attempt(window, claim, this_try, attempt_of(newest) if newest else None)
-            # A commit that has looked before this attempt must not succeed after it.
-            change_window(connection, group_id, window, holds=window.holds + 1)
-            _lose(connection, _running(connection, group_id, [window.seq]), now)
+            take_from_attempts(connection, group_id, window, now)
             number = new_id(
                 connection.execute(
                     insert(attempts).values(
@@ -522,6 +520,12 @@ def _newest_at(window: FromClause) -> ScalarSelect[int]:
     later = attempts.alias("later")
     here = and_(later.c.group_id == window.c.group_id, later.c.seq == window.c.seq)
     return select(func.max(later.c.id)).where(here).correlate(window).scalar_subquery()
+
+
+def take_from_attempts(connection: Connection, group_id: int, window: WindowRecord, now: datetime) -> None:
+    """Let no attempt that has begun at a window succeed any longer, and no commit that has looked before."""
+    change_window(connection, group_id, window, holds=window.holds + 1)
+    _lose(connection, _running(connection, group_id, [window.seq]), now)
 
 
 def _note_rerun(

@@ -28,7 +28,7 @@ from airflow_kafka_offsets.core.plan.replay import between_times
 from airflow_kafka_offsets.core.plan.request import Live, Refused, Request, TimeSpan
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.starting import AtCommitted, first_offsets, lookup_time
-from airflow_kafka_offsets.core.window import Claim, Draft, Outcome, Window, WindowRecord
+from airflow_kafka_offsets.core.window import Claim, Draft, Window, WindowRecord
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.times import search_times
@@ -74,22 +74,23 @@ class Look:
         """Ask Airflow which holders are over, and look which of the others wait for the asking run."""
         windows = holders_to_ask(asking, in_ledger)
         over = {holder: is_over(holder) for holder in {record.holder for record in windows}}
-        crossed = self._crossed(asking, in_ledger, [record for record in windows if not over[record.holder]])
+        crossed = self._crossed(asking.claim, [record for record in windows if not over[record.holder]])
         return replace(
             facts, over={(record.seq, record.holds): over[record.holder] for record in windows}, crossed=crossed
         )
 
-    def _crossed(self, asking: Asking, in_ledger: InLedger, busy: Sequence[WindowRecord]) -> dict[int, str]:
-        own = [record for record in in_ledger.state.claimed if record.state.owns]
+    def _crossed(self, claim: Claim, busy: Sequence[WindowRecord]) -> dict[int, str]:
         found: dict[int, str] = {}
-        for record in busy if own else ():
-            attempts = self.ledger.attempts(record.id)
-            if not attempts or attempts[-1].outcome is not Outcome.RUNNING:
-                of_run = self.ledger.windows_of_run(record.holder.dag_id, record.holder.run_id)
-                had = {one.seq for one in of_run if one.group == record.group}
-                if mine := crossed_with(own, asking.claim, record.holder, had):
-                    found[record.seq] = mine
+        own = self.ledger.records(self._had(claim)) if busy else {}
+        held = [record.id for record in own.values() if record.holder.is_same_run(claim)]
+        for record in busy if held else ():
+            if mine := crossed_with(held, claim, record.holder, self._had(record.holder)):
+                found[record.seq] = mine
         return found
+
+    def _had(self, claim: Claim) -> list[str]:
+        """Return the windows that the run of a claim ever had."""
+        return [record.id for record in self.ledger.windows_of_run(claim.dag_id, claim.run_id)]
 
     def at_kafka(
         self, request: Request | Refused | Given | None, in_ledger: InLedger, choice: Choice, facts: Facts

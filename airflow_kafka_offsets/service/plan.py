@@ -325,7 +325,7 @@ def load_from_ledger(
 def write(ledger: Ledger, asking: Asking, in_ledger: InLedger, decision: Decision) -> list[Planned]:
     """Write a decision down: windows that the run takes, new ones, and schemas."""
     choice, plans, to_freeze = decision.choice, decision.plans, decision.to_freeze
-    take = ownership.to_hold(choice.windows, asking.claim)
+    take = ownership.to_hold(choice.windows, asking.claim, choice.how)
     added: Sequence[WindowRecord] = ()
     if plans:
         group, version = as_planned(in_ledger.group, plans), in_ledger.state.version

@@ -359,7 +359,7 @@ def test_a_committed_window_whose_rerun_failed_is_named_with_what_to_type(cli: C
     attempt = lake.ledger.start_attempt(window.id, window.holder, Try(9), lake.clock())
     lake.ledger.end_attempt(attempt, Outcome.FAILED, None, lake.clock())
     for done in (cli("status"), cli("status", "lake.clicks")):
-        assert "1 committed window began to run again without success" in done.out
+        assert "1 committed window began to run again and got no second commit" in done.out
         assert "kafka-offsets plan lake.clicks --windows 1" in done.out
     [clicks] = [g for g in cli("status", "-o", "json").json["groups"] if g["group"] == "lake.clicks"]
     assert (clicks["verdict"], clicks["needs_rerun"]) == ("NEEDS RERUN", [window.id])

@@ -593,8 +593,11 @@ class LedgerContract:
         commit(ledger, held)
         with pytest.raises(IllegalStepError):
             ledger.commit_by_hand(held.id, act("commit"))
-        ledger.end_attempt(self._begin(ledger, held, try_number=2), Outcome.FAILED, None, NOW)
+        running = self._begin(ledger, held, try_number=2)
         ledger.commit_by_hand(held.id, act("commit"))
+        assert self._outcomes(ledger, held)[-1] is Outcome.LOST, "whatever it does after that is no evidence"
+        with pytest.raises(NoEvidenceError):
+            ledger.commit(held.id, held.holder, running, NOW)
         assert ledger.load_all([name])[name].reruns == ()
         assert [a.kind for a in ledger.acts(name)] == ["commit"]
         assert ledger.window(held.id).state is State.COMMITTED

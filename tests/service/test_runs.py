@@ -664,17 +664,35 @@ def two_runs_with_the_same_windows(world: World) -> list[str]:
     return [window.id for window in windows]
 
 
-def test_a_window_that_another_run_works_on_is_waited_for_by_whichever_name_it_has(world: World) -> None:
+def test_two_mapped_tasks_that_wait_for_each_others_runs_do_not_both_wait(world: World) -> None:
+    """Although an attempt of one of the windows has no recorded end: its worker may be dead."""
     world.configure(max_offsets=4, max_open_windows=2)
     world.kafka.produce(tp(0), 8)
-    one, _ = two_runs_with_the_same_windows(world)
+    one, other = two_runs_with_the_same_windows(world)
     alone = Claim("dag", "a", "work", 0)
     window = world.service.take(world.group, one, alone, world.over.__contains__).window
-    world.over.clear()
     world.service.start_attempt(window, alone, after_clear(1))
-    with pytest.raises(WindowBusyError, match="Wait until that run is over") as busy:
-        world.ask(plan_of("b"))
-    assert busy.value.crossed is None
+    world.over.clear()
+    with pytest.raises(WindowBusyError) as waits:
+        world.service.take(world.group, other, Claim("dag", "a", "work", 1), world.over.__contains__)
+    assert waits.value.crossed is None
+    with pytest.raises(WindowBusyError) as refused:
+        world.service.take(world.group, one, Claim("dag", "b", "work", 0), world.over.__contains__)
+    assert refused.value.crossed == other
+
+
+def test_a_plan_task_that_is_given_a_window_holds_it_and_its_rerun_is_noted(world: World) -> None:
+    world.kafka.produce(tp(0), 8)
+    window = world.plan(plan_of("a")).window
+    taker = Claim("dag", "a", "take", 0, Scope.RUN)
+    world.service.take(world.group, window.id, taker, world.over.__contains__)
+    assert world.ledger.window(window.id).holder == taker
+    world.service.commit(window.id, Claim("dag", "a", "commit", 0, Scope.RUN))
+    assert world.ledger.window(window.id).rerun is None
+    world.service.take(world.group, window.id, taker, world.over.__contains__)
+    assert world.ledger.window(window.id).rerun is Outcome.RUNNING
+    world.service.commit(window.id, Claim("dag", "a", "commit", 0, Scope.RUN))
+    assert world.ledger.window(window.id).rerun is None
 
 
 def test_a_clear_runs_what_a_reset_has_left_of_its_windows(world: World, caplog: pytest.LogCaptureFixture) -> None:

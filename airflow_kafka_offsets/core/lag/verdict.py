@@ -247,7 +247,7 @@ def _incomplete(lag: GroupLag) -> _Finding | None:
     windows = counted(len(lag.reruns), "committed window")
     return _Finding(
         GroupVerdict.NEEDS_RERUN,
-        f"{windows} began to run again without success, so the output may be a part: {name_some(lag.reruns, ', ')}",
+        f"{windows} began to run again and got no second commit, so the output may be a part: {name_some(lag.reruns, ', ')}",
     )
 
 

@@ -358,35 +358,32 @@ def held_by_others(state: GroupState, records: Iterable[WindowRecord], claim: Cl
     return [r for r in records if not is_free_for(r, claim, is_known=how is How.GIVEN or r.seq in had)]
 
 
-def crossed_with(own: Sequence[WindowRecord], claim: Claim, holder: Claim, had: Collection[int]) -> str | None:
-    """Return a window of the asking run for which another run waits, while the asking run would wait for one of the other run's.
+def crossed_with(held: Iterable[str], claim: Claim, holder: Claim, had: Collection[str]) -> str | None:
+    """Return a window of the asking run for which another run may wait, while the asking run would wait for one of the other run's.
 
     Neither would ever end. So one goes first, the one whose name sorts first, and the other does not wait.
 
     Args:
-        own: the windows that the asking claim ever had.
+        held: the windows that the asking run holds.
         claim: who asks.
-        holder: who has a window that the claim asks for, and does not work on it.
-        had: the numbers of the windows that the holder's run ever had.
+        holder: who has a window that the claim asks for.
+        had: the windows that the holder's run ever had.
 
     Returns:
         The window's id, or None if there is no such window, or if the asking run goes first.
     """
     if (claim.dag_id, claim.run_id) <= (holder.dag_id, holder.run_id):
         return None
-    return next((r.id for r in own if r.holder.is_same_run(claim) and r.seq in had), None)
+    return min(set(held).intersection(had), default=None)
 
 
-def to_hold(records: Sequence[WindowRecord], claim: Claim) -> list[WindowRecord]:
+def to_hold(records: Sequence[WindowRecord], claim: Claim, how: How) -> list[WindowRecord]:
     """Return the windows that a claim holds from now on, in the order of their numbers.
 
-    A plan task leaves the other tasks of its run the windows that they have.
+    A plan task leaves the other tasks of its run the windows that they have, unless it was given one by name.
     """
-    taken = [
-        record
-        for record in records
-        if claim.scope is Scope.TASK or record.holder == claim or not record.holder.is_same_run(claim)
-    ]
+    takes_all = claim.scope is Scope.TASK or how is How.GIVEN
+    taken = [r for r in records if takes_all or r.holder == claim or not r.holder.is_same_run(claim)]
     return sorted(taken, key=lambda record: record.seq)
 
 

@@ -142,7 +142,7 @@ def why_kept(old: WindowRecord, limits: Limits, log: LogSnapshot) -> str | None:
     if window.state.is_open:
         return f"it is {window.state} (docs/howto/prune.md#it-stops-too-early)"
     if old.rerun is not None:
-        return "its newest run is not committed"
+        return "it needs another run, or runs again: kafka-offsets status"
     if limits.keep_from is not None and window.seq >= limits.keep_from:
         return "the watermark or the last commit rests on it"
     if old.last_used > limits.idle_since:

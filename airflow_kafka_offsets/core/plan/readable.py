@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.errors import (
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, replaced_in
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.window import Window
+from airflow_kafka_offsets.core.window import State, Window
 
 
 def check_same_topics(window: Window, topic_ids: Mapping[str, str]) -> None:
@@ -127,4 +127,7 @@ def _unreadable(window: Window) -> str:
             f"If the job of window {window.id} has read all of it, its output is the only copy, so commit it; else abandon it:\n"
             f"    kafka-offsets commit {window.id} --why '...'{abandon_command(window.id)}"
         )
-    return f"Window {window.id} is {window.state} and can't be read again: its output is the only copy"
+    only_copy = f"Window {window.id} is {window.state} and can't be read again: its output is the only copy"
+    if window.state is not State.COMMITTED:
+        return only_copy
+    return f"{only_copy}. If it needs another run, and you have checked the output:\n    kafka-offsets commit {window.id} --why '...'"

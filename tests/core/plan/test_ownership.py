@@ -9,6 +9,7 @@ import pytest
 from airflow_kafka_offsets.core.errors import ConfirmationError, IllegalStepError, WindowBusyError
 from airflow_kafka_offsets.core.plan.ownership import (
     GroupState,
+    How,
     abandonment,
     adopt_or_cut,
     check_gap,
@@ -96,8 +97,9 @@ def test_two_plan_tasks_of_one_run_do_not_get_one_window() -> None:
 def test_a_plan_task_leaves_to_the_tasks_of_its_run_what_they_have() -> None:
     planner, worker = claim(task="plan", scope=Scope.RUN), claim(task="load", map_index=3)
     held_windows = [held(2, by=planner), held(1, by=worker), held(3, by=claim("dead"))]
-    assert [h.window.seq for h in to_hold(held_windows, planner)] == [2, 3]
-    assert [h.window.seq for h in to_hold(held_windows, worker)] == [1, 2, 3]
+    assert [h.window.seq for h in to_hold(held_windows, planner, How.AGAIN)] == [2, 3]
+    assert [h.window.seq for h in to_hold(held_windows, planner, How.GIVEN)] == [1, 2, 3]
+    assert [h.window.seq for h in to_hold(held_windows, worker, How.AGAIN)] == [1, 2, 3]
 
 
 def test_the_watermark_is_where_the_oldest_open_window_starts() -> None:
