@@ -64,11 +64,17 @@ class Files:
             raise
         return True
 
-    def write(self, path: str, text: str) -> None:
-        """Write a small file, in the place of an old one."""
+    def write(self, path: str, text: str, *, replaces: bool = True) -> None:
+        """Write a small file, in the place of an old one; or else leave a file that is there."""
         flag = self._java("org.apache.hadoop.fs.CreateFlag")
-        flags = self._java("java.util.EnumSet").of(flag.CREATE, flag.OVERWRITE)
-        with contextlib.closing(self._context.create(self._path(path), flags, self._no_create_options)) as stream:
+        flags = self._java("java.util.EnumSet").of(flag.CREATE, flag.OVERWRITE if replaces else flag.CREATE)
+        try:
+            stream = self._context.create(self._path(path), flags, self._no_create_options)
+        except Exception as exc:
+            if not replaces and _is_lost_race(exc):
+                return
+            raise
+        with contextlib.closing(stream):
             stream.write(bytearray(text, "utf-8"))
 
     def read(self, path: str) -> str | None:
@@ -173,8 +179,12 @@ def mark(files: Files, label: Label, root: str) -> None:
     Raises:
         OtherWindowError: another ledger's output of the group is there.
     """
-    if label.must_mark(root, ledger_of(files, label, root)):
-        files.write(_mark(label, root), label.ledgers[0])
+    for may_be_first in (True, False):
+        ledger = ledger_of(files, label, root)
+        if not label.must_mark(root, ledger):
+            return
+        # Another ledger may be faster, and the next look finds its mark. One that is still empty is a killed job's.
+        files.write(_mark(label, root), label.ledgers[0], replaces=ledger is not None or not may_be_first)
 
 
 def _mark(label: Label, root: str) -> str:
