@@ -72,13 +72,13 @@ def check_attributes(holder: object, kinds: Kinds) -> None:
 def plain(value: Any) -> Any:
     """Return a time or a duration of any library as one of Python's own; anything else as it is.
 
-    A time with a zone becomes one in UTC. What lasts a month or a year has no fixed length, so it stays as it is.
+    A time with a zone becomes one in UTC.
 
     >>> plain(datetime.fromisoformat("2026-01-31T13:00:00+01:00"))
     datetime.datetime(2026, 1, 31, 12, 0, tzinfo=datetime.timezone.utc)
 
     Raises:
-        BadInputError: in UTC, the time lies outside of the years 1 to 9999.
+        BadInputError: in UTC, the time lies outside of the years 1 to 9999; or the duration has no fixed length, such as a month.
     """
     if isinstance(value, datetime):
         time = datetime.combine(value.date(), value.timetz())
@@ -87,12 +87,17 @@ def plain(value: Any) -> Any:
         except OverflowError as exc:
             raise BadInputError(f"In UTC, the time {time.isoformat()} lies outside of the years 1 to 9999") from exc
     if isinstance(value, timedelta):
-        return timedelta.__pos__(value)  # pendulum's own arithmetic has other results
-    try:
-        lengths = {day + value - day for day in _DAYS}
-    except (TypeError, ValueError, OverflowError):
-        return value
-    return lengths.pop() if len(lengths) == 1 else value
+        # pendulum's own arithmetic has other results. It takes a month as 30 days; its interval has a start, so its length is fixed.
+        has_months = any(getattr(value, unit, 0) for unit in ("months", "years")) and not hasattr(value, "start")
+        lengths = set() if has_months else {timedelta.__pos__(value)}
+    else:
+        try:
+            lengths = {day + value - day for day in _DAYS}
+        except (TypeError, ValueError, OverflowError):
+            return value
+    if len(lengths) != 1:
+        raise BadInputError(f"{short(value)} has no fixed length; give days or hours instead")
+    return lengths.pop()
 
 
 def is_text(value: object) -> bool:

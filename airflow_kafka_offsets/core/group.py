@@ -416,8 +416,23 @@ def _expressions(pattern: str) -> tuple[Any, ...]:
             left_out = _compiled(pattern[len(_LEAVES_OUT) : end])
         except BadInputError:  # this bracket closes an inner one
             continue
+        _check_one_alternative(pattern[end + 1 :])
         return (*_expressions(pattern[end + 1 :]), left_out)
     return (_compiled(pattern),)
+
+
+def _check_one_alternative(pattern: str) -> None:
+    """Refuse `a|b` after `(?!...)`: in Spark and Python, that leaves names out of `a` only."""
+    for i, letter in enumerate(pattern):
+        if letter == "|" and not pattern.startswith(_LEAVES_OUT):
+            try:
+                _compiled(pattern[:i])
+            except BadInputError:  # it stands in brackets, or is escaped
+                continue
+            raise BadInputError(
+                f"topics_pattern: before {short(pattern)}, (?!...) leaves names out of all alternatives, but Spark would leave them out of the "
+                "first only. Write (?!...)(?:...|...), or a list of topics"
+            )
 
 
 def _compiled(expression: str) -> Any:

@@ -37,11 +37,11 @@ FIXED_OPTIONS = frozenset(
 
 _SECRET = re.compile(
     r"password|passwd|pwd|pass.?phrase|secret|(?:api|access|account).?key|token(?!\.endpoint)|credentials?$|user\.?info|jaas"
-    r"|authorization|client.?assertion(?!\.(?:type|file|location))|oauthbearer\.config|key\.pem|keystore\.key",
+    r"|(?<!security\.)authorization|client.?assertion(?!\.(?:type|file|location))|oauthbearer\.config|key\.pem|keystore\.key",
     re.IGNORECASE,
 )
 # A password before the host of an address, or after its question mark; not a reference, which `core.secrets` makes a NUL.
-_SECRET_VALUE = re.compile(r"//[^/@\s]*:(?!\0+@)[^/@\s]+@|(?:password|passwd|pwd)\d?=(?!\0)", re.IGNORECASE)
+_SECRET_VALUE = re.compile(r"//[^/@:\s]*:(?!\0+@)[^/@\s]+@|(?:password|passwd|pwd)\d?=(?!\0)", re.IGNORECASE)
 
 
 def is_secret(name: str, value: str = "") -> bool:

@@ -140,8 +140,12 @@ def test_each_of_two_equal_hours_stays_itself(library: str, hour: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "length", [relativedelta(months=1), relativedelta(years=1), relativedelta(day=1), relativedelta(hour=5), "PT1H"]
-)
+    "length",
+    [
+        relativedelta(months=1), relativedelta(years=1), relativedelta(day=1), relativedelta(hour=5),
+        pendulum.duration(months=1), pendulum.duration(years=1), pendulum.duration(months=1, days=-30), "PT1H",
+    ],
+)  # fmt: skip
 def test_what_has_no_fixed_length_is_no_duration(length: Any) -> None:
     for make in OF_A_DURATION.values():
         with pytest.raises(BadInputError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from airflow_kafka_offsets.adapters.kafka.messages import masked
@@ -29,6 +31,7 @@ NO_SECRET = [
     ("kafka.sasl.oauthbearer.client.assertion.type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
     ("kafka.sasl.oauthbearer.client.assertion.file", "/etc/kafka/assertion"),
     ("kafka.client.id", "lake"),
+    ("spark.hadoop.hadoop.security.authorization", "true"),
 ]
 REFERENCES = [
     ("kafka.proxy.pwd", "${env:PWD}"),
@@ -57,3 +60,9 @@ def test_other_settings_are_shown(name: str, value: str) -> None:
 def test_a_reference_is_no_secret_in_clear(name: str, value: str) -> None:
     assert not is_in_clear(name, value)
     group(spark_options={name: value})
+
+
+def test_the_look_for_a_password_takes_no_longer_than_the_value_is_long() -> None:
+    began = time.process_time()
+    assert not is_secret("kafka.client.id", "//" + "a:" * 20_000)
+    assert time.process_time() - began < 1

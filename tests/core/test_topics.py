@@ -30,6 +30,9 @@ from airflow_kafka_offsets.core.group import KafkaGroup, Matching
         ("(?!(?:orders-us)$)(?:orders-.*)", "orders-usa", True),
         ("(?!orders-us$)(?!orders-[)e]u$)orders-.*", "orders-eu", False),
         ("(?!orders-us$)(?!orders-[)e]u$)orders-.*", "orders-asia", True),
+        ("(?!a|b)[|c](?:d|e)", "ce", True),
+        ("(?!a)(?!b)(?:a|b|c(d|e))", "cd", True),
+        (r"(?!a)[^]|]\.(d|e)", "c.d", True),
     ],
 )
 def test_a_pattern_matches_whole_names_and_kafkas_own_only_if_it_spells_them_out(
@@ -46,6 +49,9 @@ def test_a_pattern_matches_whole_names_and_kafkas_own_only_if_it_spells_them_out
         ({"topics_pattern": "orders-("}, r"not a regular expression of RE2 \(missing \)"),
         ({"topics_pattern": r"(a|b)-\1"}, r"not a regular expression of RE2 \(invalid escape sequence: \\1"),
         ({"topics_pattern": "orders-(?!us)"}, r"not a regular expression of RE2 \(invalid perl operator: \(\?!"),
+        ({"topics_pattern": "(?!test)orders.*|test_keep"}, r"Write \(\?!\.\.\.\)\(\?:\.\.\.\|\.\.\.\)"),
+        ({"topics_pattern": r"(?!a)(?!b)b[|](c|d)\|d|e"}, "leaves names out of all alternatives"),
+        ({"topics_pattern": "(?!a)|b"}, "leaves names out of all alternatives"),
         ({"topics_pattern": "(?!us"}, "not a regular expression of RE2"),
         ({"topics_pattern": "((a{50}){50}){50}"}, "not a regular expression of RE2"),
         ({"topics_pattern": ""}, "1 to 1000 printable characters"),
