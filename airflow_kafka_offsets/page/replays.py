@@ -64,6 +64,7 @@ class Preview:
         chosen: the DAG that is offered first; None if the user may run none of them.
         unknown: why Kafka did not answer; None if it did.
         again: the windows that can run, as the ledger has them.
+        owner: the DAG of the group; None if the user may not read it, or no task has planned live.
     """
 
     group: str
@@ -72,6 +73,7 @@ class Preview:
     chosen: str | None
     unknown: str | None = None
     again: Sequence[Window] = ()
+    owner: str | None = None
 
     @property
     def can_run(self) -> list[Row]:
@@ -96,7 +98,7 @@ class Preview:
     @property
     def command(self) -> str:
         """What someone who may run a DAG can type instead."""
-        return trigger_command(self.group, {WINDOWS: self.windows}).strip()
+        return trigger_command(self.group, {WINDOWS: self.windows}, self.owner).strip()
 
     @property
     def body(self) -> str:
@@ -129,6 +131,7 @@ def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Pr
     refused, unknown = _refused(ledger, group, [record.window for record in visible.values()])
     dags = [Dag(dag_id, *reader.state_of(dag_id)) for dag_id in sorted(readable)]
     holders = [record.holder.dag_id for record in visible.values()]
+    owner = line.outline.owner
     return Preview(
         group=group.name,
         rows=[_row(group.name, seq, visible.get(seq), refused) for seq in sorted(seqs)],
@@ -137,6 +140,7 @@ def preview(ledger: Ledger, line: GroupLine, windows: str, reader: Reader) -> Pr
         chosen=max((dag.dag_id for dag in dags if dag.may_run), key=holders.count, default=None),
         unknown=unknown,
         again=[visible[seq].window for seq in sorted(visible) if visible[seq].id not in refused],
+        owner=owner.dag_id if owner and owner.dag_id in readable else None,
     )
 
 

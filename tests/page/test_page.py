@@ -200,6 +200,14 @@ def test_a_group_that_no_dag_has_is_there_for_who_may_read_all_dags(server: Page
     assert server.get("groups/hr.imported", user="limited").status_code == 404
 
 
+def test_the_command_of_a_replay_names_the_dag_of_the_group_to_who_may_read_it(server: PageServer) -> None:
+    owned = {"groups/lake.many/replay?windows=5": "paused", "groups/lake.wide/replay?windows=1": "orders"}
+    for path, dag_id in owned.items():
+        for user in ("viewer", "limited"):
+            named = dag_id if user == "viewer" or dag_id == "orders" else "DAG"
+            assert f"airflow dags trigger {named} --conf" in server.get(path, user=user).text
+
+
 def test_windows_of_other_dags_are_drawn_without_names(server: PageServer) -> None:
     page, text = "groups/lake.orders", server.get("groups/lake.orders", user="limited").text
     assert "manual__1" in server.get(page).text
