@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_kafka_offsets.spark.errors import OtherWindowError, PublishError, TargetError, WriteOptionError
-from airflow_kafka_offsets.spark.label import label_of
+from airflow_kafka_offsets.spark.label import Label, label_of
 from airflow_kafka_offsets.spark.observing import Observed
 from airflow_kafka_offsets.spark.sinks import jdbc
 from airflow_kafka_offsets.spark.sinks.jdbc import JdbcTable
@@ -258,6 +258,42 @@ def test_whenever_twins_publish_at_once_one_copy_is_left(spark: SparkSession, da
             assert None in failures
             assert database.numbers(table) in ([*range(size)] for size in (40, 30, 20, 10))
             assert database.stages() == []
+
+
+def test_a_group_with_the_name_of_another_groups_window_has_a_mark_of_its_own(
+    spark: SparkSession, database: Database, table: str
+) -> None:
+    for group in ("lake", "lake-000001"):
+        sink, stage = staged(spark, database, table, range(2))
+        sink.publish(stage, label_of(handoff({}, window_id=f"{group}-000001", group=group, ledgers=["a" * 32])))
+    assert database.numbers(table) == [0, 1, 0, 1]
+
+
+def test_two_windows_of_a_ledger_that_inherits_may_be_the_first_at_one_moment(
+    spark: SparkSession, database: Database, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def publish(number: int, ledgers: list[str]) -> None:
+        sink, stage = staged(spark, database, table, range(number, number + 1))
+        sink.publish(stage, label_of(handoff({}, window_id=f"lake.orders-00000{number}", ledgers=ledgers)))
+
+    publish(1, ["a"])
+    once, together, numbers = Label.must_mark, threading.Barrier(2), {2, 3}
+
+    def both(self: Label, target: str, ledger: str | None) -> bool:
+        """Let both windows see the old mark before one of them replaces it."""
+        answer = once(self, target, ledger)
+        if (number := int(self.window_id[-1])) in numbers:
+            numbers.remove(number)
+            together.wait(LONGEST)
+        return answer
+
+    monkeypatch.setattr(Label, "must_mark", both)
+    with ThreadPoolExecutor(2) as pool:
+        for job in [pool.submit(publish, number, ["b", "a"]) for number in (2, 3)]:
+            job.result()
+    assert database.numbers(table) == [1, 2, 3]
+    with pytest.raises(OtherWindowError, match=r"from another ledger, b:"):
+        publish(4, ["a"])
 
 
 def _forget(database: Database) -> list[str]:

@@ -196,14 +196,12 @@ class JdbcTable:
     def _replace(self, connection: Any, stage: Stage, label: Label) -> None:
         window_id, table = label.window_id, self.target.table
         _update(connection, self.target.lock_published(), window_id)
-        ledgers = _rows(connection, self.target.find_digest(), label.group, self.target.name)
-        if label.must_mark(table, next(iter(ledgers), None)):
-            self._note_digest(connection, label.group, label.ledgers[0])
+        self._mark(connection, label)
         if _update(connection, self.target.delete(), window_id):
-            digests = _rows(connection, self.target.find_digest(), window_id, self.target.name)
-            label.refuse_other(table, {"digest": digests[0]} if digests else None)
-        # By the name without its schema: `orders` and `public.orders` are one table, and the digests are in its schema.
-        self._note_digest(connection, window_id, label.digest)
+            digest = self._digest(connection, window_id)
+            label.refuse_other(table, {"digest": digest} if digest else None)
+        _update(connection, self.target.delete_digest(), window_id, self.target.name)
+        _update(connection, self.target.insert_digest(), window_id, self.target.name, label.digest)
         inserted = _update(connection, self.target.insert(stage.name, stage.columns), window_id)
         if inserted != stage.rows:
             raise PublishError(
@@ -211,9 +209,17 @@ class JdbcTable:
                 "Stop its other writers, and run the window again"
             )
 
-    def _note_digest(self, connection: Any, name: str, digest: str) -> None:
-        _update(connection, self.target.delete_digest(), name, self.target.name)
-        _update(connection, self.target.insert_digest(), name, self.target.name, digest)
+    def _digest(self, connection: Any, name: str) -> str | None:
+        # By the name without its schema: `orders` and `public.orders` are one table, and the digests are in its schema.
+        return next(iter(_rows(connection, self.target.find_digest(), name, self.target.name)), None)
+
+    def _mark(self, connection: Any, label: Label) -> None:
+        """Put the ledger's mark in the place of one that it inherits; other windows of the group may do so at the same moment."""
+        name, target = _mark_name(label), self.target
+        ledger = self._digest(connection, name)
+        if label.must_mark(target.table, ledger):
+            _update(connection, target.replace_digest(), label.ledgers[0], name, target.name, ledger)
+            label.must_mark(target.table, self._digest(connection, name))
 
     def _make_lock(self, connection: Any, label: Label) -> None:
         """Insert the row to lock, outside of the transaction: two jobs at once would not see each other's."""
@@ -225,8 +231,7 @@ class JdbcTable:
                 _update(connection, statement)
         _insert_once(connection, self.target.insert_published(), label.window_id)
         for ledger in label.ledgers[:1]:
-            # Under the group's name, which is no window's id.
-            _insert_once(connection, self.target.insert_digest(), label.group, self.target.name, ledger)
+            _insert_once(connection, self.target.insert_digest(), _mark_name(label), self.target.name, ledger)
 
     def _check_transactions(self, connection: Any) -> None:
         if not self.target.is_mysql:
@@ -315,7 +320,12 @@ class JdbcTable:
                 connection.close()
 
 
-def _update(connection: Any, statement: str, *values: str, timeout: int = 0) -> int:
+def _mark_name(label: Label) -> str:
+    """Return where the group's ledger stands among the digests: no window's id has a colon."""
+    return f"ledger:{label.group}"
+
+
+def _update(connection: Any, statement: str, *values: str | None, timeout: int = 0) -> int:
     with _prepared(connection, statement, values) as prepared:
         prepared.setQueryTimeout(timeout)
         return int(prepared.executeLargeUpdate())

@@ -179,6 +179,10 @@ class Target:
         """Delete the digest of a window."""
         return f"DELETE FROM {self.beside(DIGESTS)} {self._of_window} AND target = ?"
 
+    def replace_digest(self) -> str:
+        """Replace a digest, if it is still the same."""
+        return f"UPDATE {self.beside(DIGESTS)} SET digest = ? {self._of_window} AND target = ? AND digest = ?"
+
     def insert_digest(self) -> str:
         """Insert the digest of a window."""
         return f"INSERT INTO {self.beside(DIGESTS)} ({self._id}, target, digest) VALUES (?, ?, ?)"
