@@ -334,19 +334,14 @@ class StoreDriftError(StoreError):
         ]
         super().__init__(
             f"{store} holds other offsets of group {group} than the last commit left: {name_some(named)}. "
-            f"{advice or self.advice(group, store)}"
+            + (
+                advice
+                or f"Compare, and if the ledger is right, copy its offsets:{verify_command(group, store)}{publish_again(group, store)}"
+            )
         )
         self.store = store
         self.group = group
         self.partitions = dict(partitions)
-
-    @staticmethod
-    def advice(group: str, store: str) -> str:
-        """Return what to do if the ledger is right."""
-        return (
-            f"Compare, and if the ledger is right, copy its offsets:{verify_command(group, store)}"
-            f"{publish_again(group, store)}\nSee docs/reference/errors.md#storedrifterror"
-        )
 
 
 def _either(before: int | None, after: int) -> str:
@@ -420,9 +415,9 @@ class WindowBusyError(WindowError):
         others: Sequence[str] = (),
         crossed: str | None = None,
     ) -> None:
-        way_out = f" To abandon the window, first stop that run's job:{abandon_command(window_id)}"
-        wait = f"Window {window_id} is being worked on by {holder}. Wait until that run is over."
-        cross = f"The run of {holder} has window {window_id} and needs {crossed} of this run, and goes first. Clear this task when that run is over"
+        way_out = f"; to abandon the window instead, first stop that run's job:{abandon_command(window_id)}"
+        wait = f"Window {window_id} is being worked on by {holder}. Wait until that run is over"
+        cross = f"The run of {holder} and this one need each other's windows {window_id} and {crossed}. Clear this task when that run is over"
         super().__init__(cross if crossed else wait + ("" if is_rerun else way_out))
         self.window_id = window_id
         self.holder = holder

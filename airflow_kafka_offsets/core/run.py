@@ -20,7 +20,7 @@ from typing import Any
 
 from airflow_kafka_offsets.core.errors import IllegalStepError, WindowBusyError
 from airflow_kafka_offsets.core.history import Attempt
-from airflow_kafka_offsets.core.window import Claim, Outcome, State, WindowRecord, check_owns
+from airflow_kafka_offsets.core.window import Claim, Outcome, Scope, State, WindowRecord, check_owns
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,9 @@ def check_attempt(window: WindowRecord, claim: Claim, this_try: Try, newest: Att
         IllegalStepError: a later try of the same task has begun to work, or the window no longer owns its offsets.
     """
     check_owns(window)
-    if not window.holder.lets_commit(claim):
+    # Around another launcher, the task that commits records the attempt; the plan task holds the window.
+    is_around = claim.scope is Scope.RUN and window.holder.lets_commit(claim)
+    if window.holder != claim and not is_around:
         raise WindowBusyError(window.id, window.holder, is_rerun=window.state is State.COMMITTED)
     if newest is not None and this_try.is_before(newest):
         raise IllegalStepError(

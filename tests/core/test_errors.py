@@ -97,6 +97,21 @@ def test_a_busy_window_names_who_works_on_it_and_the_way_out() -> None:
     assert str(error).endswith("kafka-offsets abandon lake-000012 --why '...'")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        drift(6, 8),
+        errors.WindowBusyError("lake-000012", "dag/run/load"),
+        errors.WindowBusyError("lake-000012", "dag/run/load", is_rerun=True),
+        errors.WindowBusyError("lake-000012", "dag/run/load", crossed="lake-000011"),
+    ],
+)
+def test_an_error_has_two_sentences_and_ends_with_its_commands(error: errors.KafkaOffsetsError) -> None:
+    sentences, *commands = str(error).split("\n")
+    assert len(sentences.split(". ")) == 2
+    assert all(command.startswith("    kafka-offsets ") for command in commands)
+
+
 @pytest.mark.parametrize("kind", REAL.values())
 def test_a_trigger_reports_each_error_by_its_name_and_message(kind: type[errors.KafkaOffsetsError]) -> None:
     error = errors.rebuilt(kind.__name__, "Kafka said no")

@@ -637,7 +637,9 @@ def test_two_runs_that_need_each_others_windows_do_not_both_wait(world: World) -
     with pytest.raises(WindowBusyError) as waits:
         world.ask(plans[0])
     assert waits.value.crossed is None, "its name sorts first, so it waits for the other one to give up"
-    with pytest.raises(WindowBusyError, match=r"goes first\. Clear this task when that run is over") as refused:
+    with pytest.raises(
+        WindowBusyError, match=r"need each other's windows .*Clear this task when that run is over"
+    ) as refused:
         world.ask(plans[1])
     assert (refused.value.holder, refused.value.crossed) == (alone, other)
     world.over.update({plans[1], *(Claim("dag", "b", "work", index) for index in (0, 1))})
