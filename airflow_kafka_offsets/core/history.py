@@ -108,7 +108,7 @@ class Gap:
 
     Attributes:
         window_id: the window.
-        after: the planned-until time that the newest older window proves, or None if none does.
+        after: the latest planned-until time that an older window proves, or None if none does.
         until: its own planned-until time.
     """
 
@@ -142,6 +142,9 @@ INHERIT = "inherit"
 
 MOVES = ("reset", "import")
 """The kinds of acts that move the watermark."""
+
+MENDS = (*MOVES, "copy", "abandon", "commit")
+"""The kinds of acts after which an offset store may no longer refuse the group: they move it, or the watermark."""
 
 NEXT_WINDOW = "next_window"
 """In the details of an act that moved the watermark, a reset or an import: the number of the first window after it."""

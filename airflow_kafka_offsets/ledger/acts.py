@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, insert, select, update
+from sqlalchemy import Connection, Select, and_, insert, select, update
 
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import INHERIT, MOVES, NEXT_WINDOW, Act
+from airflow_kafka_offsets.core.history import INHERIT, MENDS, MOVES, NEXT_WINDOW, Act
 from airflow_kafka_offsets.core.plan.ownership import Abandonment, Owner, Position, abandonment, check_gap
 from airflow_kafka_offsets.core.window import State, check_steps
 from airflow_kafka_offsets.ledger import runs, staging
@@ -160,10 +160,10 @@ def select_acts() -> Select[Any]:
 
 
 def record_act(connection: Connection, group_id: int, act: Act) -> int:
-    """Record what a person did, and return its number. The next plan shows whether a refusal of the offset store is over."""
-    connection.execute(
-        update(groups).where(groups.c.id == group_id, groups.c.refused.is_not(None)).values(refused=None)
-    )
+    """Record what a person did, and return its number. After a mend, the next plan shows whether a refusal of the offset store is over."""
+    if act.kind in MENDS:
+        is_refused = and_(groups.c.id == group_id, groups.c.refused.is_not(None))
+        connection.execute(update(groups).where(is_refused).values(refused=None))
     result = connection.execute(
         insert(acts).values(
             group_id=group_id,

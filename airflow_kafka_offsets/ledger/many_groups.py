@@ -486,7 +486,7 @@ def _abandoned() -> Select[Any]:
     after = (
         select(older.c.planned_until)
         .where(older.c.group_id == windows.c.group_id, is_proof, older.c.seq < windows.c.seq)
-        .order_by(older.c.seq.desc())  # not as a maximum: for that, MariaDB reads all of them
+        .order_by(older.c.planned_until.desc())  # not as a maximum: for that, MariaDB reads all of them
         .limit(1)
         .correlate(windows)
         .scalar_subquery()
@@ -499,4 +499,6 @@ def _frontier(row: Row[Any], waiting: Sequence[int], gaps: Sequence[Gap]) -> Fro
     proofs = [(seq, until) for seq, until in ((row.seq, row.planned_until), (row.proof_seq, row.proof_until)) if until]
     seq, until = max(proofs, key=lambda proof: proof[1], default=(None, None))
     window_id = None if seq is None else name_window(row.name, seq)
-    return Frontier(window_id, until, tuple(name_window(row.name, seq) for seq in waiting), tuple(gaps))
+    # What was pruned is older than any gap that is here.
+    after = [replace(gap, after=max(filter(None, (gap.after, row.proof_until)), default=None)) for gap in gaps]
+    return Frontier(window_id, until, tuple(name_window(row.name, seq) for seq in waiting), tuple(after))

@@ -402,7 +402,9 @@ def _had_elsewhere() -> Select[Any]:
         .join_from(groups, windows)
         .join(claim_windows)
         .where(of_claim, windows.c.state != State.ABANDONED, is_other)
-        .order_by(groups.c.name, windows.c.seq)
+        .order_by(
+            groups.c.name == bindparam("of_group"), groups.c.name, windows.c.seq
+        )  # for a replay, only others count
         .limit(MAX_NAMED)
     )
 

@@ -219,9 +219,9 @@ class Planner(UseCases):
             at_risk, log = look.at_retention(group, first.whole.ranges), facts.logs[group.isolation_level]
             hanging = () if first.whole.ranges.span else look.hanging(group, log.only(facts.topics or ()))
             facts = replace(facts, at_risk=at_risk, hanging=hanging)
+        start = to_check_in_store(state, first.plans)
+        self._publisher.prepare(group, state, start, is_to_move=moves_store(first))
         if self._publisher.address:
-            start = to_check_in_store(state, first.plans)
-            self._publisher.prepare(group, state, start, is_to_move=moves_store(first))
             facts = replace(facts, ready_store=start)
         if group.schema_registry is not None:
             # After Kafka: what a producer has written by now, it has registered before.

@@ -132,9 +132,12 @@ class Publisher:
             return None
 
     def _explained(self, drift: StoreDriftError) -> StoreDriftError:
-        """Return a drift with what to do if the ledger is older than the store."""
+        """Return a drift with what to do if the ledger is older than the store; as it is if the store does not answer."""
         ahead = [found - after for _, after, found in drift.partitions.values()]
-        older = self.older_ledger(self._ledger.group(drift.group), ahead, topics_of(drift.partitions))
+        try:
+            older = self.older_ledger(self._ledger.group(drift.group), ahead, topics_of(drift.partitions))
+        except StoreError:
+            return drift
         return drift if older is None else StoreDriftError(drift.store, drift.group, drift.partitions, older.advice)
 
     @contextmanager
@@ -167,6 +170,8 @@ class Publisher:
             StoreAnswerError: it does not answer, or says no: then a commit would not succeed either.
             ConcurrentChangeError: the group has changed since: look again.
         """
+        if self._store is None and state.refused is not None:
+            self._ledger.note_refusal(group.name, None)  # by a store that the group no longer has
         if self._store is None or not (start or is_to_move):
             return
         try:

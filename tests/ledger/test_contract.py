@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import select, update
 
 from airflow_kafka_offsets.core.errors import (
+    MAX_NAMED,
     ConcurrentChangeError,
     ConfirmationError,
     IllegalStepError,
@@ -303,6 +304,10 @@ class LedgerContract:
             assert ledger.overviews([name])[name].state.refused == ledger.load_all([name])[name].refused
             is_over()
             assert ledger.load(name).refused is None
+        ledger.note_refusal(name, "redis://r: drift")
+        for kind in ("export", "inherit", "prune", "take-over"):
+            ledger.record(name, act(kind))
+        assert ledger.load(name).refused == "redis://r: drift", "none of these moves the watermark or the store"
 
     def test_names_that_differ_only_in_case_are_different(self, ledger: Ledger, name: str) -> None:
         lower = add(ledger, name.lower(), 0, 10, claim("run-a"))
@@ -438,6 +443,17 @@ class LedgerContract:
         ledger.abandon(two.window.id, act())
         ledger.abandon(one.window.id, act())
         assert ledger.load(name, old).elsewhere == ()
+
+    def test_what_a_claim_has_in_other_groups_is_known_however_much_it_has_here(
+        self, ledger: Ledger, name: str
+    ) -> None:
+        by, again = claim(f"{name}-1"), Claim("dag", f"{name}-1", "load_2")
+        for seq in range(MAX_NAMED):
+            commit(ledger, add(ledger, name, 10 * seq, 10 * seq + 10, by))
+        other = add(ledger, f"{name}-z", 0, 10, by)
+        took = act("take-over", **{"from": str(Owner.of(by)), "to": str(Owner.of(again))})
+        ledger.take_over(name, ledger.load(name).version, Owner.of(again), took)
+        assert other.window.id in ledger.load(name, again).elsewhere
 
     def test_what_a_claim_had_under_the_names_of_former_owners_is_known(self, ledger: Ledger, name: str) -> None:
         run = f"{name}-1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -9,7 +10,7 @@ import pytest
 from sqlalchemy import func, insert, select
 
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError, PrunedWindowError, UnknownWindowError
-from airflow_kafka_offsets.core.history import KEPT_FROM, Act
+from airflow_kafka_offsets.core.history import KEPT_FROM, Act, Gap
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.plan.pruning import Pruned
@@ -114,6 +115,24 @@ class PruneContract:
         assert before[name].window_id == first.window.id
         prune(ledger, name, 1)
         assert ledger.frontiers([name]) == before
+
+    @pytest.mark.parametrize("times", [(0, 1, 2, 3, 4), (1, 0, 2, 3, 4)], ids=["in order", "a late run"])
+    @pytest.mark.parametrize("windows", [0, 1, 2])
+    def test_a_gap_begins_where_older_windows_end_though_they_are_gone(
+        self, ledger: Ledger, name: str, times: Sequence[int], windows: int
+    ) -> None:
+        drafts = [
+            draft(10 * i, 10 * i + 10, planned_until=NOW + timedelta(hours=hours)) for i, hours in enumerate(times)
+        ]
+        held = add_all(ledger, name, drafts)
+        left = held.pop(2)
+        for one in held:
+            commit(ledger, one)
+        ledger.abandon(left.window.id, act("abandon", window=left.window.id), leave_gap=True)
+        if windows:
+            prune(ledger, name, windows)
+        [gap] = ledger.frontiers([name])[name].gaps
+        assert gap == Gap(left.window.id, NOW + timedelta(hours=1), NOW + timedelta(hours=2))
 
     def test_a_prune_of_several_parts_is_one_act(self, ledger: Ledger, name: str) -> None:
         filled(ledger, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from itertools import permutations
 from pathlib import Path
@@ -213,6 +213,16 @@ def test_a_group_whose_store_refuses_is_stalled_until_a_run_or_a_person_mends_it
         world.die(TWO)
         world.plan(THREE)
     assert verdict_of(world)[0] == "OK"
+
+
+def test_a_group_that_drops_a_store_that_refused_is_not_stalled(world: World, store: MemoryStore) -> None:
+    world.run(ONE)
+    store.groups["lake"] = {tp(0): 7}
+    with pytest.raises(StoreDriftError):
+        world.plan(TWO)
+    service = WindowService(world.ledger, world.kafka, clock=lambda: world.now)
+    service.plan(world.group, TWO, world.over.__contains__)
+    assert world.ledger.load("lake").refused is None
 
 
 def test_a_store_that_is_away_makes_no_verdict(world: World, store: MemoryStore) -> None:
@@ -543,6 +553,16 @@ class TestReset:
         assert caught.value.__cause__ is failure
         assert world.watermark == {0: 35, 1: 0}
 
+    def test_a_drift_that_the_store_does_not_explain_is_told_with_the_way_out(self, world: World) -> None:
+        store = DriftsThenAway(AWAY)
+        world.run(ONE)
+        store.groups = {"lake": {tp(0): 10, tp(1): 0}}
+        service = WindowService(world.ledger, world.kafka, clock=lambda: world.now, store=store)
+        with pytest.raises(StoreBehindError, match="kafka-offsets copy lake --from ledger --to 'memory://'") as caught:
+            service.reset(world.group, "latest", "ada", "skip")
+        assert "orders-0: found 40, expected 10" in str(caught.value)
+        assert world.watermark == {0: 35, 1: 0}
+
     def test_partitions_that_vanish_with_their_topic_stay_in_the_store(self, world: World, store: MemoryStore) -> None:
         world.run(ONE)
         world.kafka.recreate("orders", 1)
@@ -569,6 +589,18 @@ class FailsWhenAdvanced(MemoryStore):
 
     def advance(self, *args, **kwargs) -> None:
         raise self.error
+
+
+class DriftsThenAway(FailsWhenAdvanced):
+    """Another writer moves it, and then it goes away."""
+
+    def advance(self, *args, **kwargs) -> None:
+        self.failure = self.error
+        raise StoreDriftError(self.name, "lake", {tp(0): (10, 35, 40)})
+
+    def window_ids(self, group: str, topics: Sequence[str]) -> Collection[str]:
+        self._fail()
+        return super().window_ids(group, topics)
 
 
 # Exactly one of competing commits wins, although each takes three steps.
