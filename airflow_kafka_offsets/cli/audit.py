@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
 
@@ -20,7 +19,7 @@ from airflow_kafka_offsets.core.plan.request import (
 )
 from airflow_kafka_offsets.core.source.audit import Audit, Finding
 from airflow_kafka_offsets.core.source.islands import Piece, load_islands
-from airflow_kafka_offsets.core.spark_json import dump_offsets
+from airflow_kafka_offsets.core.spark_json import by_topic
 from airflow_kafka_offsets.core.window_id import name_window, name_windows, parse_window_id
 from airflow_kafka_offsets.documents import Document, range_document
 from airflow_kafka_offsets.service.audit import audit_table
@@ -153,8 +152,8 @@ def _replay_of_windows(result: Audit, group: str, dag: str | None) -> list[str]:
 def _replay_of_join(result: Audit, group: str, dag: str | None) -> list[str]:
     if not result.at_join:
         return []
-    starts = json.loads(dump_offsets({piece.tp: piece.offsets.start for piece in result.at_join}))
-    ends = json.loads(dump_offsets({piece.tp: piece.offsets.end for piece in result.at_join}))
+    starts = by_topic({piece.tp: piece.offsets.start for piece in result.at_join})
+    ends = by_topic({piece.tp: piece.offsets.end for piece in result.at_join})
     command = trigger_command(group, {STARTING_OFFSETS: starts, ENDING_OFFSETS: ends}, dag)
     return [
         f"To read what is missing before the first window:{command}",

@@ -326,8 +326,8 @@ def check_reads(group: KafkaGroup, topics: Iterable[str]) -> None:
         )
 
 
-def _set(group: object, name: str, value: object) -> None:
-    object.__setattr__(group, name, value)  # the dataclass is frozen
+def _set(holder: object, name: str, value: object) -> None:
+    object.__setattr__(holder, name, value)  # the dataclass is frozen
 
 
 # The characters that Kafka allows, so that no name has to be escaped but for its dots.

@@ -32,18 +32,23 @@ def dump_offsets(offsets: Offsets) -> str:
     >>> dump_offsets({TopicPartition("orders", 10): 7, TopicPartition("orders", 2): 5})
     '{"orders":{"2":5,"10":7}}'
     """
-    by_topic: dict[str, dict[str, int]] = {}
+    return json.dumps(by_topic(offsets), separators=(",", ":"), ensure_ascii=False)
+
+
+def by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """Return offsets by topic and partition, sorted."""
+    found: dict[str, dict[str, int]] = {}
     for tp in sorted(offsets):
-        by_topic.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
-    return json.dumps(by_topic, separators=(",", ":"), ensure_ascii=False)
+        found.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
+    return found
 
 
 def dump_assign(partitions: list[TopicPartition]) -> str:
     """Write Spark's ``assign``: ``{"orders":[0,1]}``."""
-    by_topic: dict[str, list[int]] = {}
+    found: dict[str, list[int]] = {}
     for tp in sorted(partitions):
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    return json.dumps(by_topic, separators=(",", ":"), ensure_ascii=False)
+        found.setdefault(tp.topic, []).append(tp.partition)
+    return json.dumps(found, separators=(",", ":"), ensure_ascii=False)
 
 
 def without_double_braces(text: str) -> str:

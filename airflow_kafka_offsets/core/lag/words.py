@@ -79,8 +79,10 @@ def advice(group: str, verdict: GroupVerdict | None, reruns: Sequence[str] = ())
     if verdict not in _NEXT:
         return None
     words, command = _NEXT[verdict]
-    windows = f" --windows {name_windows(parse_window_id(id_)[1] for id_ in reruns)}"
-    return Advice(words, f"kafka-offsets {command} {group}{windows * (verdict == GroupVerdict.NEEDS_RERUN)}")
+    windows = ""
+    if verdict == GroupVerdict.NEEDS_RERUN:
+        windows = f" --windows {name_windows(parse_window_id(id_)[1] for id_ in reruns)}"
+    return Advice(words, f"kafka-offsets {command} {group}{windows}")
 
 
 NOT_ASKED = "Kafka was not asked"

@@ -256,8 +256,9 @@ def check_topics(group: KafkaGroup, claim: Claim, records: Iterable[WindowRecord
     Raises:
         UnreadTopicError: with the ways out.
     """
+    reads = group.reads
     for record in records:
-        window, reads = record.window, group.reads
+        window = record.window
         unread = name_some([topic for topic in topics_of(window.ranges.without_empty()) if topic not in reads], ", ")
         if unread and _is_open_live(window):
             raise UnreadTopicError(
