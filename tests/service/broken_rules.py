@@ -40,6 +40,7 @@ from tests.service.simulation import BrokenLawError, simulate
 _finish = service.WindowService._finish
 _find = runs.find_record
 _hold = runs._hold
+_newest_at = runs._newest_at
 _load = plan.load_from_ledger
 
 
@@ -101,7 +102,7 @@ def _find_as_recorded(
 def _counting_old_successes() -> Iterator[None]:
     with (
         patch.object(runs, "find_record", _find_as_recorded),
-        patch.object(runs, "_newest_at", lambda found: found.c.id),
+        patch.object(runs, "_newest_at", lambda found: found.c.id if found is attempts else _newest_at(found)),
     ):
         yield
 
