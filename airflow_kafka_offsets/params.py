@@ -23,7 +23,8 @@ _ENDING = '... and before these: `{"orders": {"0": 180}}`.'
 
 # Types only, so that most mistakes reach the planner: Airflow would answer them with the bare words of jsonschema.
 _TEXT: dict[str, Any] = {"type": ["null", "string"]}
-_WINDOW_IDS: dict[str, Any] = {"type": ["null", "string", "integer"]}
+# A number stands for a window, too. Without `examples`, the form has one large field for values of several types.
+_WINDOW_IDS: dict[str, Any] = {"type": ["null", "string", "integer"], "examples": ["12-15,18"]}
 _TIME: dict[str, Any] = {**_TEXT, "format": "date-time"}
 # Offsets come as text as well, when a template renders them; `examples` keep the form's editor to JSON objects.
 _OFFSETS: dict[str, Any] = {"type": ["null", "object", "string"], "examples": [{"orders": {"0": 120}}]}

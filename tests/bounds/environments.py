@@ -196,7 +196,14 @@ def _built_once() -> str:
     with one_at_a_time("wheels"):
         if not folder.exists():
             with workshop("wheels") as work:
-                given = ("--quiet", "--no-cache-dir", "--no-deps", f"--wheel-dir={work / 'built'}", *exact)
+                given = (
+                    "--quiet",
+                    "--use-pep517",
+                    "--no-cache-dir",
+                    "--no-deps",
+                    f"--wheel-dir={work / 'built'}",
+                    *exact,
+                )
                 _run(sys.executable, "-m", "pip", "wheel", *given)
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 (work / "built").rename(folder)

@@ -312,7 +312,7 @@ def test_a_publication_ends_older_tries_and_leaves_a_younger_one_alone(
     database.run(f"CREATE TABLE {other} (n INTEGER)")
     sink, stage = tries[1]
     sink.publish(stage, LABEL)
-    assert database.stages() == sorted([names[2], other])
+    assert {*database.stages()} & {*names, other} == {names[2], other}
     with pytest.raises(PublishError, match="could not be published"):
         tries[0][0].publish(tries[0][1], LABEL)
     assert database.numbers(table) == [*range(20)]

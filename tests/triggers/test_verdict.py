@@ -200,7 +200,7 @@ def test_airflow_knows_the_trigger_again_after_a_parse() -> None:
 
 @pytest.mark.parametrize("wrong", ["LOST", [], ["AT_RISK"], ["lost"], None, 5])
 def test_verdicts_are_a_list_of_known_ones(wrong: Any) -> None:
-    with pytest.raises(BadInputError, match="verdicts must be a list of some of OK, BEHIND, STALLED, AT RISK, LOST"):
+    with pytest.raises(BadInputError, match=f"verdicts must be a list of some of {', '.join(GroupVerdict)}; got"):
         KafkaVerdictTrigger(group=group(), verdicts=wrong)
     with pytest.raises(BadInputError, match="verdicts must be a list"):
         KafkaVerdictSensor(task_id="wait", group=group(), verdicts=wrong)
