@@ -1,4 +1,4 @@
-"""Tells people when example.orders is stalled, at risk of losing unread records, or has lost some; and when all is well again.
+"""Tells people when example.orders is stalled, needs another run, may lose unread records or has lost some; and when all is well again.
 
 A run fails if someone has to act: attach to the DAG whatever tells you of failed runs, e.g. a notifier as on_failure_callback.
 """
@@ -10,7 +10,7 @@ from airflow_kafka_offsets import KafkaGroup, KafkaVerdictTrigger
 
 orders = KafkaGroup("example.orders", topics=["orders"], kafka_conn_id="kafka_default")
 
-change = KafkaVerdictTrigger(group=orders, verdicts=["STALLED", "AT RISK", "LOST"], poll_interval=60)
+change = KafkaVerdictTrigger(group=orders, verdicts=["STALLED", "NEEDS RERUN", "AT RISK", "LOST"], poll_interval=60)
 changed = Asset("example_orders_verdict", watchers=[AssetWatcher(name="example_orders_verdict", trigger=change)])
 
 with DAG("example_orders_verdict", schedule=[changed], max_active_runs=1) as dag:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from airflow.sdk.execution_time.context import TriggeringAssetEventsAccessor
 
 DAGS = Path(__file__).parents[1] / "dags"
 DEMO = DAGS / "demo_orders.py"
@@ -70,7 +72,11 @@ def test_the_verdict_example_fails_with_all_that_was_told_since_its_last_run(
     """Several events may start one run."""
     made = runpy.run_path(str(DAGS / "orders_verdict.py"))
     tell = made["dag"].get_task("tell").python_callable
-    events = {made["changed"]: [SimpleNamespace(extra={"payload": payload}) for payload in payloads]}
+    asset = SimpleNamespace(name=made["changed"].name, uri=made["changed"].uri)
+    events: Any = TriggeringAssetEventsAccessor.build(
+        SimpleNamespace(asset=asset, source_aliases=[], extra={"payload": payload})  # type: ignore[misc]
+        for payload in payloads
+    )
     if said is None:
         assert tell(triggering_asset_events=events).startswith("lake is OK: all is read")
         return
