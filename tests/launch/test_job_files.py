@@ -21,6 +21,7 @@ import pytest
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError
 from airflow_kafka_offsets.core.evidence import Report
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.launch.login import ReaderOptions
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
@@ -37,12 +38,13 @@ from airflow_kafka_offsets.launch.job_files import (
     refuse_ours,
     task_folder,
     window_conf,
-    write_login,
+    with_login,
 )
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff, Subject
 from airflow_kafka_offsets.task.work import MAX_RANGES_IN_XCOM, window_result
 
+LOGIN = ReaderOptions({}, {"kafka.sasl.jaas.config": "module required;"})
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 
 
@@ -108,18 +110,23 @@ def test_a_window_travels_in_spark_conf_and_a_large_one_as_a_file(tmp_path: Path
 
 
 def test_a_login_can_be_read_by_its_owner_only(tmp_path: Path) -> None:
-    path = write_login('module required password="pa:ss=wörd";', tmp_path)
+    options = with_login(
+        ReaderOptions({}, {"kafka.sasl.jaas.config": 'module required password="pa:ss=wörd";'}), tmp_path
+    )
+    path = tmp_path / "login.properties"
+    assert options["kafka.sasl.jaas.config"] == f"${{kafka_offsets_login:{path}:kafka.sasl.jaas.config}}"
     assert path.stat().st_mode & 0o777 == 0o600
-    assert path.read_text() == 'jaas=module required password="pa:ss=w\\u00f6rd";\n'
+    assert path.read_text() == 'kafka.sasl.jaas.config=module required password="pa:ss=w\\u00f6rd";\n'
 
 
 TASK = """
 import subprocess, sys, time
-from airflow_kafka_offsets.launch.job_files import task_folder, write_login
+from airflow_kafka_offsets.core.launch.login import ReaderOptions
+from airflow_kafka_offsets.launch.job_files import task_folder, with_login
 
 with task_folder() as folder:
     driver = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    write_login("module required;", folder)
+    with_login(ReaderOptions({}, {"x": "secret"}), folder)
     print(folder, driver.pid, flush=True)
     time.sleep(600)
 """
@@ -146,7 +153,7 @@ def another_task(temporary: Path) -> Iterator[tuple[Path, subprocess.Popen[str]]
 
 def test_a_task_leaves_no_folder(temporary: Path) -> None:
     with task_folder() as folder:
-        write_login("module required;", folder)
+        with_login(LOGIN, folder)
         assert folder.stat().st_mode & 0o777 == 0o700
     assert list(temporary.iterdir()) == []
 
@@ -165,7 +172,7 @@ def test_the_login_of_a_killed_task_is_removed_by_the_next_task(
 def test_the_login_of_a_task_at_work_stays(another_task: tuple[Path, subprocess.Popen[str]]) -> None:
     folder, _ = another_task
     with task_folder() as mine, task_folder():
-        write_login("module required;", mine)
+        with_login(LOGIN, mine)
         with task_folder():
             assert (folder / "login.properties").exists()
             assert (mine / "login.properties").exists()
@@ -203,7 +210,7 @@ def test_where_files_have_no_locks_a_task_works_and_nobody_takes_it_for_a_dead_o
         without_locks.setattr(fcntl, "flock", refuse)
         task = task_folder()
         folder = task.__enter__()
-    write_login("...", folder)
+    with_login(LOGIN, folder)
     with task_folder():
         assert (folder / "login.properties").exists()
     task.__exit__(None, None, None)
