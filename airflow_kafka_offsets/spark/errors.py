@@ -46,7 +46,7 @@ class HandoffError(KafkaWindowError, ValueError):
 
 
 class ReaderOptionError(KafkaWindowError, ValueError):
-    """An option would change what the window fixes."""
+    """An option would change what the window fixes, or needs what the JVM forbids."""
 
 
 class DecodeError(KafkaWindowError, ValueError):

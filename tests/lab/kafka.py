@@ -1,4 +1,4 @@
-"""Kafka brokers: one that is open, one with SASL_SSL, SCRAM-SHA-512 and ACLs, and one that is both."""
+"""Kafka brokers: one that is open, one with SASL_SSL, SCRAM-SHA-512 and ACLs, and one that is both; `logins` has one for all mechanisms."""
 
 from __future__ import annotations
 

@@ -10,13 +10,18 @@ import logging
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
+import requests
+
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSqlOperator
 from airflow_kafka_offsets.core.launch.start import LAUNCHER_OPTIONS, SUBMIT_OPTIONS
 from tests.lab.holds import slowly_until_released
+from tests.lab.waiting import ANSWER
 
 
 def append(spark: Any, window: Any, folder: str, ti: Any) -> int:
@@ -53,6 +58,30 @@ def say_how_it_started(spark: Any, window: Any, folder: str, ti: Any) -> dict[st
     assert window.starting_offsets != window.ending_offsets  # who takes both reads by means of their own
     left = {name: value for name, value in os.environ.items() if name in (SUBMIT_OPTIONS, LAUNCHER_OPTIONS)}
     return {**start_of(spark._jvm), "environment": left}
+
+
+def look_around(spark: Any, window: Any, folder: str, ti: Any) -> int:
+    """Read the window, and keep what its job shows to others: all command lines, and the pages of Spark's UI."""
+    records = window.read().collect()
+    if not hasattr(spark, "sparkContext"):  # what a server shows: `test_connect_secrets`
+        return len(records)
+    seen = Path(folder, "seen")
+    seen.mkdir(exist_ok=True)
+    url = spark.sparkContext.uiWebUrl
+    api = f"{url}/api/v1/applications/{spark.sparkContext.applicationId}"
+    paths = [f"{api}/environment", f"{api}/sql?details=true", f"{url}/environment/", f"{url}/SQL/execution/?id=0"]
+    pages = [requests.get(path, timeout=ANSWER).text for path in paths]
+    (seen / f"{window.group}.pages").write_text("\n".join(pages))
+    (seen / f"{window.group}.argv").write_text("\n".join(command_lines()))
+    return len(records)
+
+
+def command_lines() -> list[str]:
+    lines = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            lines.append(" ".join(process.cmdline()))
+    return lines
 
 
 def main(

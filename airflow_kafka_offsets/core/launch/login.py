@@ -154,8 +154,8 @@ def _tls(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
         if setting in given and not _has(chosen, replacement):
             raise _untranslatable(setting, replacement)
     options = {} if _has(chosen, _TRUSTSTORE) else _authorities(given)
-    if not _has(chosen, _KEYSTORE):
-        options |= _certificate(given)
+    if f"{_KEYSTORE}location" not in chosen:
+        options |= _certificate(given, chosen)
     is_verified = _is_on(given, "enable.ssl.certificate.verification", "true")
     if not is_verified and not _has(chosen, _TRUSTSTORE):
         raise BadInputError(
@@ -176,7 +176,7 @@ def _authorities(given: Mapping[str, str]) -> dict[str, str]:
     return {f"{_TRUSTSTORE}type": "PEM", **where}
 
 
-def _certificate(given: Mapping[str, str]) -> dict[str, str]:
+def _certificate(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
     """Return the client's certificate, from PEM or a PKCS#12 file."""
     if store := given.get("ssl.keystore.location"):
         where = {f"{_KEYSTORE}type": "PKCS12", f"{_KEYSTORE}location": store}
@@ -186,11 +186,12 @@ def _certificate(given: Mapping[str, str]) -> dict[str, str]:
     if not any(options.values()):
         return {}
     for option, setting in parts.items():
-        if not options[option]:
+        if not options[option] and option not in chosen:
             raise BadInputError(
                 f"The Kafka connection has half of a client certificate. Add {setting}.location or {setting}.pem"
             )
-    check_key(given.get("ssl.key.pem", ""), "ssl.key.pem")
+    if f"{_KEYSTORE}key" not in chosen:
+        check_key(given.get("ssl.key.pem", ""), "ssl.key.pem")
     return {f"{_KEYSTORE}type": "PEM", **options, **_same(given, "ssl.key.password")}
 
 
