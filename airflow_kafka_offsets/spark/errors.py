@@ -12,8 +12,8 @@ DATA_LOSS = re.compile(r"KAFKA_DATA_LOSS|Some data may have been lost")
 BAD_RECORD = re.compile(r"Kafka record \S+ offset \d+: its (?:key|value) can't be decoded: .*?(?= SQLSTATE|[\r\n]|$)")
 """The sentence in Spark's error, if a record can't be decoded (`values`)."""
 
-NOT_ALLOWED = re.compile(r"(\S+) is not allowed\. Update [Ss]ystem property '([\w.]+)'")
-"""The words of Kafka's client if the JVM forbids a config provider, or the address that gives a token."""
+NOT_ALLOWED = re.compile(r"([\w.$]+)\)? is not allowed\. Update [Ss]ystem property '([\w.]+)'")
+"""The words of Kafka's client if the JVM forbids a config provider."""
 
 WITHOUT_BAD = "To go on without such records: on_bad='null', or on_bad='side' with side=..."
 
@@ -22,7 +22,7 @@ def not_allowed(what: str, name: str, values: str) -> str:
     """Return the message if a property of the JVM forbids what a login needs.
 
     Args:
-        what: the class or the address.
+        what: the class.
         name: the property's.
         values: what it has to allow.
     """

@@ -139,14 +139,14 @@ def reader_options(connection: Mapping[str, Any], spark_options: Mapping[str, st
 
 def _with_providers(options: Mapping[str, str]) -> dict[str, str]:
     """Add the config providers that options refer to, beside those of the user."""
-    used = [
-        name for name in _PROVIDER_CLASSES if any(str(value).startswith(f"${{{name}:") for value in options.values())
-    ]
+    used = [name for name in _PROVIDER_CLASSES if any(f"${{{name}:" in str(value) for value in options.values())]
+    if not used:
+        return dict(options)
     listed = {name: value for name, value in options.items() if name.lower() == _PROVIDERS}
+    names = dict.fromkeys([*",".join(listed.values()).split(","), *used])
     others = {name: value for name, value in options.items() if name not in listed}
-    before = [provider for value in listed.values() for provider in value.split(",")]
     classes = {f"{_PROVIDERS}.{name}.class": _PROVIDER_CLASSES[name] for name in used}
-    return {**others, _PROVIDERS: ",".join(dict.fromkeys([*before, *used])), **classes} if before or used else others
+    return {**classes, **others, _PROVIDERS: ",".join(filter(None, names))}
 
 
 def _tls(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
