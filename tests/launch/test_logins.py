@@ -13,6 +13,7 @@ import pytest
 from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.core.launch.properties import properties_file
 from tests.lab.child import Child
+from tests.lab.jars import GOOGLE_LOGIN, MSK_LOGIN, fetch
 from tests.lab.logins import AnyLoginBroker, with_wrong_secrets
 from tests.lab.processes import LOOPBACK
 from tests.lab.spark_connect import SparkConnect
@@ -199,3 +200,31 @@ def test_on_spark_connect(broker: AnyLoginBroker, tmp_path: Path) -> None:
 def realm_of_executors(broker: AnyLoginBroker) -> dict[str, str]:
     """Return the settings by which executors know the realm, which other machines know by ``/etc/krb5.conf``."""
     return {"spark.executor.extraJavaOptions": f"-Djava.security.krb5.conf={broker.kdc.settings}"}
+
+
+CLOUDS = {
+    "amazon": (
+        {"bootstrap.servers": "b-1.lake.abc.c2.kafka.eu-central-1.amazonaws.com:9098"},
+        MSK_LOGIN,
+        "Client SASL mechanism 'AWS_MSK_IAM' not enabled",
+    ),
+    "google": (
+        {"bootstrap.servers": "bootstrap.lake.europe-west3.managedkafka.lake.cloud.goog:9092"},
+        GOOGLE_LOGIN,
+        "Your default credentials were not found",
+    ),
+}
+"""A connection, the jars of its login, and how far that comes at a broker of Apache's: Amazon's logs in, Google's looks for credentials."""
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_the_module_of_a_cloud_is_loaded_and_asked(broker: AnyLoginBroker, tmp_path: Path, cloud: str) -> None:
+    servers, jars, says = CLOUDS[cloud]
+    of_cloud = {**servers, "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    login = {name: value for name, value in reader_options(of_cloud, {}).options.items() if ".sasl." in name}
+    conf = {"spark.jars": ",".join(map(str, fetch(jars)))}
+    credentials = {"AWS_ACCESS_KEY_ID": "lake", "AWS_SECRET_ACCESS_KEY": "hunter2", "GCE_METADATA_HOST": "localhost:1"}
+    said = run(broker, tmp_path, {cloud: broker.logins()["scram"]}, {cloud: login}, conf, **credentials)
+    assert f"FAILED {cloud}" in said
+    assert says in said
+    assert "hunter2" not in said
