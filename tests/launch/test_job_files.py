@@ -35,6 +35,7 @@ from airflow_kafka_offsets.launch.job_files import (
     joined,
     placeholders,
     read_report,
+    reader_of,
     refuse_ours,
     task_folder,
     window_conf,
@@ -291,3 +292,33 @@ def test_a_result_stays_small_and_is_json() -> None:
     large = window_result(group, Planned(window_of(3 * MAX_RANGES_IN_XCOM), False, "new"))
     assert large["ranges"] is None
     assert len(json.dumps(large)) < 1000
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, **settings: str) -> KafkaGroup:
+    """Return a group whose Kafka speaks TLS, with these settings."""
+    extra = {"bootstrap.servers": "k:9092", "security.protocol": "SSL", **settings}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": extra}))
+    return KafkaGroup("g", topics=["orders"])
+
+
+def test_a_folder_of_authorities_is_refused_as_java_reads_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(BadInputError, match=rf"^{tmp_path} is a folder.* Set ssl.ca.location to a file"):
+        reader_of(connect(monkeypatch, **{"ssl.ca.location": str(tmp_path)}))
+
+
+def test_a_key_file_in_an_older_form_is_refused_before_anything_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "lake.key"
+    group = connect(monkeypatch, **{"ssl.certificate.location": "/lake.crt", "ssl.key.location": str(key)})
+    assert reader_of(group).key_file == str(key), "what is missing here, Kafka's clients name"
+    command = ["openssl", "genrsa", "-traditional", "-out", str(key), "2048"]
+    subprocess.run(command, check=True, capture_output=True)
+    with pytest.raises(BadInputError, match=rf"^{key} is a key in OpenSSL's older form.*\n  openssl ") as error:
+        reader_of(group)
+    convert = str(error.value).splitlines()[1].split()
+    subprocess.run([*convert[:-4], "-in", str(key), "-out", str(tmp_path / "new.key")], check=True)
+    (tmp_path / "new.key").rename(key)
+    reader_of(group)
