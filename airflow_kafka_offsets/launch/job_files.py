@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError, counted
 from airflow_kafka_offsets.core.evidence import NO_REPORT, Report
 from airflow_kafka_offsets.core.launch.jobs import CONF_JOB, YARN_WAITS
-from airflow_kafka_offsets.core.launch.login import TRUSTSTORE_FILE, ReaderOptions, check_key, reader_options
+from airflow_kafka_offsets.core.launch.login import TRUSTSTORE_FILE, ReaderOptions, reader_options
 from airflow_kafka_offsets.core.launch.properties import properties_file
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan.matching import topics_with
@@ -94,15 +94,42 @@ def reader_of(group: KafkaGroup) -> ReaderOptions:
     Raises:
         BadInputError: the connection can't be translated, or names a file that Java can't read.
     """
-    reader = reader_options(kafka_config(group.kafka_conn_id), group.spark_options)
-    if key := reader.key_file:
-        # If it is missing here, Kafka's client says so.
-        check_key(Path(key).read_text(errors="replace") if Path(key).is_file() else "", key)
+    connection: Mapping[str, Any] = kafka_config(group.kafka_conn_id)
+    if not any(name.lower().startswith(("kafka.ssl.key.", "kafka.ssl.keystore.")) for name in group.spark_options):
+        connection = with_java_key(connection)
+    reader = reader_options(connection, group.spark_options)
     if (authorities := reader.options.get(TRUSTSTORE_FILE)) and Path(authorities).is_dir():
         raise BadInputError(
             f"{authorities} is a folder, and Java reads certificates from a file. Set ssl.ca.location to a file with all of them"
         )
     return reader
+
+
+def with_java_key(connection: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a Kafka connection whose private key is PKCS#8 without a password: Java 17 can't read the passwords of today's OpenSSL.
+
+    A key that has this form, or is missing here, stays as it is: Kafka's clients say what is wrong with it.
+
+    Raises:
+        BadInputError: the key can't be read.
+    """
+    file, password = Path(connection.get("ssl.key.location") or ""), str(connection.get("ssl.key.password") or "")
+    pem = str(connection.get("ssl.key.pem") or "") or (file.read_text(errors="replace") if file.is_file() else "")
+    if not pem or (not password and "-----BEGIN PRIVATE KEY-----" in pem):
+        return connection
+    from cryptography.hazmat.primitives import serialization as form
+
+    try:
+        # OpenSSL ignores a password that a key does not need.
+        key = form.load_pem_private_key(pem.encode(), password.encode() if "ENCRYPTED" in pem else None)
+    except (ValueError, TypeError) as exc:
+        # Not with the text of the error, which may quote the key.
+        raise BadInputError(
+            "The private key of the Kafka connection can't be read. Correct ssl.key.location (or ssl.key.pem) and ssl.key.password"
+        ) from exc
+    java = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()).decode()
+    others = {name: value for name, value in connection.items() if not name.startswith("ssl.key.")}
+    return {**others, "ssl.key.pem": java}
 
 
 def with_login(reader: ReaderOptions, directory: Path) -> dict[str, str]:

@@ -182,7 +182,7 @@ class AnyLoginBroker(SecureKafkaBroker):
             f"{client}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": f"file://{self.folder}/keys.json",
             f"{client}.oauthbearer.sasl.oauthbearer.expected.audience": "kafka",
             f"{client}.gssapi.sasl.jaas.config": f'{kerberos} keyTab="{key_tab}" principal="kafka/localhost@{REALM}";',
-            f"{client}.gssapi.sasl.kerberos.service.name": "kafka",
+            f"{client}.sasl.kerberos.service.name": "kafka",
             **self._extra,
         }
 

@@ -94,6 +94,7 @@ def main(
     conf: dict[str, str] | None = None,
     conn_id: str | None = "connect",
     sql: dict[str, Any] | None = None,
+    run_id: str = "run",
 ) -> None:
     """Run one try of the task.
 
@@ -105,6 +106,7 @@ def main(
         last_clear: the try after which a person cleared the task.
         conf: of Spark.
         conn_id: of Spark.
+        run_id: the run's.
         sql: instead of the function: arguments of `KafkaSparkSqlOperator`.
     """
     from airflow.sdk import DAG
@@ -119,7 +121,7 @@ def main(
         )
     ti = SimpleNamespace(
         dag_id="dag",
-        run_id="run",
+        run_id=run_id,
         task_id="load",
         map_index=-1,
         try_number=try_number,

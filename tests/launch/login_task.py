@@ -40,6 +40,8 @@ def run(
         group = {"name": login, "topics": [topic], "kafka_conn_id": login, "spark_options": options.get(login, {})}
         print("LOGIN", login, flush=True)
         try:
-            connect_task.main(group=group, folder=folder, function="look_around", conf=conf, conn_id=conn_id)
+            connect_task.main(
+                group=group, folder=folder, function="look_around", conf=conf, conn_id=conn_id, run_id=login
+            )
         except Exception as exc:
             print("FAILED", login, json.dumps(f"{type(exc).__name__}: {exc}"), flush=True)

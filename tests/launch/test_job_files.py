@@ -308,17 +308,54 @@ def test_a_folder_of_authorities_is_refused_as_java_reads_a_file(
         reader_of(connect(monkeypatch, **{"ssl.ca.location": str(tmp_path)}))
 
 
-def test_a_key_file_in_an_older_form_is_refused_before_anything_is_planned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def tls_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KafkaGroup:
+    """Return a group whose Kafka wants a client certificate; its key, in `lake.key`, may have the password hunter2."""
+    settings = {"ssl.certificate.location": "/lake.crt", "ssl.key.location": str(tmp_path / "lake.key")}
+    return connect(monkeypatch, **settings, **{"ssl.key.password": "hunter2"})
+
+
+def openssl(folder: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        ["genrsa", "-traditional", "-out", "lake.key", "2048"],
+        ["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "lake.key"],
+        ["genrsa", "-traditional", "-aes256", "-passout", "pass:hunter2", "-out", "lake.key", "2048"],
+        ["genpkey", "-algorithm", "RSA", "-aes256", "-pass", "pass:hunter2", "-out", "lake.key"],
+    ],
+)
+def test_a_key_that_java_could_not_read_is_converted_and_secret(
+    tmp_path: Path, tls_group: KafkaGroup, form: list[str]
 ) -> None:
-    key = tmp_path / "lake.key"
-    group = connect(monkeypatch, **{"ssl.certificate.location": "/lake.crt", "ssl.key.location": str(key)})
-    assert reader_of(group).key_file == str(key), "what is missing here, Kafka's clients name"
-    command = ["openssl", "genrsa", "-traditional", "-out", str(key), "2048"]
-    subprocess.run(command, check=True, capture_output=True)
-    with pytest.raises(BadInputError, match=rf"^{key} is a key in OpenSSL's older form.*\n  openssl ") as error:
-        reader_of(group)
-    convert = str(error.value).splitlines()[1].split()
-    subprocess.run([*convert[:-4], "-in", str(key), "-out", str(tmp_path / "new.key")], check=True)
-    (tmp_path / "new.key").rename(key)
-    reader_of(group)
+    openssl(tmp_path, *form)
+    reader = reader_of(tls_group)
+    [(name, key)] = reader.secrets.items()
+    assert name == "kafka.ssl.keystore.key"
+    assert key.startswith("-----BEGIN PRIVATE KEY-----")
+
+
+def test_a_key_that_java_reads_stays_in_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    openssl(tmp_path, "genpkey", "-algorithm", "RSA", "-out", "lake.key")
+    settings = {"ssl.certificate.location": "/lake.crt", "ssl.key.location": str(tmp_path / "lake.key")}
+    reader = reader_of(connect(monkeypatch, **settings))
+    assert not reader.secrets
+    assert reader.options["kafka.ssl.keystore.key"] == f"${{kafka_offsets_folder:{tmp_path}:lake.key}}"
+
+
+def test_a_wrong_password_of_a_key_is_refused_and_neither_is_shown(tmp_path: Path, tls_group: KafkaGroup) -> None:
+    openssl(tmp_path, "genpkey", "-algorithm", "RSA", "-aes256", "-pass", "pass:other", "-out", "lake.key")
+    with pytest.raises(BadInputError, match=r"can't be read. Correct ssl.key.location .* ssl.key.password") as error:
+        reader_of(tls_group)
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_key_that_the_job_gets_from_elsewhere_is_not_touched(tmp_path: Path, tls_group: KafkaGroup) -> None:
+    (tmp_path / "lake.key").write_text("no key")
+    mine = {"kafka.ssl.keystore.key": "${env:KEY}", "kafka.ssl.key.password": "${env:PASSWORD}"}
+    reader = reader_of(replace(tls_group, spark_options=mine))
+    assert not reader.secrets
+    assert reader.options.items() >= mine.items()

@@ -12,6 +12,7 @@ import pytest
 
 from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.core.launch.properties import properties_file
+from airflow_kafka_offsets.launch.job_files import with_java_key
 from tests.lab.child import Child
 from tests.lab.jars import GOOGLE_LOGIN, MSK_LOGIN, fetch
 from tests.lab.logins import AnyLoginBroker, with_wrong_secrets
@@ -162,7 +163,7 @@ def on_a_cluster(broker: AnyLoginBroker, folder: Path) -> dict[str, dict[str, st
     options = {}
     for name, connection in broker.logins().items():
         own = JOB_BY_KERBEROS if name == "kerberos" else {}
-        secrets = reader_options(connection, own).secrets
+        secrets = reader_options(with_java_key(connection), own).secrets
         file = folder / f"{name}.properties"
         file.write_text(properties_file(secrets))
         references = {option: f"${{file:{file}:{option}}}" for option in secrets}

@@ -88,12 +88,6 @@ class ReaderOptions:
         """Kafka's servers, with commas between them."""
         return spark_servers({}, self.options)
 
-    @property
-    def key_file(self) -> str | None:
-        """The file with the client's private key as PEM, or None if the key comes from elsewhere."""
-        reference = re.fullmatch(rf"\$\{{{_FOLDER}:(.*):([^:]*)\}}", self.options.get(f"{_KEYSTORE}key", ""))
-        return f"{reference[1]}/{reference[2]}" if reference else None
-
     def with_login_file(self, path: str) -> dict[str, str]:
         """Return the options with references to the file that holds the secrets."""
         references = {name: f"${{{_FILE}:{path}:{name}}}" for name in self.secrets}
@@ -190,8 +184,6 @@ def _certificate(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[st
             raise BadInputError(
                 f"The Kafka connection has half of a client certificate. Add {setting}.location or {setting}.pem"
             )
-    if f"{_KEYSTORE}key" not in chosen:
-        check_key(given.get("ssl.key.pem", ""), "ssl.key.pem")
     return {f"{_KEYSTORE}type": "PEM", **options, **_same(given, "ssl.key.password")}
 
 
@@ -202,19 +194,6 @@ def _pem(given: Mapping[str, str], setting: str) -> str:
     location = given.get(f"{setting}.location")
     path = PurePosixPath(location or "")
     return f"${{{_FOLDER}:{path.parent}:{path.name}}}" if location else ""
-
-
-def check_key(pem: str, what: str) -> None:
-    """Refuse a private key in a form that Java does not read.
-
-    Raises:
-        BadInputError: it is not PKCS#8. The message has the command that converts it.
-    """
-    if re.search(r"-----BEGIN (RSA|EC|DSA) PRIVATE KEY-----", pem):
-        raise BadInputError(
-            f"{what} is a key in OpenSSL's older form, and Java reads only PKCS#8. Convert it:\n"
-            "  openssl pkcs8 -topk8 -nocrypt -in old.key -out new.key"
-        )
 
 
 def _sasl(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:

@@ -85,7 +85,6 @@ def test_the_job_reads_the_files_of_a_client_certificate_itself() -> None:
             "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
         ),
     }
-    assert options.key_file == "/etc/kafka/lake.key"
     assert options.secrets == {"kafka.ssl.key.password": "hunter2"}
 
 
@@ -95,14 +94,6 @@ def test_of_pem_in_the_connection_only_the_key_is_secret() -> None:
     assert options.secrets == {"kafka.ssl.keystore.key": pem["ssl.key.pem"]}
     assert options.options["kafka.ssl.truststore.certificates"] == "CA"
     assert options.options["kafka.ssl.keystore.certificate.chain"] == "CERT"
-    assert options.key_file is None
-
-
-def test_a_key_that_java_does_not_read_is_refused_with_the_command_that_converts_it() -> None:
-    pem = {"ssl.certificate.pem": "CERT", "ssl.key.pem": "-----BEGIN RSA PRIVATE KEY-----\nhunter2"}
-    with pytest.raises(BadInputError, match=r"ssl.key.pem .*\n  openssl pkcs8 -topk8") as error:
-        reader_options({**SSL, **pem}, {})
-    assert "hunter2" not in str(error.value)
 
 
 def test_half_a_certificate_is_refused_and_the_other_half_named() -> None:
