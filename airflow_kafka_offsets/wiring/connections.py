@@ -59,27 +59,21 @@ def _url_query(connection: Connection) -> dict[str, str]:
     }
 
 
-def kafka_config(conn_id: str) -> dict[str, Any]:
-    """Return librdkafka's settings from a connection of type ``kafka``, as the Kafka provider's own hooks get them.
-
-    Raises:
-        BadInputError: the connection is missing, of another type, names no servers, or has a callback or a login that can't be used.
-    """
-    from airflow_kafka_offsets.wiring.kafka_login import settings_of
-
-    return settings_of(_kafka_connection(conn_id))
-
-
 def kafka_extra(conn_id: str) -> dict[str, Any]:
     """Return the extra of a connection of type ``kafka``, as a person wrote it: what a job's login is translated from.
 
     Raises:
         BadInputError: the connection is missing, of another type or names no servers.
     """
-    return dict(_kafka_connection(conn_id).extra_dejson)
+    return dict(kafka_connection(conn_id).extra_dejson)
 
 
-def _kafka_connection(conn_id: str) -> Connection:
+def kafka_connection(conn_id: str) -> Connection:
+    """Return a connection of type ``kafka`` that names its servers.
+
+    Raises:
+        BadInputError: the connection is missing, of another type or names no servers. What looks like their setting is named.
+    """
     connection = connection_of_type(conn_id, "kafka")
     extra = connection.extra_dejson
     servers = extra.get(_SERVERS)

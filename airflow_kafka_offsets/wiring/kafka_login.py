@@ -11,7 +11,7 @@ from airflow.providers.apache.kafka.hooks.base import KafkaBaseHook
 
 from airflow_kafka_offsets.airflow_versions import AirflowOptionalProviderFeatureException
 from airflow_kafka_offsets.core.errors import error_in_short
-from airflow_kafka_offsets.wiring.connections import bad_connection, without_secrets
+from airflow_kafka_offsets.wiring.connections import bad_connection, kafka_connection, without_secrets
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -35,12 +35,14 @@ class _SettingsHook(KafkaBaseHook):
         return config
 
 
-def settings_of(connection: Connection) -> dict[str, Any]:
-    """Return librdkafka's settings of a connection that names its servers.
+def kafka_config(conn_id: str) -> dict[str, Any]:
+    """Return librdkafka's settings from a connection of type ``kafka``, as the Kafka provider's own hooks get them.
 
     Raises:
-        BadInputError: a callback is not allowed or can't be imported, or a package is missing for the login.
+        BadInputError: the connection is missing, of another type, or names no servers; a callback is not allowed or can't be imported; or
+            a package is missing for the login.
     """
+    connection = kafka_connection(conn_id)
     try:
         return dict(_SettingsHook(connection).get_conn)
     except AirflowOptionalProviderFeatureException as exc:

@@ -17,7 +17,8 @@ from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.adapters.kafka.client import digest
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.wiring.connections import kafka_config, kafka_extra
+from airflow_kafka_offsets.wiring.connections import kafka_extra
+from airflow_kafka_offsets.wiring.kafka_login import kafka_config
 from tests.lab.kafka import KafkaBroker
 from tests.lab.processes import LOOPBACK, free_port
 from tests.lab.topics import create_topic
