@@ -14,7 +14,7 @@ from airflow_kafka_offsets.adapters.kafka.settings import SETTINGS
 from airflow_kafka_offsets.core.errors import KafkaRefusedError
 from tests.lab.librdkafka import settings
 
-# Pointers of C, and settings of a build that has a C compiler's caller: no connection can have them.
+# Pointers of C, which no connection can have.
 _OF_C = ("_cb", "_ca", "_key", "_data", "_cmp", "_conf", "_certificate", "interceptors", "opaque", "enabled_events")
 
 
