@@ -101,7 +101,7 @@ def test_each_right_that_a_group_needs_is_named_until_it_is_there(
     lake = Lake(tmp_path / "ledger.db", KafkaLog(kafka_sasl.client_config("root"), 20))
     group = f"lake.{topic}"
     lake.plan(KafkaGroup(group, topics=[topic], offset_store="kafka://"), 1)
-    extra = kafka_sasl.client_config("bob")
+    extra, before = kafka_sasl.client_config("bob"), lake.dump()
     store, tid = "store kafka://", PREFIX + group
 
     def wrong() -> dict[str, str]:
@@ -123,7 +123,8 @@ def test_each_right_that_a_group_needs_is_named_until_it_is_there(
     for operation in (AclOperation.DESCRIBE, AclOperation.WRITE):
         kafka_sasl.allow("bob", operation, transactional_id=tid)
     assert wrong() == {}
-    assert not KafkaLog(kafka_sasl.client_config("root"), 20).commits(group, lake.log.partitions([topic]))
+    assert not lake.log.commits(group, lake.log.partitions([topic]))
+    assert lake.dump() == before
 
 
 def test_what_planning_can_do_and_the_job_can_not_is_wrong(kafka_sasl: TwoDoorBroker, try_login: Try) -> None:
