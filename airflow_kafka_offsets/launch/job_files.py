@@ -26,7 +26,7 @@ from airflow_kafka_offsets.core.schemas import described
 from airflow_kafka_offsets.core.spark_json import dump_assign, dump_offsets, without_double_braces
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff, Subject
-from airflow_kafka_offsets.wiring.connections import kafka_config
+from airflow_kafka_offsets.wiring.connections import kafka_extra
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
@@ -94,7 +94,7 @@ def reader_of(group: KafkaGroup) -> ReaderOptions:
     Raises:
         BadInputError: the connection can't be translated, or names a file that Java can't read.
     """
-    connection: Mapping[str, Any] = kafka_config(group.kafka_conn_id)
+    connection: Mapping[str, Any] = kafka_extra(group.kafka_conn_id)
     if not any(name.lower().startswith(("kafka.ssl.key.", "kafka.ssl.keystore.")) for name in group.spark_options):
         connection = with_java_key(connection)
     reader = reader_options(connection, group.spark_options)

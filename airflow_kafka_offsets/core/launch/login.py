@@ -184,7 +184,9 @@ def _certificate(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[st
             raise BadInputError(
                 f"The Kafka connection has half of a client certificate. Add {setting}.location or {setting}.pem"
             )
-    return {f"{_KEYSTORE}type": "PEM", **options, **_same(given, "ssl.key.password")}
+    # The password is that of the connection's key.
+    password = {} if f"{_KEYSTORE}key" in chosen else _same(given, "ssl.key.password")
+    return {f"{_KEYSTORE}type": "PEM", **options, **password}
 
 
 def _pem(given: Mapping[str, str], setting: str) -> str:
