@@ -16,7 +16,7 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
-from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
+from airflow_kafka_offsets.core.log import UNKNOWN_ID, Bounds, IsolationLevel, LogSnapshot, may_be_same, noted_ids
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.matching import check_there, way_out_of_missing
 from airflow_kafka_offsets.core.plan.ownership import KEEP_OUTPUT, NOWHERE, Position, reset_command, reset_to
@@ -65,7 +65,7 @@ def judge(tp: TopicPartition, position: Position | None, log: LogSnapshot, recov
     if position is None:
         return Verdict.MISSING if bounds is None else Verdict.FIRST
     noted_id, topic_id = position.topic_ids.get(tp.topic), log.topic_ids.get(tp.topic)
-    if noted_id is not None and topic_id is not None and topic_id != noted_id:
+    if noted_id is not None and topic_id is not None and not may_be_same(noted_id, topic_id):
         return Verdict.RECREATED
     if bounds is None:
         return Verdict.MISSING
@@ -156,13 +156,13 @@ def plan_all(
     fell_back = [tp for tp in suspects(position, log) if verdicts[tp] is Verdict.CONTINUE]
     return Plan(
         ranges,
-        {**before.topic_ids, **log.topic_ids},
+        noted_ids(before.topic_ids, log.topic_ids),
         until,
         group.isolation_level,
         lost,
         unread=_unread(ranges, verdicts, log),
         verdicts=verdicts,
-        warnings=(*_warnings(fell_back, lost), *_held_back(ranges, by_time, log)),
+        warnings=(*_warnings(fell_back, lost), *_held_back(ranges, by_time, log), *_without_ids(before, log)),
     )
 
 
@@ -233,6 +233,16 @@ def _held_back(ranges: OffsetRanges, ends: Mapping[TopicPartition, int | None], 
         f"this window is empty, as a record dated in the future holds back {name_some(waiting.values(), ', ')}. A run that is triggered "
         "by hand reads past it",
     )
+
+
+def _without_ids(position: Position, log: LogSnapshot) -> tuple[str, ...]:
+    """Warn of topics without an id, unless the last window has noted that."""
+    noted = position.topic_ids
+    if blind := sorted(topic for topic, id_ in log.topic_ids.items() if UNKNOWN_ID == id_ != noted.get(topic)):
+        return (
+            f"Kafka gives no id of {name_some(blind, ', ')}, so a topic that is deleted and made again can't be told from the one before",
+        )
+    return ()
 
 
 def _start(tp: TopicPartition, verdict: Verdict, position: Position, log: LogSnapshot, first: Offsets) -> int:
