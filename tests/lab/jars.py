@@ -121,7 +121,22 @@ ICEBERG_3_SCALA_13 = JarSet("iceberg-3-scala-13", ("org.apache.iceberg:iceberg-s
 DELTA_41 = JarSet("delta-4.1", ("io.delta:delta-spark_4.1_2.13:4.2.0",), without=_OF_SPARK)
 ICEBERG_41 = JarSet("iceberg-4.1", ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",))
 DELTA_42 = JarSet("delta-4.2", ("io.delta:delta-spark_4.2_2.13:4.4.0",), without=_OF_SPARK)
-SETS = (KAFKA, KAFKA_TOOLS, ZOOKEEPER, HBASE, HDFS, YARN, JDBC, DELTA, ICEBERG, AVRO, DELTA_3, ICEBERG_3)
+SETS = (
+    KAFKA,
+    KAFKA_2,
+    KAFKA_3,
+    KAFKA_TOOLS,
+    ZOOKEEPER,
+    HBASE,
+    HDFS,
+    YARN,
+    JDBC,
+    DELTA,
+    ICEBERG,
+    AVRO,
+    DELTA_3,
+    ICEBERG_3,
+)
 """What `make test` needs."""
 SETS_OF_MATRIX = (SPARK_3_SCALA_13, DELTA_3_SCALA_13, ICEBERG_3_SCALA_13, DELTA_41, ICEBERG_41, DELTA_42)
 """What only `make test-matrix` needs."""

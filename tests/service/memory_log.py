@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError
 from airflow_kafka_offsets.core.lag.retention import Retention, retention_of
-from airflow_kafka_offsets.core.lag.search import Hit, Hits, Probe
+from airflow_kafka_offsets.core.lag.search import Hit, Hits, Known, Place, Probe
 from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -66,6 +66,7 @@ class MemoryLog:
         self._by_append_time: set[str] = set()
         self._fallen_back: dict[TopicPartition, list[int]] = {}
         self.calls: list[str] = []
+        self.found_times: dict[Place, Known] = {}
         self.tells_ids = True
         self.tells_leader_epochs = True
         self.knows_epoch_ends = True

@@ -212,9 +212,14 @@ class _Client:
 
 
 class SharedClient:
-    """The one client of a connection in this process. It is opened when it is first needed."""
+    """The one client of a connection in this process. It is opened when it is first needed.
+
+    Attributes:
+        found_times: see `ports.LogOffsets`.
+    """
 
     def __init__(self) -> None:
+        self.found_times: dict[Any, Any] = {}
         self._lock = threading.Lock()
         self.client: _Client | None = None
 

@@ -20,11 +20,19 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollectio
 from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_before_delay, wait_random_exponential
 
-from airflow_kafka_offsets.adapters.kafka.client import _T, LONGEST, SHORTEST, TICK, KafkaRequests, client_config
+from airflow_kafka_offsets.adapters.kafka.client import (
+    _T,
+    LONGEST,
+    SHORTEST,
+    TICK,
+    KafkaRequests,
+    client_config,
+    shared_client,
+)
 from airflow_kafka_offsets.adapters.kafka.messages import reason_of
 from airflow_kafka_offsets.core.errors import BadInputError, may_pass
 from airflow_kafka_offsets.core.lag.retention import Retention, retention_of
-from airflow_kafka_offsets.core.lag.search import Hit, Hits, Probe
+from airflow_kafka_offsets.core.lag.search import Hit, Hits, Known, Place, Probe
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -68,6 +76,11 @@ class KafkaLog:
     def __init__(self, config: Mapping[str, Any], timeout: float) -> None:
         self._config = client_config(config)
         self._timeout = min(max(timeout, SHORTEST), LONGEST)
+
+    @property
+    def found_times(self) -> dict[Place, Known]:
+        """What searches in the timestamp index have found so far, in this process."""
+        return shared_client(self._config).found_times
 
     def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
         """Return ids and bounds of topics, without those that do not exist."""
