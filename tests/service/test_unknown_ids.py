@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from airflow_kafka_offsets.core.conditions import LagAtMost
-from airflow_kafka_offsets.core.errors import LogTruncatedError, TopicRecreatedError
+from airflow_kafka_offsets.core.errors import LogTruncatedError, MissingPartitionError, TopicRecreatedError
 from airflow_kafka_offsets.core.log import UNKNOWN_ID
 from airflow_kafka_offsets.core.plan.request import Ranges, Windows
 from airflow_kafka_offsets.core.source.islands import Island
@@ -75,6 +75,13 @@ def test_after_a_rollback_the_group_goes_on_and_keeps_the_id_that_it_knew(world:
 def test_a_log_that_got_shorter_is_found_without_ids(old: World) -> None:
     old.kafka.recreate("orders", 2)
     with pytest.raises(LogTruncatedError):
+        old.plan(TWO)
+
+
+def test_a_partition_that_is_gone_shows_without_ids_that_its_topic_was_made_again(old: World) -> None:
+    old.kafka.recreate("orders", 1)
+    old.kafka.produce(tp(0), 20)
+    with pytest.raises(MissingPartitionError, match=r"orders was made again.*Use a group of another name"):
         old.plan(TWO)
 
 

@@ -165,6 +165,11 @@ class Maze(RuleBasedStateMachine):
         self.world.kafka.create(topic, number)
         self.partitions = {p for p in self.partitions if p.topic != topic} | {tp(i, topic) for i in range(number)}
 
+    @rule()
+    def upgrade_or_roll_back(self) -> None:
+        """Let the broker give topic ids from now on, or no longer."""
+        self.world.kafka.tells_ids = not self.world.kafka.tells_ids
+
     @rule(topic=st.sampled_from(BOTH), which=st.integers(0, 2))
     def bring_back(self, topic: str, which: int) -> None:
         """Let the connection lead back to a cluster where the group has been."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -19,7 +19,14 @@ from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
 from airflow_kafka_offsets.core.log import UNKNOWN_ID, Bounds, IsolationLevel, LogSnapshot, may_be_same, noted_ids
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.matching import check_there, way_out_of_missing
-from airflow_kafka_offsets.core.plan.ownership import KEEP_OUTPUT, NOWHERE, Position, reset_command, reset_to
+from airflow_kafka_offsets.core.plan.ownership import (
+    ANOTHER_GROUP,
+    KEEP_OUTPUT,
+    NOWHERE,
+    Position,
+    reset_command,
+    reset_to,
+)
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Draft
 
@@ -278,7 +285,7 @@ def _refuse(
     if gone := by_verdict.get(Verdict.MISSING):
         raise MissingPartitionError.naming(
             {tp: f"{tp}: gone from Kafka (watermark {position.offsets[tp]})" for tp in gone},
-            way_out_of_missing(group),
+            _made_again(position, log, gone) or way_out_of_missing(group),
         )
     if gone := by_verdict.get(Verdict.TRUNCATED):
         ends = {tp: recovered.get(tp, log.bounds[tp]).end for tp in gone}
@@ -298,6 +305,17 @@ def _refuse(
             "To record the gap and continue: KafkaGroup(on_data_loss='skip'), or once:"
             + reset_to(group.name, {tp: log.bounds[tp].beginning for tp in gone}),
         )
+
+
+def _made_again(position: Position, log: LogSnapshot, gone: Iterable[TopicPartition]) -> str | None:
+    """Return what to do about a topic without an id that lost a partition; None if there is none."""
+    for topic in topics_of(gone):
+        if topic in log.topic_ids and UNKNOWN_ID in (position.topic_ids.get(topic), log.topic_ids[topic]):
+            return (
+                f"Kafka removes no single partition, so topic {topic} was made again, and without topic ids the windows of both can't be "
+                f"told apart. {ANOTHER_GROUP}"
+            )
+    return None
 
 
 def _past_truncated(group: KafkaGroup, ends: Offsets, log: LogSnapshot) -> str:
