@@ -25,6 +25,7 @@ class LogOffsets(Protocol):
     Raises:
         KafkaUnavailableError: Kafka did not answer, or a partition has no leader; the message says which and why.
         KafkaRefusedError: login, TLS or authorization.
+        KafkaLacksError: Kafka does not support that question.
     """
 
     @property

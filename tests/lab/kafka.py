@@ -208,7 +208,7 @@ class OldKafkaBroker(KafkaBroker):
         """Return the content of server.properties."""
         return {
             "broker.id": str(self.node_id),
-            "zookeeper.connect": self._zookeeper.hosts,
+            "zookeeper.connect": f"{self._zookeeper.hosts}/{self._cluster_id}",  # others may be there, too
             "inter.broker.protocol.version": self._protocol,
             "listeners": f"PLAINTEXT://{LOOPBACK}:{self.port}",
             "log.dirs": str(self.folder / "data"),

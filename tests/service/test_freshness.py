@@ -233,7 +233,8 @@ def test_without_the_right_to_read_the_configuration_the_definition_tells_the_re
     found = one(world)
     assert (found.lag_seconds, found.headroom_seconds) == (3600, None)
     assert found.notes == (
-        "this user may not read the configuration of orders: grant the ACL DescribeConfigs on Topic, or set KafkaGroup(retention=...)",
+        "this user may not read the configuration of orders: grant the ACL DescribeConfigs on Topic, or if Kafka does not support "
+        "that, set KafkaGroup(retention=...)",
     )
     world.configure(retention=DAY)
     found = one(world)
