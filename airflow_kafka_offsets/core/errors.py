@@ -251,7 +251,7 @@ class KafkaRefusedError(KafkaAnswerError):
     """Kafka refused: login, TLS or authorization. Trying again does not help until that is corrected."""
 
 
-class KafkaLacksError(KafkaRefusedError):
+class KafkaLacksError(KafkaAnswerError):
     """Kafka does not support a kind of request: it is old, or of another maker."""
 
 

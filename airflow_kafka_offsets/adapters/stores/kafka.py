@@ -25,6 +25,7 @@ from airflow_kafka_offsets.adapters.stores.swapping import swap
 from airflow_kafka_offsets.core.errors import (
     OUTCOME_OPEN,
     KafkaAnswerError,
+    KafkaLacksError,
     KafkaRefusedError,
     KafkaUnavailableError,
     StoreError,
@@ -157,7 +158,7 @@ class KafkaStore:
     def _translated(self, note: str = "") -> Iterator[None]:
         try:
             yield
-        except KafkaRefusedError as exc:
+        except (KafkaRefusedError, KafkaLacksError) as exc:
             raise StoreRefusedError(f"{self.name}: {exc}") from exc
         except KafkaUnavailableError as exc:
             raise StoreUnavailableError(f"{self.name}: {exc}{note}") from exc
