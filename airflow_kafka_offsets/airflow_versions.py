@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import AirflowException as AirflowException
     from airflow.providers.common.compat.sdk import AirflowFailException as AirflowFailException
     from airflow.providers.common.compat.sdk import AirflowNotFoundException as AirflowNotFoundException
+    from airflow.providers.common.compat.sdk import (
+        AirflowOptionalProviderFeatureException as AirflowOptionalProviderFeatureException,
+    )
     from airflow.providers.common.compat.sdk import AirflowPlugin as AirflowPlugin
     from airflow.providers.common.compat.sdk import AirflowSensorTimeout as AirflowSensorTimeout
     from airflow.providers.common.compat.sdk import AirflowSkipException as AirflowSkipException
@@ -36,6 +39,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "AirflowException": _COMPAT,
     "AirflowFailException": _COMPAT,
     "AirflowNotFoundException": _COMPAT,
+    "AirflowOptionalProviderFeatureException": _COMPAT,
     "AirflowPlugin": _COMPAT,
     "AirflowRescheduleException": _EXCEPTIONS,
     "AirflowSensorTimeout": _COMPAT,

@@ -546,6 +546,36 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         ),
     ),
     Command(
+        "try-login",
+        "try the login of a Kafka connection, and the rights that a group needs",
+        "Log in to Kafka as planning does, and translate the login as a job will. Show the user's rights on topics and, for a group, on "
+        "what its offset store needs. Each line is right, or says which setting or right to correct. If one has to be corrected, the "
+        "exit code is 1. No record is read, and no offset is written.",
+        "try_login.try_login",
+        (
+            argument("connection", metavar="CONNECTION", help="id of the Airflow connection, of type kafka"),
+            argument(
+                "--topic",
+                action="append",
+                metavar="TOPIC",
+                help="a topic that will be read; may be given more than once (default: the group's)",
+            ),
+            argument(
+                "--group",
+                metavar="GROUP",
+                help="name of a group that the ledger has, with its topics, options and store",
+            ),
+            argument(
+                "--timeout",
+                type=positive,
+                default=10,
+                metavar="SECONDS",
+                help="seconds after which a question to Kafka gives up (default: 10)",
+            ),
+            *_COMMON,
+        ),
+    ),
+    Command(
         "jars",
         "fetch the jars of Spark's Kafka connector ahead of time",
         "Show the jars of the Kafka connector that fits Spark. If they are missing, Spark's own spark-submit fetches them. Launches "

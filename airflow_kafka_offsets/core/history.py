@@ -116,6 +116,16 @@ class Gap:
     after: datetime | None
     until: datetime
 
+    def to_json(self) -> dict[str, str | None]:
+        """Return what the act keeps of it when its window leaves the ledger."""
+        return {"after": self.after.isoformat() if self.after else None, "until": self.until.isoformat()}
+
+    @classmethod
+    def from_json(cls, window_id: str, kept: Mapping[str, Any]) -> Gap:
+        """Read what `to_json` returned."""
+        after = datetime.fromisoformat(kept["after"]) if kept["after"] else None
+        return cls(window_id, after, datetime.fromisoformat(kept["until"]))
+
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
@@ -155,6 +165,9 @@ LEFT = "left"
 FOUNDED = "founded"
 """In the details of an import that made its group: where each partition starts. Another reader has read what lies below."""
 
+
+GAP = "gap"
+"""In the details of an abandonment whose window was pruned: the `Gap` that it left."""
 
 KEPT_FROM = "kept_from"
 """In the details of a prune: the number of the first window that it left."""

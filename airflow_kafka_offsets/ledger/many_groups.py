@@ -29,7 +29,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from airflow_kafka_offsets.core.history import Act, Frontier, Gap, Rerun
+from airflow_kafka_offsets.core.history import GAP, Act, Frontier, Gap, Rerun
 from airflow_kafka_offsets.core.lag.pace import Commit
 from airflow_kafka_offsets.core.plan.overview import MAX_RECENT, Outline, Overview, first_open
 from airflow_kafka_offsets.core.plan.ownership import GroupState
@@ -113,7 +113,7 @@ class ManyGroups(Connections):
             found: dict[str, Frontier] = {}
             rows = ask_many(connection, _frontiers, singles(names), groups.c.name)
             waiting = open_seqs(connection, [row.id for row in rows if row.oldest_open is not None])
-            gaps = _gaps(connection, [row.id for row in rows if row.abandoned is not None])
+            gaps = gaps_of(connection, [row.id for row in rows if row.abandoned is not None or row.first_seq > 1])
             for row in rows:
                 with intact(f"the planned-until times of group {row.name}"):
                     found[row.name] = _frontier(row, waiting.get(row.id, ()), gaps.get(row.name, ()))
@@ -415,7 +415,7 @@ def _frontiers() -> Select[Any]:
     ]
     return (
         select(groups.c.id, groups.c.name, *newest, func.coalesce(*first_open).label("oldest_open"))
-        .add_columns(groups.c.proof_seq, groups.c.proof_until)
+        .add_columns(groups.c.first_seq, groups.c.proof_seq, groups.c.proof_until)
         .add_columns(abandoned.correlate(groups).scalar_subquery().label("abandoned"))
         .select_from(groups)
     )
@@ -464,19 +464,25 @@ def _commit_of(row: Row[Any]) -> Commit:
     return Commit(row.seq, row.planned_at, row.committed_at, row.is_capped, (ended - began).total_seconds())
 
 
-def _gaps(connection: Connection, ids: Sequence[int]) -> dict[str, list[Gap]]:
-    """Find the abandoned windows of groups that left a gap, by the name of the group."""
+def gaps_of(connection: Connection, ids: Sequence[int]) -> dict[str, list[Gap]]:
+    """Find the abandoned windows of groups that left a gap, by the name of the group. A prune has written those that left into their acts."""
     left: list[tuple[int, int]] = []
-    for some in chunks(ids):
-        acted = select(acts.c.group_id, acts.c.details).where(acts.c.group_id.in_(some), acts.c.kind == "abandon")
-        for group_id, text in connection.execute(acted):
-            with intact(f"an act of group number {group_id}"):
-                details = json.loads(text)
-                if details.get("skipped"):
-                    left.append((group_id, parse_window_id(details["window"])[1]))
     found: dict[str, list[Gap]] = {}
+    for some in chunks(ids):
+        of_groups = and_(acts.c.group_id.in_(some), acts.c.kind == "abandon")
+        acted = select(groups.c.id, groups.c.name, acts.c.details).join(acts).where(of_groups)
+        for group_id, name, text in connection.execute(acted):
+            with intact(f"an act of group {name}"):
+                details = json.loads(text)
+                seq = parse_window_id(details["window"])[1]
+                if GAP in details:
+                    found.setdefault(name, []).append(Gap.from_json(name_window(name, seq), details[GAP]))
+                elif details.get("skipped"):
+                    left.append((group_id, seq))
     for row in windows_at(connection, _abandoned, left):
-        found.setdefault(row.name, []).append(Gap(name_window(row.name, row.seq), row.after, row.planned_until))
+        # What was pruned is older than any window that is here.
+        after = max(filter(None, (row.after, row.proof_until)), default=None)
+        found.setdefault(row.name, []).append(Gap(name_window(row.name, row.seq), after, row.planned_until))
     return found
 
 
@@ -492,13 +498,12 @@ def _abandoned() -> Select[Any]:
         .scalar_subquery()
         .label("after")
     )
-    return select(groups.c.name, windows.c.seq, windows.c.planned_until, after).select_from(windows).join(groups)
+    columns = (groups.c.name, groups.c.proof_until, windows.c.seq, windows.c.planned_until)
+    return select(*columns, after).select_from(windows).join(groups)
 
 
 def _frontier(row: Row[Any], waiting: Sequence[int], gaps: Sequence[Gap]) -> Frontier:
     proofs = [(seq, until) for seq, until in ((row.seq, row.planned_until), (row.proof_seq, row.proof_until)) if until]
     seq, until = max(proofs, key=lambda proof: proof[1], default=(None, None))
     window_id = None if seq is None else name_window(row.name, seq)
-    # What was pruned is older than any gap that is here.
-    after = [replace(gap, after=max(filter(None, (gap.after, row.proof_until)), default=None)) for gap in gaps]
-    return Frontier(window_id, until, tuple(name_window(row.name, seq) for seq in waiting), tuple(after))
+    return Frontier(window_id, until, tuple(name_window(row.name, seq) for seq in waiting), tuple(gaps))

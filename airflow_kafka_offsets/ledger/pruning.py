@@ -24,13 +24,14 @@ from sqlalchemy import (
 )
 
 from airflow_kafka_offsets.core.errors import ConcurrentChangeError
-from airflow_kafka_offsets.core.history import Act
+from airflow_kafka_offsets.core.history import GAP, Act
 from airflow_kafka_offsets.core.plan.pruning import Pruned, without
 from airflow_kafka_offsets.core.window import Claim, Lane, State, WindowRecord
 from airflow_kafka_offsets.core.window_id import name_window
 from airflow_kafka_offsets.ledger.acts import record_act
 from airflow_kafka_offsets.ledger.connections import Connections
 from airflow_kafka_offsets.ledger.documents import intact
+from airflow_kafka_offsets.ledger.many_groups import gaps_of
 from airflow_kafka_offsets.ledger.rows import chunks, find_group, id_of, outcome_of_rerun, record_of, select_windows
 from airflow_kafka_offsets.ledger.runs import number_of
 from airflow_kafka_offsets.ledger.tables import (
@@ -81,6 +82,7 @@ class PruneLedger(Connections):
         with self.turn(group), self._writing() as connection:
             (group_id,) = find_group(connection, group, groups.c.id)
             before = _load(connection, group)
+            _keep_gaps(connection, group_id, [one.id for one in old])
             _take_out(connection, group_id, old)
             _keep(connection, group_id, without([one.window for one in old], before))
             if number is None:
@@ -125,6 +127,18 @@ def _keep(connection: Connection, group_id: int, kept: Pruned) -> None:
     more = {"planned_until": kept.planned_until, "floors": json.dumps(kept.floors, separators=(",", ":"))}
     if connection.execute(update(pruned).where(pruned.c.group_id == group_id).values(more)).rowcount == 0:
         connection.execute(insert(pruned).values(group_id=group_id, **more))
+
+
+def _keep_gaps(connection: Connection, group_id: int, leaving: Sequence[str]) -> None:
+    """Write into the acts which gaps the leaving windows left. All older windows have ended, so where a gap begins is final."""
+    gaps = {gap.window_id: gap for found in gaps_of(connection, [group_id]).values() for gap in found}
+    if kept := gaps.keys() & {*leaving}:
+        is_one = and_(acts.c.group_id == group_id, acts.c.kind == "abandon")
+        for row in connection.execute(select(acts.c.id, acts.c.details).where(is_one)).all():
+            details = json.loads(row.details)
+            if details["window"] in kept:
+                details[GAP] = gaps[details["window"]].to_json()
+                connection.execute(update(acts).where(acts.c.id == row.id).values(details=json.dumps(details)))
 
 
 def _take_out(connection: Connection, group_id: int, old: Sequence[WindowRecord]) -> None:

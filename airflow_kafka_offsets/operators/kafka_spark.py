@@ -173,7 +173,7 @@ class KafkaSparkOperator(PlanningFields, Lineage, OneStopPerTry, PySparkOperator
         connection = connections.find_connection(self.conn_id, "spark") if self.conn_id else None
         remote = remote_url(connection, self.config_kwargs)
         connections.mask(token_in_url(connection))
-        reader = reader_options(connections.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
+        reader = reader_options(connections.kafka_extra(self.group.kafka_conn_id), self.group.spark_options)
         if remote:
             refuse_login(reader, self.group.kafka_conn_id, "a Spark Connect server")
         else:

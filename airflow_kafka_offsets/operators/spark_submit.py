@@ -187,7 +187,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
         check_fields(given, _LAUNCH)
         conf = given["conf"] or {}
         refuse_ours(conf)
-        reader = reader_options(connections.kafka_config(self.group.kafka_conn_id), self.group.spark_options)
+        reader = reader_options(connections.kafka_extra(self.group.kafka_conn_id), self.group.spark_options)
         application, arguments = given["application"], {k: v for k, v in given.items() if k != "application"}
         hook = SparkHook(arguments)
         target = hook.target

@@ -216,7 +216,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
         from airflow_kafka_offsets.service.plan import Planned
         from airflow_kafka_offsets.task.plan import log_failure_before_window, named_window, patiently
         from airflow_kafka_offsets.task.work import Work, evidence_of
-        from airflow_kafka_offsets.wiring.connections import kafka_config
+        from airflow_kafka_offsets.wiring.connections import kafka_extra
 
         run = task.run
         with log_failure_before_window(run, None, self.window):
@@ -224,7 +224,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
             service = wiring.open_service_for(parse_window_id(window_id)[0], ledger_conn_id or self.ledger_conn_id)
             window = service.ledger.window(window_id).window
             group = service.ledger.group(window.group)
-            servers = spark_servers(kafka_config(group.kafka_conn_id), group.spark_options)
+            servers = spark_servers(kafka_extra(group.kafka_conn_id), group.spark_options)
         task.show([window])
         # As planned: a second try finds the window committed, and still is the first run.
         is_rerun = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None

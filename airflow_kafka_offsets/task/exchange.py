@@ -14,7 +14,7 @@ from airflow_kafka_offsets.launch.job_files import handoff_of, refuse_login
 from airflow_kafka_offsets.spark.handoff import REPORTS, WINDOW_FILE
 from airflow_kafka_offsets.task.plan import patiently
 from airflow_kafka_offsets.task.work import ready
-from airflow_kafka_offsets.wiring.connections import kafka_config
+from airflow_kafka_offsets.wiring.connections import kafka_extra
 from airflow_kafka_offsets.wiring.storage import open_exchange
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def checked_exchange(group: KafkaGroup, address: str, conn_id: str | None) -> Ex
     """
     scheme_of(address)
     open_exchange(address, conn_id)
-    options = reader_options(kafka_config(group.kafka_conn_id), group.spark_options)
+    options = reader_options(kafka_extra(group.kafka_conn_id), group.spark_options)
     refuse_login(options, group.kafka_conn_id, "the job of another launcher")
     return Exchange(group, address, conn_id, options.options)
 

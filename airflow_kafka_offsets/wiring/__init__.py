@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.ports import OffsetStore, SchemaRegistry
 from airflow_kafka_offsets.service.windows import WindowService
-from airflow_kafka_offsets.wiring.connections import find_connection, kafka_config, sqlalchemy_url
+from airflow_kafka_offsets.wiring.connections import find_connection, sqlalchemy_url
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
@@ -180,5 +180,6 @@ def open_log(group: KafkaGroup, config: Mapping[str, Any] | None = None) -> Kafk
         BadInputError: the connection is missing, of another type or names no servers.
     """
     from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
+    from airflow_kafka_offsets.wiring.kafka_login import kafka_config
 
     return KafkaLog(kafka_config(group.kafka_conn_id) if config is None else config, group.kafka_timeout)

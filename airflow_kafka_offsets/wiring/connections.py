@@ -6,11 +6,13 @@ import json
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.errors import BadInputError, NoConnectionError, NotYetError
+from airflow_kafka_offsets.core.errors import BadInputError, NoConnectionError, NotYetError, did_you_mean, short
 from airflow_kafka_offsets.spark.shared import is_secret
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
+
+_SERVERS = "bootstrap.servers"
 
 
 def bad_connection(connection: Connection | str, problem: str) -> BadInputError:
@@ -57,16 +59,36 @@ def _url_query(connection: Connection) -> dict[str, str]:
     }
 
 
-def kafka_config(conn_id: str) -> dict[str, Any]:
-    """Return librdkafka's settings from a connection of type ``kafka``: its extra, as the Kafka provider defines it.
+def kafka_extra(conn_id: str) -> dict[str, Any]:
+    """Return the extra of a connection of type ``kafka``, as a person wrote it: what a job's login is translated from.
 
     Raises:
         BadInputError: the connection is missing, of another type or names no servers.
     """
-    config = dict(connection_of_type(conn_id, "kafka").extra_dejson)
-    if not config.get("bootstrap.servers"):
-        raise bad_connection(conn_id, "its extra lacks bootstrap.servers")
-    return config
+    return dict(kafka_connection(conn_id).extra_dejson)
+
+
+def kafka_connection(conn_id: str) -> Connection:
+    """Return a connection of type ``kafka`` that names its servers.
+
+    Raises:
+        BadInputError: the connection is missing, of another type or names no servers. What looks like their setting is named.
+    """
+    connection = connection_of_type(conn_id, "kafka")
+    extra = connection.extra_dejson
+    servers = extra.get(_SERVERS)
+    if servers and isinstance(servers, str):
+        return connection
+    if servers:
+        raise bad_connection(connection, f"{_SERVERS} must be a text in its extra, such as host:9092,host2:9092")
+    near = [name for name in extra if name == "metadata.broker.list" or did_you_mean(name, [_SERVERS])]
+    if near:
+        raise bad_connection(connection, f"rename {short(near[0])} to {_SERVERS} in its extra")
+    if connection.host:
+        raise bad_connection(
+            connection, f"its extra lacks {_SERVERS}. Put that there: host and port of a Kafka connection are not read"
+        )
+    raise bad_connection(connection, f"its extra lacks {_SERVERS}")
 
 
 def connection_of_type(conn_id: str, *types: str, host_of: str = "") -> Connection:

@@ -18,7 +18,7 @@ def consume_to_parquet(window: dict[str, Any], lake: Path) -> int:
     starts, ends = json.loads(window["starting_offsets"]), json.loads(window["ending_offsets"])
     rows: list[tuple[int, int]] = []
     consumer = Consumer(
-        {**connections.kafka_config("kafka_default"), "group.id": "foreign", "enable.auto.commit": False}
+        {**connections.kafka_extra("kafka_default"), "group.id": "foreign", "enable.auto.commit": False}
     )
     for topic, partitions in starts.items():
         for partition, start in partitions.items():

@@ -12,7 +12,7 @@ from tests.cli.test_definition import NAMED
 
 # What writes without a word: the tables of the ledger, or the cache folder of this machine.
 WRITERS = {"db upgrade", "jars", "archive"}
-ELSEWHERE = {"audit"}  # it wants a table: test_audit.py
+ELSEWHERE = {"audit", "try-login"}  # they want a table, and a Kafka: test_audit.py, test_try_login.py
 
 QUESTIONS = (
     "status",

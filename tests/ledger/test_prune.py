@@ -117,8 +117,8 @@ class PruneContract:
         assert ledger.frontiers([name]) == before
 
     @pytest.mark.parametrize("times", [(0, 1, 2, 3, 4), (1, 0, 2, 3, 4)], ids=["in order", "a late run"])
-    @pytest.mark.parametrize("windows", [0, 1, 2])
-    def test_a_gap_begins_where_older_windows_end_though_they_are_gone(
+    @pytest.mark.parametrize("windows", [0, 1, 2, 3, 4])
+    def test_a_gap_stays_and_begins_where_older_windows_end_though_they_are_gone(
         self, ledger: Ledger, name: str, times: Sequence[int], windows: int
     ) -> None:
         drafts = [

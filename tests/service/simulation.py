@@ -778,6 +778,8 @@ class Simulation:
             self._crowd()
         elif task := next((task for task in self.tasks.values() if task.process is process), None):
             self.give_up(task)
+            if self.random.random() < 0.3:
+                self.clear(task)
             if task.state == "queued" and self.random.random() < 0.7:
                 self.try_again(task)
                 assert task.process is not None

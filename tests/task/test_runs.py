@@ -261,7 +261,7 @@ def test_every_operator_fails_at_once_on_bad_input(operator: Any, monkeypatch: p
 
     for question in ("open_service", "open_service_for"):
         monkeypatch.setattr(wiring, question, refuse)
-    for question in ("find_connection", "kafka_config"):
+    for question in ("find_connection", "kafka_extra"):
         monkeypatch.setattr(connections, question, refuse)
     for method in ("execute", "resume"):
         if hasattr(operator, method):

@@ -36,7 +36,7 @@ def test_a_connection_that_is_not_there_is_named() -> None:
     ("ask", "example"),
     [
         (
-            lambda: connections.kafka_config("no where"),
+            lambda: connections.kafka_extra("no where"),
             '{"conn_type": "kafka", "extra": {"bootstrap.servers": "host:9092"}}',
         ),
         (lambda: connections.find_connection("no where", "spark"), '{"conn_type": "spark", "host": "local[*]"}'),

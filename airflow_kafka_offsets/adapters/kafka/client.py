@@ -28,16 +28,20 @@ from airflow_kafka_offsets.adapters.kafka.messages import (
     masked,
     refusal,
 )
+from airflow_kafka_offsets.adapters.kafka.settings import SETTINGS
 from airflow_kafka_offsets.core.errors import (
     KafkaAnswerError,
     KafkaLacksError,
     KafkaRefusedError,
     KafkaUnavailableError,
+    did_you_mean,
+    error_in_short,
     name_some,
 )
 from airflow_kafka_offsets.core.offsets import TopicPartition
 
 _T = TypeVar("_T")
+_C = TypeVar("_C", bound=Any)
 
 MAX_CLIENTS = 32
 """How many clients one process keeps. Each has a thread per broker, and each rotated password makes a new one."""
@@ -53,8 +57,6 @@ TICK = 0.05
 
 # Seconds after its own time-out until a request counts as dead. After a fork, requests of the old client never answer.
 _GRACE = 0.5
-
-_CALLBACKS = ("error_cb", "stats_cb", "throttle_cb")
 
 # Settings of consumers and producers, from librdkafka's CONFIGURATION.md. An AdminClient warns about those of consumers or
 # refuses them. Idempotence and transactions request a producer id, a right that no lookup needs.
@@ -184,7 +186,9 @@ class KafkaRequests:
 
     def _unusable(self, exc: Exception) -> KafkaRefusedError:
         why = exc.args[0].str() if isinstance(exc, KafkaException) else str(exc)
-        return KafkaRefusedError(f"The settings of Kafka at {self._servers}: {self.masked(why)}")
+        unknown = re.search(r'No such configuration property: "(.*)"', why)
+        near = did_you_mean(unknown[1], SETTINGS) if unknown else ""
+        return KafkaRefusedError(f"The settings of Kafka at {self._servers}: {self.masked(why)}{near}")
 
     def masked(self, text: str) -> str:
         """Return a text without the connection's secrets."""
@@ -192,7 +196,11 @@ class KafkaRequests:
 
     @property
     def _servers(self) -> str:
-        return str(self.config.get("bootstrap.servers") or self.config.get("metadata.broker.list"))
+        return _servers(self.config)
+
+
+def _servers(config: Mapping[str, Any]) -> str:
+    return str(config.get("bootstrap.servers") or config.get("metadata.broker.list"))
 
 
 class _Client:
@@ -221,7 +229,7 @@ class _Client:
         self._listeners = listeners
         self.has_answered = False
         self.pid = os.getpid()
-        self.admin: Any = AdminClient({**config, "error_cb": report})
+        self.admin: Any = opened(AdminClient, {**config, "error_cb": report})
         _open.add(self)
 
     @property
@@ -308,16 +316,31 @@ def _keep_inherited_clients() -> None:
 def client_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that an AdminClient can use. librdkafka's stderr is off: errors report the same.
 
-    >>> client_config({"bootstrap.servers": "kafka:9092", "group.id": "g", "error_cb": "a.function"})
+    >>> client_config({"bootstrap.servers": "kafka:9092", "group.id": "g"})
     {'log_level': 0, 'bootstrap.servers': 'kafka:9092'}
     """
-    return {"log_level": 0} | {name: value for name, value in config.items() if _is_ours(name, value)}
+    return {"log_level": 0} | {name: value for name, value in config.items() if not _NOT_OURS.fullmatch(name)}
 
 
-def _is_ours(name: str, value: Any) -> bool:
-    # In a connection's extra, a callback is the name of a function. Only Airflow's own hooks look it up.
-    is_name = name in _CALLBACKS and not callable(value)
-    return not is_name and not _NOT_OURS.fullmatch(name)
+def opened(make: Callable[[dict[str, Any]], _C], config: Mapping[str, Any]) -> _C:
+    """Open a client of confluent-kafka; where the login takes a token from a callback, with the first token at hand.
+
+    Raises:
+        KafkaUnavailableError: the callback failed. confluent-kafka would wait for it for 10 s, and hide the reason.
+    """
+    fetch = config.get("oauth_cb")
+    if fetch is None:
+        return make(dict(config))
+    try:
+        first = [fetch(config.get("sasl.oauthbearer.config", ""))]
+    except Exception as exc:  # anything that a callback raises
+        raise KafkaUnavailableError(
+            f"No token for the login to Kafka at {_servers(config)}: {masked(error_in_short(exc), config)}. "
+            "Check the credentials that its oauth_cb uses"
+        ) from None
+    client = make({**config, "oauth_cb": lambda given: first.pop() if first else fetch(given)})
+    client.poll(0)  # some versions of confluent-kafka call back only then
+    return client
 
 
 def digest(config: Mapping[str, Any]) -> str:
@@ -327,11 +350,12 @@ def digest(config: Mapping[str, Any]) -> str:
 
 
 def _identity(value: Any) -> str:
-    # Hooks make a new callback for each login. Its function and arguments decide whether it is the same login.
+    # Hooks make a new callback for each login. Its function and what it was made with decide whether it is the same login.
     if isinstance(value, partial):
         return f"{_identity(value.func)} of {value.args!r} {value.keywords!r}"
-    if callable(value):
-        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+    if callable(value) and hasattr(value, "__qualname__"):
+        enclosed = [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
+        return f"{value.__module__}.{value.__qualname__} {enclosed!r}"
     return repr(value)
 
 

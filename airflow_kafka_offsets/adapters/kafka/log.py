@@ -27,6 +27,7 @@ from airflow_kafka_offsets.adapters.kafka.client import (
     TICK,
     KafkaRequests,
     client_config,
+    opened,
     shared_client,
 )
 from airflow_kafka_offsets.adapters.kafka.messages import reason_of
@@ -142,6 +143,14 @@ class KafkaLog:
         """Return the state of a Kafka consumer group; None if it does not exist, or this user may not see it."""
         return self._ask(lambda lookup: lookup.group_state(group_id))
 
+    def rights(self, topics: Sequence[str]) -> Mapping[str, frozenset[str] | None]:
+        """Return the rights (``READ``) of this user on topics, without those that do not exist; None if Kafka does not report any."""
+        return self._ask(lambda lookup: lookup.rights(topics)) if topics else {}
+
+    def group_rights(self, group_id: str) -> frozenset[str] | None:
+        """Return the rights of this user on a Kafka consumer group, as `rights`. Its offsets must have been looked up just before."""
+        return self._ask(lambda lookup: lookup.group_rights(group_id))
+
     def _ask(self, question: Callable[[_Lookup], _T]) -> _T:
         # Each failure but a refusal is tried again: librdkafka marks only some passing errors as "retriable".
         retrying = Retrying(
@@ -252,6 +261,24 @@ class _Lookup:
             raise self._kafka.unavailable({what: str(answer.errors[0])})
         return states[0] if states else None
 
+    def rights(self, topics: Sequence[str]) -> dict[str, frozenset[str] | None]:
+        return {name: _rights(topic) for name, topic in self._describe_twice(topics, with_rights=True).items()}
+
+    def group_rights(self, group_id: str) -> frozenset[str] | None:
+        # This may crash the process if the coordinator hangs, see _fetch_committed. So only a command asks, after that.
+        [answer] = self._kafka.send(
+            "DescribeGroups",
+            lambda admin, seconds: admin.describe_consumer_groups(
+                [group_id], include_authorized_operations=True, request_timeout=seconds
+            ),
+        ).values()
+        if not isinstance(answer, KafkaError):
+            return _rights(answer)
+        self._kafka.refuse_unauthorized("Group", {group_id: answer})
+        if answer.code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return None
+        raise self._kafka.unavailable({f"group {group_id}": reason_of(answer)})
+
     def commits(self, group_id: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
         # A consumer reports "timed out" also for a wrong password. This description reports the real reason.
         self._describe([tp.topic for tp in partitions])
@@ -283,7 +310,7 @@ class _Lookup:
         waiting = {epoch.partition: epoch for epoch in epochs}
         ends: dict[PartitionEpoch, int] = {}
         try:
-            with closing(Consumer(settings)) as consumer:
+            with closing(opened(Consumer, settings)) as consumer:
                 consumer.assign([_far_behind(epoch) for epoch in epochs])
                 while waiting and time.monotonic() < overdue:
                     message = consumer.poll(TICK)
@@ -303,20 +330,23 @@ class _Lookup:
         self._kafka.fail_for({tp: "no such partition" for tp in partitions if tp not in leaders})
         self._kafka.fail_for(_leaderless({tp: leaders[tp] for tp in partitions}))
 
-    def _describe_twice(self, topics: Sequence[str]) -> dict[str, Any]:
+    def _describe_twice(self, topics: Sequence[str], *, with_rights: bool = False) -> dict[str, Any]:
         # A broker that restarts, or learns late of a new topic, reports it as unknown for a moment.
-        described = self._describe(topics)
+        described = self._describe(topics, with_rights=with_rights)
         absent = set(topics) - described.keys()
         if absent:
             time.sleep(_SECOND_LOOK)
-            described |= self._describe(absent)
+            described |= self._describe(absent, with_rights=with_rights)
         return described
 
-    def _describe(self, topics: Iterable[str]) -> dict[str, Any]:
+    def _describe(self, topics: Iterable[str], *, with_rights: bool = False) -> dict[str, Any]:
         """Return the description of each topic that exists."""
         wanted = TopicCollection(sorted(set(topics)))
         answers = self._kafka.send(
-            "Metadata", lambda admin, seconds: admin.describe_topics(wanted, request_timeout=seconds)
+            "Metadata",
+            lambda admin, seconds: admin.describe_topics(
+                wanted, include_authorized_operations=with_rights, request_timeout=seconds
+            ),
         )
         errors = {topic: answer for topic, answer in answers.items() if isinstance(answer, KafkaError)}
         self._kafka.refuse_unauthorized("Topic", errors)
@@ -330,7 +360,7 @@ class _Lookup:
         settings = {**self._kafka.config, "group.id": group_id, "enable.auto.commit": False}
         wanted = list(map(_partition, partitions))
         try:
-            with closing(Consumer(settings)) as consumer:
+            with closing(opened(Consumer, settings)) as consumer:
                 return self._wait_for_committed(consumer, group_id, wanted)
         except KafkaException as exc:
             raise self._kafka.unavailable({f"group {group_id}": reason_of(exc.args[0])}) from exc
@@ -466,6 +496,11 @@ def _epoch(answer: Any) -> int | None:
 
 def _topic_ids(described: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(topic.topic_id) for name, topic in described.items()}
+
+
+def _rights(described: Any) -> frozenset[str] | None:
+    rights = frozenset(operation.name for operation in described.authorized_operations or ())
+    return rights if "DESCRIBE" in rights else None  # whoever gets a description has this one
 
 
 def _leaders(described: Mapping[str, Any]) -> dict[TopicPartition, Any]:

@@ -18,7 +18,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, Producer
 
-from airflow_kafka_offsets.adapters.kafka.client import client_config
+from airflow_kafka_offsets.adapters.kafka.client import client_config, opened
 from airflow_kafka_offsets.adapters.kafka.log import CHUNK, KafkaLog
 from airflow_kafka_offsets.adapters.kafka.messages import UNSUPPORTED, hint, masked
 from airflow_kafka_offsets.adapters.stores.swapping import swap
@@ -109,6 +109,22 @@ class KafkaStore:
         if state is not None and state not in _IDLE:
             raise self._has_members(group, f"state {state.name.lower()}")
 
+    def check_rights(self, group: str, topics: Sequence[str]) -> None:
+        """Try what a commit needs, and write no offset. A commit that runs at this moment is fenced, and begins again.
+
+        Raises:
+            StoreRefusedError: a right is missing, or the group has members.
+            StoreUnavailableError: Kafka did not answer.
+        """
+        self.check_writable(group)
+        self.read(group, topics)
+        with self._translated():
+            rights = self._log.group_rights(group)
+            if rights is not None and "READ" not in rights:
+                raise self._error(group, KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+            if self._is_transactional:
+                _Commit(self, group, {}, "")._fence()
+
     def advance(self, group: str, before: Offsets, after: Offsets, window_id: str = "") -> None:
         """Commit `after`, each partition with the window's id as its metadata, if the group is at `before`.
 
@@ -121,7 +137,8 @@ class KafkaStore:
         if after:
             commit = _Commit(self, group, after, window_id)
             write = commit.transactional if self._is_transactional else commit.plain
-            swap(self.name, group, before, after, commit.read, write)
+            with self._translated():
+                swap(self.name, group, before, after, commit.read, write)
 
     # What the commits need
 
@@ -234,7 +251,7 @@ class _Commit:
             return self._overtaken()
         try:
             producer.begin_transaction()
-            with closing(Consumer(self._consumer_settings)) as consumer:
+            with closing(opened(Consumer, self._consumer_settings)) as consumer:
                 metadata = consumer.consumer_group_metadata()
             for chunk in self._chunks():
                 self._step(producer.send_offsets_to_transaction, chunk, metadata)
@@ -259,7 +276,7 @@ class _Commit:
             # For this long, a commit looks for its coordinator.
             "session.timeout.ms": int(self._store._timeout * 1000),
         }
-        with _closing_in_time(Consumer(settings), self._group, self._store._timeout) as consumer:
+        with _closing_in_time(opened(Consumer, settings), self._group, self._store._timeout) as consumer:
             for number, chunk in enumerate(self._chunks()):
                 answers.clear()
                 consumer.commit(offsets=chunk, asynchronous=True)
@@ -287,14 +304,15 @@ class _Commit:
     def _fence(self) -> Producer | None:
         store = self._store
         try:
-            producer = Producer(
+            producer = opened(
+                Producer,
                 {
                     # A request's time-out must not exceed the transaction's. Without the setting, librdkafka ensures this.
                     **{name: value for name, value in store._config.items() if name != "socket.timeout.ms"},
                     "transactional.id": store._id_of(self._group),
                     "transaction.timeout.ms": int(store._transaction_seconds * 1000),
                     "error_cb": self._reports.append,
-                }
+                },
             )
             self._step(producer.init_transactions)
         except KafkaException as exc:

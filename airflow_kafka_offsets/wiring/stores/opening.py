@@ -10,7 +10,6 @@ from airflow_kafka_offsets.core.store_address import StoreAddress
 from airflow_kafka_offsets.wiring.connections import (
     connection_of_type,
     find_connection,
-    kafka_config,
     sqlalchemy_url,
 )
 from airflow_kafka_offsets.wiring.stores.files import open_files, open_hdfs, open_s3
@@ -65,6 +64,7 @@ def open_store(address: StoreAddress, group: KafkaGroup, config: Mapping[str, An
 def open_kafka(address: StoreAddress, group: KafkaGroup, config: Mapping[str, Any] | None = None) -> OffsetStore:
     """Open the consumer group of a connection of type ``kafka``, or on the group's own Kafka."""
     from airflow_kafka_offsets.adapters.stores.kafka import KafkaStore
+    from airflow_kafka_offsets.wiring.kafka_login import kafka_config
 
     if address.conn_id or config is None:
         config = kafka_config(address.conn_id or group.kafka_conn_id)
