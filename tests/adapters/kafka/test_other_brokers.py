@@ -123,19 +123,20 @@ def _is_created(topics: Topics, topic: str) -> bool:
     return True
 
 
-class TestKafka37(LogContract):
-    """Kafka 3.7, the last minor version with ZooKeeper and its own controller alike."""
+@pytest.fixture(scope="module")
+def kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """Run a broker of version 3.7."""
+    with KafkaBroker(tmp_path_factory.mktemp("kafka-3"), jars=KAFKA_3) as broker:
+        yield broker
 
-    @pytest.fixture(scope="class")
-    def broker(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-        """Run it."""
-        with KafkaBroker(tmp_path_factory.mktemp("kafka-3"), jars=KAFKA_3) as broker:
-            yield broker
+
+class TestKafka37(LogContract):
+    """Kafka 3.7, which many still run."""
 
     @pytest.fixture
-    def topics(self, broker: KafkaBroker) -> Topics:
+    def topics(self, kafka_3: KafkaBroker) -> Topics:
         """Return topics of the broker."""
-        return InKafka(broker)
+        return InKafka(kafka_3)
 
 
 def test_a_group_goes_on_through_the_upgrade_that_brings_topic_ids(
