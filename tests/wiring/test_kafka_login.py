@@ -15,7 +15,7 @@ import pytest
 
 from airflow_kafka_offsets import wiring
 from airflow_kafka_offsets.adapters.kafka.client import digest
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaUnavailableError
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaRefusedError, KafkaUnavailableError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.wiring.connections import kafka_extra
 from airflow_kafka_offsets.wiring.kafka_login import kafka_config
@@ -37,6 +37,11 @@ def token(config: str) -> tuple[str, float]:
     return ".".join(
         base64.urlsafe_b64encode(json.dumps(p).encode()).decode().rstrip("=") for p in parts
     ) + ".", now + 3600
+
+
+def foreign_token(config: str) -> tuple[str, float]:
+    """Return a token that the broker does not take."""
+    return "hunter2", time.time() + 3600
 
 
 def no_token(config: str) -> tuple[str, float]:
@@ -234,6 +239,18 @@ def test_planning_logs_in_with_the_token_of_amazons_signer(
     connect(monkeypatch, {"bootstrap.servers": f"{tokens.door},{MSK}", **TOKENS})
     assert wiring.open_log(GROUP).topic_ids(["orders"])
     assert Signer.regions
+
+
+@pytest.mark.server
+@pytest.mark.kafka
+def test_a_token_that_kafka_refuses_is_a_refusal_that_names_where_tokens_come_from(
+    monkeypatch: pytest.MonkeyPatch, tokens: TokenBroker
+) -> None:
+    connect(monkeypatch, {"bootstrap.servers": tokens.door, **TOKENS, "oauth_cb": f"{__name__}.foreign_token"})
+    allow(monkeypatch, f"{__name__}.foreign_token")
+    with pytest.raises(KafkaRefusedError, match=r"refused the login .*for OAUTHBEARER, oauth_cb") as caught:
+        wiring.open_log(GROUP).topic_ids(["orders"])
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_callback_that_fails_is_told_at_once_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from airflow_kafka_offsets.spark.shared import is_secret
 REFUSALS = {
     KafkaError._AUTHENTICATION: (
         "refused the login",
-        "check sasl.mechanism, sasl.username and sasl.password",
+        "check sasl.mechanism, sasl.username and sasl.password; or for OAUTHBEARER, oauth_cb and sasl.oauthbearer.*",
     ),
     KafkaError._SSL: (
         "could not be reached over TLS",
