@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
 from airflow_kafka_offsets.core.lag.retention import Retention
-from airflow_kafka_offsets.core.lag.search import Hits, Probe
+from airflow_kafka_offsets.core.lag.search import Hits, Known, Place, Probe
 from airflow_kafka_offsets.core.launch.jobs import Job, JobName
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
@@ -25,7 +25,13 @@ class LogOffsets(Protocol):
     Raises:
         KafkaUnavailableError: Kafka did not answer, or a partition has no leader; the message says which and why.
         KafkaRefusedError: login, TLS or authorization.
+        KafkaLacksError: Kafka does not support that question.
     """
+
+    @property
+    def found_times(self) -> MutableMapping[Place, Known]:
+        """What searches in the timestamp index have found so far, in this process."""
+        ...
 
     def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
         """Return ids and bounds of topics; one that does not exist is not in the answer."""

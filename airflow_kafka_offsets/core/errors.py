@@ -251,6 +251,10 @@ class KafkaRefusedError(KafkaAnswerError):
     """Kafka refused: login, TLS or authorization. Trying again does not help until that is corrected."""
 
 
+class KafkaLacksError(KafkaAnswerError):
+    """Kafka does not support a kind of request: it is old, or of another maker."""
+
+
 class LedgerError(KafkaOffsetsError):
     """The ledger can't be used."""
 

@@ -202,6 +202,18 @@ def check_details(details: Mapping[str, Any]) -> None:
         raise ValueError("a window, a topic id or a ledger is no text")
 
 
+def first_ids(acts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the first id of each topic that a group has left for another one of the same name.
+
+    Args:
+        acts: the details of the group's `MOVES`, oldest first.
+    """
+    first: dict[str, str] = {}
+    for details in acts:
+        first = {**details.get(LEFT, {}), **first}
+    return first
+
+
 MAX_WHO = 200
 
 

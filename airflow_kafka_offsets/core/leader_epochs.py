@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from airflow_kafka_offsets.core.errors import LogTruncatedError, name_some
-from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.log import LogSnapshot, may_be_same
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import KEEP_OUTPUT, Position, reset_to
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
@@ -48,7 +48,8 @@ def doubtful(noted: LeaderEpochs, topic_ids: Mapping[str, str], log: LogSnapshot
     return [
         PartitionEpoch(tp, epoch)
         for tp, epoch in noted.items()
-        if _epoch_now(log, tp) not in (None, epoch) and topic_ids.get(tp.topic) == log.topic_ids.get(tp.topic)
+        if _epoch_now(log, tp) not in (None, epoch)
+        and may_be_same(topic_ids.get(tp.topic), log.topic_ids.get(tp.topic))
     ]
 
 

@@ -31,12 +31,26 @@ class Bounds:
     leader_epoch: int | None = field(default=None, compare=False)
 
 
+UNKNOWN_ID = "A" * 22
+"""The topic id of zeros: each topic has it at a broker that gives no ids. It is unknown which topic of that name it is."""
+
+
+def may_be_same(noted: str | None, now: str | None) -> bool:
+    """Whether two ids may be those of one topic. An unknown id may be any; None is no topic."""
+    return noted == now or (UNKNOWN_ID in (noted, now) and None not in (noted, now))
+
+
+def noted_ids(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """Return the topic ids to note after a look: an unknown id replaces none that is known."""
+    return {**before, **{topic: id_ for topic, id_ in now.items() if id_ != UNKNOWN_ID or topic not in before}}
+
+
 @dataclass(frozen=True, slots=True)
 class LogSnapshot:
     """What Kafka holds of some topics at one moment.
 
     Attributes:
-        topic_ids: the id of each topic that exists; a topic that was asked for and is not here does not exist.
+        topic_ids: the id of each topic that exists, or `UNKNOWN_ID`; a topic that was asked for and is not here does not exist.
         bounds: every partition of these topics.
     """
 
@@ -62,7 +76,7 @@ class LogSnapshot:
         for tp, offset in offsets.items():
             if (topic_id := self.topic_ids.get(tp.topic)) is None:
                 continue  # a topic that was not asked for
-            if tp not in bounds or topic_ids.get(tp.topic) != topic_id:
+            if tp not in bounds or not may_be_same(topic_ids.get(tp.topic), topic_id):
                 return None
             bounds[tp] = replace(bounds[tp], end=max(offset, bounds[tp].end))
         return LogSnapshot(self.topic_ids, bounds)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from airflow_kafka_offsets.core.errors import IllegalStepError, NoEvidenceError, WindowBusyError
-from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.log import UNKNOWN_ID, IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRanges
 from airflow_kafka_offsets.core.window_id import name_window
@@ -124,6 +124,11 @@ class Window(Draft):
     def id(self) -> str:
         """The name under which its output is stored, e.g. ``lake.orders-000012``."""
         return name_window(self.group, self.seq)
+
+    def identified(self, ids: Mapping[str, str]) -> Window:
+        """Return it with topic ids that were unknown when it was cut, for comparisons: its digest has those of then."""
+        known = {t: ids.get(t, id_) if id_ == UNKNOWN_ID else id_ for t, id_ in self.topic_ids.items()}
+        return self if known == self.topic_ids else replace(self, topic_ids=known)
 
     def to(self, *states: State) -> Window:
         """Take steps of a window's life.

@@ -25,7 +25,7 @@ from airflow_kafka_offsets.core.window import OWNING, Lane, State
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.service.base import UseCases, until_won
 from airflow_kafka_offsets.service.reset import committed_windows, read_before, snapshot_of_all, work_out
-from airflow_kafka_offsets.service.topics import topics_now
+from airflow_kafka_offsets.service.topics import learned_ids, topics_now
 
 
 class Acts(UseCases):
@@ -206,6 +206,7 @@ class Acts(UseCases):
                 )
             topic_ids = self._kafka.topic_ids(read_before(group, position))
             committed = committed_windows(self.ledger, group.name)
+            window = window.identified(learned_ids(self.ledger, [window]))
             starts = window_starts(window, position, committed, group.reads, topic_ids)
             moving = topics or group.reads
             return {tp: start for tp, start in starts.items() if tp.topic in moving}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import IllegalStepError, UnknownGroupError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import first_ids
 from airflow_kafka_offsets.core.run import records_read
 from airflow_kafka_offsets.core.source.audit import Audit, Auditor
 from airflow_kafka_offsets.core.source.islands import Islands
@@ -37,10 +38,11 @@ def audit_table(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequenc
         raise UnknownGroupError(f"Group {group.name} has not planned yet")
     if seqs:
         _check_committed(ledger, group.name, seqs)
+    ids = {**position.topic_ids, **first_ids(act.details for act in ledger.moves(group.name))}
     floors = ledger.pruned(group.name).floors_of(position.topic_ids)
     auditor = Auditor(table, position.topic_ids, group.expect_gaps, is_whole=not seqs, floors=floors)
     found = rows(ledger, group.name, states=(State.COMMITTED,), seqs=seqs)
-    return auditor.audit(_with_records(ledger, found))
+    return auditor.audit(_with_records(ledger, found, ids))
 
 
 def _check_committed(ledger: Ledger, group: str, seqs: Sequence[int]) -> None:
@@ -52,9 +54,11 @@ def _check_committed(ledger: Ledger, group: str, seqs: Sequence[int]) -> None:
         raise IllegalStepError(f"Only committed windows can be audited, not {name_some(uncommitted, ', ')}")
 
 
-def _with_records(ledger: Ledger, found: Iterator[WindowRecord]) -> Iterator[tuple[Window, int | None]]:
+def _with_records(
+    ledger: Ledger, found: Iterator[WindowRecord], ids: Mapping[str, str]
+) -> Iterator[tuple[Window, int | None]]:
     for row in found:
         window = row.window
         # The last run may have reported no count, for example if it found an append done. An earlier run may have reported one.
         is_untold = row.records is None and row.attempts > 1
-        yield window, records_read(ledger.attempts(window.id)) if is_untold else row.records
+        yield window.identified(ids), records_read(ledger.attempts(window.id)) if is_untold else row.records

@@ -50,11 +50,11 @@ from airflow_kafka_offsets.core.lag.measure import (
 )
 from airflow_kafka_offsets.core.lag.pace import Commit, Pace, commits_wanted, pace_of
 from airflow_kafka_offsets.core.lag.retention import Retention, hidden_note
-from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, Hit, Probe, Search
+from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, Hit, Place, Probe, Search
 from airflow_kafka_offsets.core.lag.verdict import beside_missing, in_part, judged, unknown
-from airflow_kafka_offsets.core.log import IsolationLevel
+from airflow_kafka_offsets.core.log import UNKNOWN_ID, IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.ownership import GroupState, watermark
+from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, watermark
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.plan.waiting import Decision, GroupSnapshot
 from airflow_kafka_offsets.core.window import Window
@@ -438,6 +438,7 @@ class _Look:
         for partitions in lags.values():
             for tp, partition in partitions.items():
                 ends[tp] = max(unread_to(partition), ends.get(tp, 0))
+        places = {(p.partition, p.watermark): p for name, some in lags.items() for p in self._places(name, some)}
         now_ms = to_ms(self.now)
         retentions: dict[str, Retention] = {}
         searches: dict[tuple[TopicPartition, int], Search] = {}
@@ -449,7 +450,8 @@ class _Look:
             retentions.update(kafka.retentions(sorted({tp.topic for tp, _ in wanted})))
             new = {
                 (tp, start): Search(
-                    tp, start, max(ends[tp], start + 1), now_ms, _expires_ms(retentions.get(tp.topic), now_ms)
+                    *(tp, start, max(ends[tp], start + 1), now_ms, _expires_ms(retentions.get(tp.topic), now_ms)),
+                    place=places.get((tp, start)),
                 )
                 for tp, start in wanted
             }
@@ -473,6 +475,14 @@ class _Look:
             "lag in time and headroom are not known",
         )
         return Times(now_ms, searches, hits, retentions)
+
+    def _places(self, name: str, partitions: Mapping[TopicPartition, PartitionLag]) -> Iterator[Place]:
+        """Return where the unread records of a group begin, in topics whose ids are known."""
+        ids = (watermark(self._states[name]) or NOWHERE).topic_ids
+        for tp, lag in partitions.items():
+            start, topic_id = unread_from(lag), ids.get(tp.topic, UNKNOWN_ID)
+            if start is not None and lag.beginning is not None and topic_id != UNKNOWN_ID:
+                yield Place(topic_id, tp, start, lag.beginning)
 
     def _ask_twice(
         self, wanted: Mapping[str, Sequence[TopicPartition]], ask: Callable[[Collection[str]], _Answer], not_known: str

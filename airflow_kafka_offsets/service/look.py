@@ -32,7 +32,7 @@ from airflow_kafka_offsets.core.window import Claim, Draft, Window, WindowRecord
 from airflow_kafka_offsets.ports import LogOffsets
 from airflow_kafka_offsets.service.publish import Publisher
 from airflow_kafka_offsets.service.times import search_times
-from airflow_kafka_offsets.service.topics import topics_now
+from airflow_kafka_offsets.service.topics import learned_ids, topics_now
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.ledger.ledger import Ledger
@@ -152,7 +152,8 @@ class Look:
             logs[level] = LogSnapshot(logs[level].topic_ids, {**logs[level].bounds, **self._again(behind, level)})
             epochs.update(leader_epochs.of_windows(of_level, logs[level]))
         numbers = frozenset(window.seq for window in windows)
-        return replace(facts, logs=logs, epochs=frozenset(epochs), windows=numbers)
+        ids = learned_ids(self.ledger, windows)
+        return replace(facts, logs=logs, epochs=frozenset(epochs), windows=numbers, ids=ids)
 
     def at_windows(self, windows: Sequence[Window]) -> Facts:
         """Look at windows that may be run again, and at nothing else."""

@@ -278,7 +278,8 @@ class Planner(UseCases):
         facts = Look(self.ledger, self._kafka, self._publisher, self._clock(), self._sleep).at_windows(windows)
         errors: dict[str, LogError] = {}
         for level, log in facts.logs.items():
-            errors |= unreadable([w for w in windows if w.isolation_level is level], log, facts.epoch_ends)
+            of_level = [w.identified(facts.ids) for w in windows if w.isolation_level is level]
+            errors |= unreadable(of_level, log, facts.epoch_ends)
         return errors
 
 

@@ -6,14 +6,14 @@ Its transactions leave the group's version alone, so they keep no one from plann
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import counted
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import KEPT_FROM, Act
+from airflow_kafka_offsets.core.history import KEPT_FROM, Act, first_ids
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE
 from airflow_kafka_offsets.core.plan.pruning import Limits, why_kept
@@ -68,6 +68,7 @@ class _Search:
     kafka: LogOffsets
     group: KafkaGroup
     limits: Limits
+    ids: Mapping[str, str]
     log: LogSnapshot = field(default_factory=lambda: LogSnapshot({}, {}))
     topics_seen: set[str] = field(default_factory=set)
     kept: int | None = None
@@ -76,7 +77,9 @@ class _Search:
     def pages(self) -> Iterator[Sequence[WindowRecord]]:
         """Return the windows that may leave, oldest first. After them, `kept` and `why` have what ended the search."""
         since, limit = 1, FIRST_PAGE
-        while page := self.ledger.old_windows(self.group.name, since=since, limit=limit):
+        while page := [
+            self._identified(old) for old in self.ledger.old_windows(self.group.name, since=since, limit=limit)
+        ]:
             self._look_at({tp.topic for old in page for tp in old.window.ranges.without_empty()})
             may_leave = self._first_of(page)
             if may_leave:
@@ -85,6 +88,10 @@ class _Search:
                 return
             since = page[-1].seq + 1
             limit = min(LONGEST_PAGE, 1 + PARTITIONS_PER_PAGE // (1 + len(page[-1].window.ranges)))
+
+    def _identified(self, old: WindowRecord) -> WindowRecord:
+        window = old.window.identified(self.ids)
+        return replace(old, decode=lambda: window)
 
     def _first_of(self, page: Sequence[WindowRecord]) -> Sequence[WindowRecord]:
         for number, old in enumerate(page):
@@ -162,7 +169,8 @@ class Pruning:
     def _search(self, group: KafkaGroup, older_than: timedelta, are_deleted: bool) -> _Search:
         topic_ids = (self._ledger.load(group.name).position or NOWHERE).topic_ids
         limits = Limits(self._clock() - older_than, self._needed(group.name), topic_ids, are_deleted)
-        return _Search(self._ledger, self._kafka, group, limits)
+        ids = {**topic_ids, **first_ids(act.details for act in self._ledger.moves(group.name))}
+        return _Search(self._ledger, self._kafka, group, limits, ids)
 
     def _needed(self, group: str) -> int | None:
         """Return the first window that is needed whatever its age: for the watermark, or to show the last commit."""

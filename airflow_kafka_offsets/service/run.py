@@ -13,6 +13,7 @@ from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Window
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.service.base import UseCases, until_won
 from airflow_kafka_offsets.service.plan import FIRST_TRY
+from airflow_kafka_offsets.service.topics import learned_ids
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,8 @@ class Runs(UseCases):
         """
         topics = topics_of(window.ranges.without_empty())
         if topics:
-            check_same_topics(window, self._kafka.topic_ids(topics))
+            known = window.identified(learned_ids(self.ledger, [window]))
+            check_same_topics(known, self._kafka.topic_ids(topics))
 
     def commit(self, window_id: str, claim: Claim, attempt: int | None = None) -> bool:
         """Commit a window after its job succeeded; exactly one of any number of commits wins.

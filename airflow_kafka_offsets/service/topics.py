@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.history import first_ids
+from airflow_kafka_offsets.core.log import UNKNOWN_ID
 from airflow_kafka_offsets.core.plan.matching import topics_to_ask_for
-from airflow_kafka_offsets.core.plan.ownership import Position
+from airflow_kafka_offsets.core.plan.ownership import NOWHERE, Position
 from airflow_kafka_offsets.ports import LogOffsets
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from airflow_kafka_offsets.core.window import Window
     from airflow_kafka_offsets.ledger.ledger import Ledger
 
 
@@ -44,3 +49,15 @@ def as_last_planned(ledger: Ledger, group: KafkaGroup, *, has_planned: bool) -> 
     if group.topics_pattern is None or not has_planned:
         return group
     return group.having_matched(ledger.group(group.name).topics)
+
+
+def learned_ids(ledger: Ledger, windows: Iterable[Window]) -> Mapping[str, str]:
+    """Return what the unknown topic ids of windows of one group stand for: the first id that the group knew of each topic.
+
+    A topic is missing, or has an unknown id, if Kafka has not given one since. Without a window that needs it, the ledger is not asked.
+    """
+    blind = next((window for window in windows if UNKNOWN_ID in window.topic_ids.values()), None)
+    if blind is None:
+        return {}
+    position = ledger.load(blind.group).position or NOWHERE
+    return {**position.topic_ids, **first_ids(act.details for act in ledger.moves(blind.group))}

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 #   executor keep their fetches.
 # - Linux does not enlarge a fixed receive buffer (64 KiB) for a distant broker.
 # - At the end of the log, the broker holds back a fetch and the next request behind it, by default up to twice half a second for
-#   each partition.
+#   each partition, unless it may answer without a byte. A shorter wait (fetch.max.wait.ms) would interrupt reads of a remote tier.
 # - The default poll timeout is four times spark.network.timeout (120 s).
 DEFAULTS = {
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": "4194304",
     "kafka.receive.buffer.bytes": "-1",
-    "kafka.fetch.max.wait.ms": "10",
+    "kafka.fetch.min.bytes": "0",
     "kafkaConsumer.pollTimeoutMs": "30000",
 }
 

@@ -65,6 +65,7 @@ TESTS = {
     "servers": (
         "tests/adapters/kafka/test_log.py",
         "tests/adapters/kafka/test_log_contract.py",
+        "tests/adapters/kafka/test_other_brokers.py",
         "tests/ledger/test_contract.py",
         *(f"tests/stores/test_{store}.py" for store in _STORES),
     ),

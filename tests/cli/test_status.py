@@ -224,6 +224,7 @@ def test_when_kafka_is_down_the_rest_is_shown_and_the_exit_code_says_so(cli: Cli
 def test_when_kafka_tells_offsets_and_no_times_there_is_no_verdict_and_the_exit_code_says_so(
     cli: Cli, lake: Lake
 ) -> None:
+    lake.log.found_times.clear()  # as in a process of its own
     lake.log.__class__ = NoTimes
     done = cli("status", "lake.orders")
     assert (done.code, done.err) == (3, "no answer about times\n")

@@ -350,8 +350,8 @@ def test_without_the_right_to_the_configuration_lag_in_time_is_known_and_headroo
     assert found.lag_seconds is not None
     assert 3_599.999 <= found.lag_seconds <= 3_672.001
     assert found.notes == (
-        f"this user may not read the configuration of {topic}: grant the ACL DescribeConfigs on Topic, or set "
-        "KafkaGroup(retention=...)",
+        f"this user may not read the configuration of {topic}: grant the ACL DescribeConfigs on Topic, or if Kafka does "
+        "not support that, set KafkaGroup(retention=...)",
     )
     kafka_sasl.allow("bob", AclOperation.DESCRIBE_CONFIGS, topic=topic)
     found = looked()

@@ -42,7 +42,12 @@ class JarSet:
     without: tuple[str, ...] = ()
 
 
+_OLD_LOG = ("log4j:*", "org.slf4j:slf4j-log4j12")
 KAFKA = JarSet("kafka", ("org.apache.kafka:kafka_2.13:4.2.0", "org.slf4j:slf4j-reload4j:1.7.36"))
+# The oldest and the middle one of what people still run. The first is the last that gives no topic ids, while its protocol is that of 2.7;
+# the other is the first with remote storage, and the last that interrupts a remote read when a fetch has waited long enough.
+KAFKA_2 = JarSet("kafka-2", ("org.apache.kafka:kafka_2.13:2.8.2", "org.slf4j:slf4j-reload4j:1.7.36"), without=_OLD_LOG)
+KAFKA_3 = JarSet("kafka-3", ("org.apache.kafka:kafka_2.13:3.7.2", "org.slf4j:slf4j-reload4j:1.7.36"), without=_OLD_LOG)
 KAFKA_TOOLS = JarSet("kafka-tools", ("org.apache.kafka:kafka-tools:4.2.0", "org.slf4j:slf4j-reload4j:1.7.36"))
 # Without the metrics it dies at its start, without snappy later; it does not say that it needs them.
 ZOOKEEPER = JarSet(
@@ -126,6 +131,8 @@ ICEBERG_41 = JarSet("iceberg-4.1", ("org.apache.iceberg:iceberg-spark-runtime-4.
 DELTA_42 = JarSet("delta-4.2", ("io.delta:delta-spark_4.2_2.13:4.4.0",), without=_OF_SPARK)
 SETS = (
     KAFKA,
+    KAFKA_2,
+    KAFKA_3,
     KAFKA_TOOLS,
     ZOOKEEPER,
     HBASE,

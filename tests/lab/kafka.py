@@ -1,4 +1,4 @@
-"""Kafka brokers: one that is open, one with SASL_SSL, SCRAM-SHA-512 and ACLs, and one that is both; `logins` has one for all mechanisms."""
+"""Kafka brokers: one that is open, one with SASL_SSL, SCRAM-SHA-512 and ACLs, one that is both, and older ones; `logins` has one more."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.lab.certificates import CURVE, make_certificates
-from tests.lab.jars import KAFKA, class_path, log_settings
+from tests.lab.jars import KAFKA, KAFKA_2, class_path, log_settings
 from tests.lab.java import LIGHT, java
 from tests.lab.processes import LOOPBACK, OneServer, Server, ServerError, accepts_connections, free_port
 from tests.lab.waiting import ANSWER, wait_until
@@ -28,6 +28,9 @@ from tests.lab.waiting import ANSWER, wait_until
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from tests.lab.jars import JarSet
+    from tests.lab.zookeeper import ZooKeeperServer
 
 # Retention and compaction within seconds; one replica of everything; few partitions of what Kafka keeps for itself.
 # A killed broker may come back only after its old session has expired.
@@ -68,6 +71,8 @@ class KafkaBroker(OneServer):
             `create_topic`) have no leader while this broker is stopped.
         jvm_options: Options of the JVM; the default starts quickly and is slow in the long run.
         node_id: Its id. By default, it is one more than that of the broker that it joins, so only one can join without an id.
+        jars: The jars of its version.
+        classes: A folder with more classes.
     """
 
     def __init__(
@@ -78,6 +83,8 @@ class KafkaBroker(OneServer):
         joins: KafkaBroker | None = None,
         jvm_options: Sequence[str] = _JVM,
         node_id: int | None = None,
+        jars: JarSet = KAFKA,
+        classes: Path | None = None,
     ) -> None:
         self.folder = folder
         self.port = free_port()
@@ -87,6 +94,7 @@ class KafkaBroker(OneServer):
         self._controller_port = free_port()
         self._cluster_id = joins._cluster_id if joins else _new_cluster_id()
         self._jvm_options = jvm_options
+        self._jars, self._classes = jars, classes
         self._server = Server(
             f"Kafka broker {self.node_id}",
             [],
@@ -162,7 +170,8 @@ class KafkaBroker(OneServer):
 
     def _java(self, main_class: str, *arguments: str) -> list[str]:
         log = f"-Dlog4j.configuration={(log_settings() / 'log4j.properties').as_uri()}"
-        return [java(), *self._jvm_options, log, "-cp", class_path(KAFKA), main_class, *arguments]
+        classes = class_path(self._jars) + (f":{self._classes}" if self._classes else "")
+        return [java(), *self._jvm_options, log, "-cp", classes, main_class, *arguments]
 
     def _is_serving(self) -> bool:
         if not accepts_connections(self.port):
@@ -173,6 +182,42 @@ class KafkaBroker(OneServer):
             return False
         # The list of this broker says so when the controller has let it in.
         return self.node_id in brokers
+
+
+class OldKafkaBroker(KafkaBroker):
+    """A broker of version 2.8, on ZooKeeper. As one of 2.7, it gives no topic ids, and `upgrade` lets it give them.
+
+    Args:
+        folder: see `KafkaBroker`.
+        zookeeper: A running server.
+    """
+
+    def __init__(self, folder: Path, zookeeper: ZooKeeperServer) -> None:
+        super().__init__(folder, jars=KAFKA_2)
+        self._zookeeper = zookeeper
+        self._protocol = "2.7"
+
+    def upgrade(self, protocol: str = "2.8") -> None:
+        """Let it be of another version, as a rolling upgrade or a rollback does at its end."""
+        self.stop()
+        self._protocol = protocol
+        self._settings.unlink()
+        self.start()
+
+    def properties(self) -> dict[str, str]:
+        """Return the content of server.properties."""
+        return {
+            "broker.id": str(self.node_id),
+            "zookeeper.connect": f"{self._zookeeper.hosts}/{self._cluster_id}",  # others may be there, too
+            "inter.broker.protocol.version": self._protocol,
+            "listeners": f"PLAINTEXT://{LOOPBACK}:{self.port}",
+            "log.dirs": str(self.folder / "data"),
+            **_QUICK,
+        }
+
+    def _format(self, *arguments: str) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._settings.write_text("".join(f"{name}={value}\n" for name, value in self.properties().items()))
 
 
 class SecureKafkaBroker(KafkaBroker):

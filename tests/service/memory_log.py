@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow_kafka_offsets.core.errors import KafkaUnavailableError
 from airflow_kafka_offsets.core.lag.retention import Retention, retention_of
-from airflow_kafka_offsets.core.lag.search import Hit, Hits, Probe
+from airflow_kafka_offsets.core.lag.search import Hit, Hits, Known, Place, Probe
 from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -66,6 +66,8 @@ class MemoryLog:
         self._by_append_time: set[str] = set()
         self._fallen_back: dict[TopicPartition, list[int]] = {}
         self.calls: list[str] = []
+        self.found_times: dict[Place, Known] = {}
+        self.tells_ids = True
         self.tells_leader_epochs = True
         self.knows_epoch_ends = True
         self.tells_configs = True
@@ -101,12 +103,6 @@ class MemoryLog:
             self.delete(topic)
         self._ids[topic] = topic_id
         self._partitions |= self._elsewhere[topic, topic_id]
-
-    def give_no_ids(self) -> str:
-        """Let the topics that are there have what a broker without topic ids says of each; return it."""
-        none = "AAAAAAAAAAAAAAAAAAAAAA"
-        self._ids = dict.fromkeys(self._ids, none)
-        return none
 
     def add_partitions(self, topic: str, number: int = 1) -> None:
         """Add partitions behind those that are there."""
@@ -169,12 +165,16 @@ class MemoryLog:
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """Return the ids of topics that exist."""
         self.calls.append("topic_ids")
-        return {topic: self._ids[topic] for topic in topics if topic in self._ids}
+        return {topic: self._id(topic) for topic in topics if topic in self._ids}
+
+    def _id(self, topic: str) -> str:
+        # What a broker says that is older than topic ids, through Kafka's client.
+        return self._ids[topic] if self.tells_ids else "AAAAAAAAAAAAAAAAAAAAAA"
 
     def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
         """Return ids and bounds of topics that exist."""
         self.calls.append("snapshot")
-        there = {topic: self._ids[topic] for topic in topics if topic in self._ids}
+        there = {topic: self._id(topic) for topic in topics if topic in self._ids}
         partitions = [tp for tp in self._partitions if tp.topic in there]
         return LogSnapshot(there, self._bounds(partitions, isolation_level))
 

@@ -535,19 +535,6 @@ def test_a_topic_that_is_back_does_not_hold_the_others_of_its_group(world: World
     assert world.run(TWO).ranges[tp(0)] == OffsetRange(0, 10)
 
 
-def test_a_topic_of_a_cluster_without_topic_ids_is_for_another_group_after_the_group_was_elsewhere(
-    world: World,
-) -> None:
-    none = world.kafka.give_no_ids()
-    world.kafka.produce(tp(0), 3)
-    world.run(ONE)
-    world.kafka.recreate("orders", 2)
-    world.service.reset(world.group, "earliest", "ada", "failed over")
-    world.kafka.bring_back("orders", none)
-    with pytest.raises(IllegalStepError, match="Use a group of another name"):
-        world.service.reset(world.group, '{"orders":{"0":3,"1":0}}', "ada", "failed back", supersede=True)
-
-
 def test_a_replay_reads_what_a_reset_left_without_an_owner_once_its_topic_is_in_the_group_again(dropped: World) -> None:
     world = dropped
     world.service.reset(world.group, "earliest", "ada", "wrong", supersede=True)

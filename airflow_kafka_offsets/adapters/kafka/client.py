@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -19,10 +19,19 @@ from weakref import WeakSet
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from airflow_kafka_offsets.adapters.kafka.messages import REFUSALS, by_reason, hint, last_cause, masked, refusal
+from airflow_kafka_offsets.adapters.kafka.messages import (
+    REFUSALS,
+    UNSUPPORTED,
+    by_reason,
+    hint,
+    last_cause,
+    masked,
+    refusal,
+)
 from airflow_kafka_offsets.adapters.kafka.settings import SETTINGS
 from airflow_kafka_offsets.core.errors import (
     KafkaAnswerError,
+    KafkaLacksError,
     KafkaRefusedError,
     KafkaUnavailableError,
     did_you_mean,
@@ -81,8 +90,16 @@ class KafkaRequests:
         left = self._started + self._timeout - time.monotonic()
         return max(SHORTEST, min(left, max(_PATIENCE, self._timeout / 3)))
 
-    def send(self, request: Callable[[Any, float], Mapping[_T, Any]]) -> dict[_T, Any]:
-        """Send a request and return the outcome of each of its futures: a result or a KafkaError."""
+    def send(self, what: str, request: Callable[[Any, float], Mapping[_T, Any]]) -> dict[_T, Any]:
+        """Send a request and return the outcome of each of its futures: a result or a KafkaError.
+
+        Args:
+            what: the kind of request, in Kafka's words.
+            request: sends it.
+
+        Raises:
+            KafkaLacksError: the broker does not support it.
+        """
         shared = shared_client(self.config)
         try:
             client = shared.get(self.config)
@@ -100,7 +117,17 @@ class KafkaRequests:
             isinstance(answer, KafkaError) and answer.code() == KafkaError._TIMED_OUT for answer in answers.values()
         ):
             shared.forget(client)
+        self.refuse_unsupported(what, answers.values())
         return answers
+
+    def refuse_unsupported(self, what: str, answers: Iterable[Any]) -> None:
+        """Raise KafkaLacksError if an answer says that the broker does not support this kind of request."""
+        for answer in answers:
+            if isinstance(answer, KafkaError) and answer.code() in UNSUPPORTED:
+                raise KafkaLacksError(
+                    f"Kafka at {self._servers} does not support {what} ({answer.name()}). What needs it, and what goes without it: "
+                    "docs/compatibility.md#kafka-and-brokers-of-other-makers"
+                )
 
     def _collect(self, client: _Client, request: Callable[[Any, float], Mapping[_T, Any]]) -> dict[_T, Any]:
         seconds = self.request_seconds()
@@ -225,9 +252,14 @@ class _Client:
 
 
 class SharedClient:
-    """The one client of a connection in this process. It is opened when it is first needed."""
+    """The one client of a connection in this process. It is opened when it is first needed.
+
+    Attributes:
+        found_times: see `ports.LogOffsets`.
+    """
 
     def __init__(self) -> None:
+        self.found_times: dict[Any, Any] = {}
         self._lock = threading.Lock()
         self.client: _Client | None = None
 

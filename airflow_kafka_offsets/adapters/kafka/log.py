@@ -28,11 +28,12 @@ from airflow_kafka_offsets.adapters.kafka.client import (
     KafkaRequests,
     client_config,
     opened,
+    shared_client,
 )
 from airflow_kafka_offsets.adapters.kafka.messages import reason_of
-from airflow_kafka_offsets.core.errors import BadInputError, may_pass
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaLacksError, may_pass
 from airflow_kafka_offsets.core.lag.retention import Retention, retention_of
-from airflow_kafka_offsets.core.lag.search import Hit, Hits, Probe
+from airflow_kafka_offsets.core.lag.search import Hit, Hits, Known, Place, Probe
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
@@ -43,6 +44,8 @@ logger = logging.getLogger(__name__)
 CHUNK = 1000
 """Partitions in one call. A call's time grows with their square; smaller calls cost more requests."""
 
+
+BY_TIME = "ListOffsets by time"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -76,6 +79,11 @@ class KafkaLog:
     def __init__(self, config: Mapping[str, Any], timeout: float) -> None:
         self._config = client_config(config)
         self._timeout = min(max(timeout, SHORTEST), LONGEST)
+
+    @property
+    def found_times(self) -> dict[Place, Known]:
+        """What searches in the timestamp index have found so far, in this process."""
+        return shared_client(self._config).found_times
 
     def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
         """Return ids and bounds of topics, without those that do not exist."""
@@ -174,7 +182,7 @@ class _Lookup:
         return LogSnapshot(_topic_ids(described), self._bounds(list(leaders), isolation_level))
 
     def topics(self) -> frozenset[str]:
-        [listed] = self._kafka.send(lambda admin, seconds: {"": _listing(admin, seconds)}).values()
+        [listed] = self._kafka.send("Metadata", lambda admin, seconds: {"": _listing(admin, seconds)}).values()
         if isinstance(listed, KafkaError):
             raise self._kafka.unavailable({"the list of topics": reason_of(listed)})
         return frozenset(listed.topics)
@@ -192,7 +200,7 @@ class _Lookup:
         self, partitions: Sequence[TopicPartition], moment: int, isolation_level: IsolationLevel
     ) -> dict[TopicPartition, int | None]:
         self._refresh(partitions)
-        [answers] = self._list_offsets(partitions, [OffsetSpec.for_timestamp(moment)], isolation_level)
+        [answers] = self._list_offsets(partitions, [OffsetSpec.for_timestamp(moment)], isolation_level, BY_TIME)
         self._kafka.fail_for({tp: why for tp, answer in answers.items() if (why := _defect_of_time(answer))})
         return {tp: None if answer.offset == _NO_OFFSET else answer.offset for tp, answer in answers.items()}
 
@@ -214,17 +222,20 @@ class _Lookup:
         chunks = [chunk for some in one_of_each(wanted) for chunk in _chunks(some)]
         calls = [{_partition(p.partition): OffsetSpec.for_timestamp(p.time_ms) for p in chunk} for chunk in chunks]
         # Retention ignores transactions, so its records are those up to the high watermark.
-        answers = self._send_all(calls, IsolationLevel.READ_UNCOMMITTED)
+        answers = self._send_all(calls, IsolationLevel.READ_UNCOMMITTED, BY_TIME)
         return dict(zip((probe for chunk in chunks for probe in chunk), answers, strict=True))
 
     def retentions(self, topics: Sequence[str]) -> dict[str, Retention]:
         wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(set(topics))]
-        answers = self._kafka.send(lambda admin, seconds: admin.describe_configs(wanted, request_timeout=seconds))
+        try:
+            answers = self._kafka.send(
+                "DescribeConfigs", lambda admin, seconds: admin.describe_configs(wanted, request_timeout=seconds)
+            )
+        except KafkaLacksError:
+            return {}
         errors = {resource.name: a for resource, a in answers.items() if isinstance(a, KafkaError)}
         # Librdkafka's own errors are negative: no broker has answered.
-        silent = {
-            topic: e for topic, e in errors.items() if e.code() < 0 and e.code() != KafkaError._UNSUPPORTED_FEATURE
-        }
+        silent = {topic: error for topic, error in errors.items() if error.code() < 0}
         self._kafka.fail_for({topic: reason_of(error) for topic, error in silent.items()})
         return {
             resource.name: retention_of({name: entry.value for name, entry in answer.items()})
@@ -237,11 +248,14 @@ class _Lookup:
 
     def group_state(self, group_id: str) -> Any:
         # List all groups: describing one may crash the process, see _fetch_committed.
-        [answer] = self._kafka.send(lambda admin, s: {"": admin.list_consumer_groups(request_timeout=s)}).values()
+        [answer] = self._kafka.send(
+            "ListGroups", lambda admin, s: {"": admin.list_consumer_groups(request_timeout=s)}
+        ).values()
         what = f"groups, {group_id} among them"
         if isinstance(answer, KafkaError):
             raise self._kafka.unavailable({what: reason_of(answer)})
         states = [listed.state for listed in answer.valid if listed.group_id == group_id]
+        self._kafka.refuse_unsupported("ListGroups", answer.errors)
         if not states and answer.errors:
             # The group's broker may be one of those that did not answer.
             raise self._kafka.unavailable({what: str(answer.errors[0])})
@@ -253,9 +267,10 @@ class _Lookup:
     def group_rights(self, group_id: str) -> frozenset[str] | None:
         # This may crash the process if the coordinator hangs, see _fetch_committed. So only a command asks, after that.
         [answer] = self._kafka.send(
+            "DescribeGroups",
             lambda admin, seconds: admin.describe_consumer_groups(
                 [group_id], include_authorized_operations=True, request_timeout=seconds
-            )
+            ),
         ).values()
         if not isinstance(answer, KafkaError):
             return _rights(answer)
@@ -328,9 +343,10 @@ class _Lookup:
         """Return the description of each topic that exists."""
         wanted = TopicCollection(sorted(set(topics)))
         answers = self._kafka.send(
+            "Metadata",
             lambda admin, seconds: admin.describe_topics(
                 wanted, include_authorized_operations=with_rights, request_timeout=seconds
-            )
+            ),
         )
         errors = {topic: answer for topic, answer in answers.items() if isinstance(answer, KafkaError)}
         self._kafka.refuse_unauthorized("Topic", errors)
@@ -372,7 +388,11 @@ class _Lookup:
         return {tp: Bounds(b.offset, max(b.offset, ends[tp].offset), _epoch(ends[tp])) for tp, b in beginnings.items()}
 
     def _list_offsets(
-        self, partitions: Sequence[TopicPartition], specs: Sequence[Any], isolation_level: IsolationLevel
+        self,
+        partitions: Sequence[TopicPartition],
+        specs: Sequence[Any],
+        isolation_level: IsolationLevel,
+        what: str = "ListOffsets",
     ) -> list[dict[TopicPartition, Any]]:
         """Return for each spec the answer for each partition: an offset with its timestamp, or a KafkaError.
 
@@ -381,10 +401,10 @@ class _Lookup:
         """
         wanted = list(map(_partition, partitions))
         calls = [dict.fromkeys(chunk, spec) for spec in specs for chunk in _chunks(wanted)]
-        answers = iter(self._send_all(calls, isolation_level))
+        answers = iter(self._send_all(calls, isolation_level, what))
         return [dict(zip(partitions, answers, strict=False)) for _ in specs]
 
-    def _send_all(self, calls: Sequence[Mapping[Any, Any]], isolation_level: IsolationLevel) -> list[Any]:
+    def _send_all(self, calls: Sequence[Mapping[Any, Any]], isolation_level: IsolationLevel, what: str) -> list[Any]:
         """Send calls of ListOffsets together, and return the answers in their order."""
         level = confluent_kafka.IsolationLevel[isolation_level.name]
 
@@ -392,7 +412,7 @@ class _Lookup:
             sent = [admin.list_offsets(call, isolation_level=level, request_timeout=seconds) for call in calls]
             return dict(enumerate(futures[tp] for call, futures in zip(calls, sent, strict=True) for tp in call))
 
-        return list(self._kafka.send(request).values())
+        return list(self._kafka.send(what, request).values())
 
 
 def _listing(admin: Any, seconds: float) -> Future[Any]:

@@ -22,6 +22,13 @@ REFUSALS = {
     ),
 }
 
+UNSUPPORTED = {
+    KafkaError._UNSUPPORTED_FEATURE,
+    KafkaError.UNSUPPORTED_VERSION,
+    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+}
+"""Errors of a broker that lacks something: an older one, or one of another maker."""
+
 
 def masked(text: str, config: Mapping[str, Any]) -> str:
     """Return a text without the values of secret settings.

@@ -20,11 +20,12 @@ from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaExcep
 
 from airflow_kafka_offsets.adapters.kafka.client import client_config, opened
 from airflow_kafka_offsets.adapters.kafka.log import CHUNK, KafkaLog
-from airflow_kafka_offsets.adapters.kafka.messages import hint, masked
+from airflow_kafka_offsets.adapters.kafka.messages import UNSUPPORTED, hint, masked
 from airflow_kafka_offsets.adapters.stores.swapping import swap
 from airflow_kafka_offsets.core.errors import (
     OUTCOME_OPEN,
     KafkaAnswerError,
+    KafkaLacksError,
     KafkaRefusedError,
     KafkaUnavailableError,
     StoreError,
@@ -174,7 +175,7 @@ class KafkaStore:
     def _translated(self, note: str = "") -> Iterator[None]:
         try:
             yield
-        except KafkaRefusedError as exc:
+        except (KafkaRefusedError, KafkaLacksError) as exc:
             raise StoreRefusedError(f"{self.name}: {exc}") from exc
         except KafkaUnavailableError as exc:
             raise StoreUnavailableError(f"{self.name}: {exc}{note}") from exc
@@ -318,6 +319,10 @@ class _Commit:
             error = exc.args[0]
             if error.code() in _FENCED:
                 return None
+            if error.code() in UNSUPPORTED:
+                raise StoreRefusedError(
+                    f"{store.name}: this Kafka has no transactions: add commit=plain to the address"
+                ) from exc
             raise store._error(self._group, error, tuple(self._reports)) from exc
         return producer
 

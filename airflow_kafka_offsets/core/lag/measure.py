@@ -14,7 +14,7 @@ from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.lag.search import Hit, Hits, Probe, Search
 from airflow_kafka_offsets.core.lag.verdict import GONE
 from airflow_kafka_offsets.core.lag.words import OPEN_FOR
-from airflow_kafka_offsets.core.log import Bounds, IsolationLevel
+from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, may_be_same
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.matching import check_there
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE, watermark
@@ -173,7 +173,7 @@ def read_to_the_end(
     named = {tp.topic for tp in window.ranges}
     # It also has the partitions of topics that the group had left, and these are empty there.
     was_read = {tp.topic for tp, r in window.ranges.items() if r.span} if len(named) > 1 else named
-    same = {topic for topic in was_read if window.topic_ids.get(topic) == topic_ids.get(topic)}
+    same = {topic for topic in was_read if may_be_same(window.topic_ids.get(topic), topic_ids.get(topic))}
     # A reset may have moved a watermark since.
     return [
         tp

@@ -57,6 +57,6 @@ def _limit(config: Mapping[str, str | None], name: str) -> int | None:
 def hidden_note(topics: Sequence[str]) -> str:
     """Return the note on topics whose retention is not known."""
     return (
-        f"this user may not read the configuration of {name_some(topics, ', ')}: grant the ACL DescribeConfigs "
-        "on Topic, or set KafkaGroup(retention=...)"
+        f"this user may not read the configuration of {name_some(topics, ', ')}: grant the ACL DescribeConfigs on Topic, or if Kafka does "
+        "not support that, set KafkaGroup(retention=...)"
     )

@@ -60,6 +60,25 @@ Hits = Mapping[Probe, Hit | None]
 """The answers to probes; None if no record has this timestamp or a later one."""
 
 
+class Place(NamedTuple):
+    """A place in a log, whose records stay the same while the log begins where it does.
+
+    Attributes:
+        topic_id: of a topic; the name is not enough, as it may be made again.
+        partition, watermark: whose.
+        beginning: the first offset that is left.
+    """
+
+    topic_id: str
+    partition: TopicPartition
+    watermark: int
+    beginning: int
+
+
+Known = tuple[int, int | None, int, int]
+"""What a search has found: `low`, `low_offset`, `high` and `high_offset`. Records that come later do not change it."""
+
+
 @dataclass(slots=True)
 class Search:
     """The search for `T` of one partition and watermark.
@@ -68,6 +87,7 @@ class Search:
         partition, watermark, end: whose; the watermark is below the end offset.
         now_ms: the present. A `T` in the future counts as the present.
         expires_ms: the timestamp that retention has reached by now; None if there is no retention by time.
+        place: where what it finds stays true, or None if that is unknown.
         low, high: the bounds so far: ``low <= T < high``.
         low_offset: the offset of a record with the timestamp `low`; None if there is no lower bound yet.
         high_offset: the first offset of a record with the timestamp `high` or a later one.
@@ -80,6 +100,7 @@ class Search:
     end: int
     now_ms: int
     expires_ms: int | None = None
+    place: Place | None = None
     low: int = 0
     high: int = field(init=False)
     low_offset: int | None = None
@@ -104,6 +125,17 @@ class Search:
         age, leaves_headroom = self.now_ms - self.low, self.expires_ms is not None and self.high > self.expires_ms
         scale = min(age, self.high - (self.expires_ms or 0)) if leaves_headroom else age
         return max(CLOSE_MS, int(CLOSE_SHARE * scale))
+
+    @property
+    def known(self) -> Known | None:
+        """What another search of this watermark may begin with, while the log begins where it does; None if it may be wrong then."""
+        lasts = not (self.is_empty or self.is_ahead or self.high > self.now_ms)
+        return (self.low, self.low_offset, self.high, self.high_offset) if lasts else None
+
+    def begin_with(self, known: Known) -> None:
+        """Begin where an earlier search has ended."""
+        self.low, self.low_offset, self.high, self.high_offset = known
+        self._questions = 1
 
     def question(self, guess_ms: int | None = None) -> int:
         """Return the next timestamp to ask for.

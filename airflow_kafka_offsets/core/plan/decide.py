@@ -101,6 +101,7 @@ class Facts:
         recovered: the second look at logs that seemed to end before the position.
         ends: where a window ends by time; empty if it ends at the end offset.
         between: the offsets of a time span.
+        ids: what unknown topic ids of windows stand for that are run again.
         epochs: the leader epochs that were in doubt.
         epoch_ends: where these end.
         at_risk: the records that retention may remove soon, or None before that look.
@@ -119,6 +120,7 @@ class Facts:
     recovered: Mapping[TopicPartition, Bounds] = field(default_factory=dict)
     ends: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     between: OffsetRanges | None = None
+    ids: Mapping[str, str] = field(default_factory=dict)
     epochs: frozenset[PartitionEpoch] = frozenset()
     epoch_ends: EpochEnds = field(default_factory=dict)
     at_risk: Mapping[TopicPartition, Danger] | None = None
@@ -300,7 +302,8 @@ def check_readable(windows: Sequence[Window], facts: Facts) -> None:
         LogError: see `core.plan.readable`.
     """
     for level, log in sorted(facts.logs.items()):
-        check_all_readable([w for w in windows if w.isolation_level is level and w.span], log, facts.epoch_ends)
+        again = [w.identified(facts.ids) for w in windows if w.isolation_level is level and w.span]
+        check_all_readable(again, log, facts.epoch_ends)
 
 
 # New windows.

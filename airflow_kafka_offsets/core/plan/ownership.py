@@ -29,6 +29,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.history import Rerun
+from airflow_kafka_offsets.core.log import noted_ids
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
 from airflow_kafka_offsets.core.spark_json import dump_offsets
@@ -465,7 +466,7 @@ def abandonment(window: Window, position: Position | None, newest: int | None) -
     # A later window may have left a gap of its own.
     is_last = newest is None or newest <= window.seq
     if is_last and all(position.offsets.get(tp) == r.end for tp, r in window.ranges.items()):
-        ids = {**position.topic_ids, **window.topic_ids}
+        ids = noted_ids(position.topic_ids, window.topic_ids)
         back = Position({**position.offsets, **start}, ids, position.leader_epochs)
         return Abandonment(abandoned, back, nothing)
     owned = OffsetRanges((tp, OffsetRange(start[tp], r.end)) for tp, r in window.ranges.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -16,10 +16,17 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, OnDataLoss
-from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
+from airflow_kafka_offsets.core.log import UNKNOWN_ID, Bounds, IsolationLevel, LogSnapshot, may_be_same, noted_ids
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.matching import check_there, way_out_of_missing
-from airflow_kafka_offsets.core.plan.ownership import KEEP_OUTPUT, NOWHERE, Position, reset_command, reset_to
+from airflow_kafka_offsets.core.plan.ownership import (
+    ANOTHER_GROUP,
+    KEEP_OUTPUT,
+    NOWHERE,
+    Position,
+    reset_command,
+    reset_to,
+)
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.window import Draft
 
@@ -65,7 +72,7 @@ def judge(tp: TopicPartition, position: Position | None, log: LogSnapshot, recov
     if position is None:
         return Verdict.MISSING if bounds is None else Verdict.FIRST
     noted_id, topic_id = position.topic_ids.get(tp.topic), log.topic_ids.get(tp.topic)
-    if noted_id is not None and topic_id is not None and topic_id != noted_id:
+    if noted_id is not None and topic_id is not None and not may_be_same(noted_id, topic_id):
         return Verdict.RECREATED
     if bounds is None:
         return Verdict.MISSING
@@ -156,13 +163,13 @@ def plan_all(
     fell_back = [tp for tp in suspects(position, log) if verdicts[tp] is Verdict.CONTINUE]
     return Plan(
         ranges,
-        {**before.topic_ids, **log.topic_ids},
+        noted_ids(before.topic_ids, log.topic_ids),
         until,
         group.isolation_level,
         lost,
         unread=_unread(ranges, verdicts, log),
         verdicts=verdicts,
-        warnings=(*_warnings(fell_back, lost), *_held_back(ranges, by_time, log)),
+        warnings=(*_warnings(fell_back, lost), *_held_back(ranges, by_time, log), *_without_ids(before, log)),
     )
 
 
@@ -235,6 +242,16 @@ def _held_back(ranges: OffsetRanges, ends: Mapping[TopicPartition, int | None], 
     )
 
 
+def _without_ids(position: Position, log: LogSnapshot) -> tuple[str, ...]:
+    """Warn of topics without an id, unless the last window has noted that."""
+    noted = position.topic_ids
+    if blind := sorted(topic for topic, id_ in log.topic_ids.items() if UNKNOWN_ID == id_ != noted.get(topic)):
+        return (
+            f"Kafka gives no id of {name_some(blind, ', ')}, so a topic that is deleted and made again can't be told from the one before",
+        )
+    return ()
+
+
 def _start(tp: TopicPartition, verdict: Verdict, position: Position, log: LogSnapshot, first: Offsets) -> int:
     match verdict:
         case Verdict.FIRST:
@@ -268,7 +285,7 @@ def _refuse(
     if gone := by_verdict.get(Verdict.MISSING):
         raise MissingPartitionError.naming(
             {tp: f"{tp}: gone from Kafka (watermark {position.offsets[tp]})" for tp in gone},
-            way_out_of_missing(group),
+            _made_again(position, log, gone) or way_out_of_missing(group),
         )
     if gone := by_verdict.get(Verdict.TRUNCATED):
         ends = {tp: recovered.get(tp, log.bounds[tp]).end for tp in gone}
@@ -288,6 +305,17 @@ def _refuse(
             "To record the gap and continue: KafkaGroup(on_data_loss='skip'), or once:"
             + reset_to(group.name, {tp: log.bounds[tp].beginning for tp in gone}),
         )
+
+
+def _made_again(position: Position, log: LogSnapshot, gone: Iterable[TopicPartition]) -> str | None:
+    """Return what to do about a topic without an id that lost a partition; None if there is none."""
+    for topic in topics_of(gone):
+        if topic in log.topic_ids and UNKNOWN_ID in (position.topic_ids.get(topic), log.topic_ids[topic]):
+            return (
+                f"Kafka removes no single partition, so topic {topic} was made again, and without topic ids the windows of both can't be "
+                f"told apart. {ANOTHER_GROUP}"
+            )
+    return None
 
 
 def _past_truncated(group: KafkaGroup, ends: Offsets, log: LogSnapshot) -> str:

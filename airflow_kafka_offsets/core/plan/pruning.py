@@ -21,7 +21,7 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
     no_window,
 )
-from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.log import UNKNOWN_ID, LogSnapshot, may_be_same
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import ANOTHER_GROUP
 from airflow_kafka_offsets.core.ranges import OffsetRange
@@ -154,9 +154,9 @@ def _why_held(window: Window, limits: Limits, log: LogSnapshot) -> str | None:
     held = []
     for tp, owned in window.ranges.without_empty().items():
         noted, now = window.topic_ids.get(tp.topic), log.topic_ids.get(tp.topic)
-        if noted is None:
-            return f"it has no id of topic {tp.topic}"
-        if now == noted:
+        if noted in (None, UNKNOWN_ID):
+            return f"the id of topic {tp.topic} is unknown, so what Kafka still holds of it is, too"
+        if may_be_same(noted, now):
             bounds = log.bounds.get(tp)
             if bounds is None or owned.end > bounds.beginning:
                 beginning = "unknown" if bounds is None else bounds.beginning

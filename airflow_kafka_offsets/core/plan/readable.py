@@ -15,7 +15,7 @@ from airflow_kafka_offsets.core.errors import (
     name_some,
 )
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, replaced_in
-from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.log import LogSnapshot, may_be_same
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.window import State, Window
 
@@ -34,7 +34,7 @@ def check_same_topics(window: Window, topic_ids: Mapping[str, str]) -> None:
     changed = {
         tp: f"{tp}: topic {tp.topic} was recreated (id {window.topic_ids[tp.topic]}, now {topic_ids[tp.topic]})"
         for tp in wanted
-        if topic_ids[tp.topic] != window.topic_ids[tp.topic]
+        if not may_be_same(window.topic_ids[tp.topic], topic_ids[tp.topic])
     }
     if changed:
         raise TopicRecreatedError.naming(changed, _unreadable(window))

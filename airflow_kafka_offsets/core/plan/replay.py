@@ -20,7 +20,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.leader_epochs import to_note
-from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.log import LogSnapshot, may_be_same, noted_ids
 from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, Position, watermark
 from airflow_kafka_offsets.core.plan.planning import Plan, cap, left_over
@@ -138,7 +138,7 @@ def ever_planned(requested: OffsetRanges, window: Window, topic_ids: Mapping[str
     return OffsetRanges(
         (tp, wanted)
         for tp, wanted in requested.items()
-        if tp in named and window.topic_ids.get(tp.topic) == topic_ids.get(tp.topic)
+        if tp in named and may_be_same(window.topic_ids.get(tp.topic), topic_ids.get(tp.topic))
     )
 
 
@@ -161,7 +161,7 @@ def _shared(
 ) -> Iterator[tuple[TopicPartition, OffsetRange]]:
     for tp, wanted in requested.items():
         owned = window.ranges.get(tp)
-        if owned is None or window.topic_ids.get(tp.topic) != topic_ids.get(tp.topic):
+        if owned is None or not may_be_same(window.topic_ids.get(tp.topic), topic_ids.get(tp.topic)):
             continue
         if shared := owned.shared_with(wanted):
             yield tp, shared
@@ -203,7 +203,8 @@ def backfill(group: KafkaGroup, gaps: Gaps, state: GroupState, log: LogSnapshot,
     # Offsets above both the watermark and the log's end are not lost: no one has written them yet.
     check_below_watermark(gaps, state, log)
     check_not_truncated(gaps, log)
-    ids, epochs = {topic: log.topic_ids[topic] for topic in topics_of(gaps)}, to_note(None, log)
+    noted, epochs = noted_ids(state.position.topic_ids, log.topic_ids), to_note(None, log)
+    ids = {topic: noted[topic] for topic in topics_of(gaps)}
     cuts, level, lane = cut_backfill(gaps, group.max_offsets), group.isolation_level, Lane.BACKFILL
     return [Plan(ranges, ids, until, level, lane=lane, leader_epochs=epochs) for ranges in cuts]
 
@@ -266,7 +267,7 @@ def check_not_truncated(gaps: Gaps, log: LogSnapshot) -> None:
 
 def _is_another(topic: str, log: LogSnapshot, position: Position) -> bool:
     noted_id = position.topic_ids.get(topic)
-    return noted_id is not None and log.topic_ids.get(topic) != noted_id
+    return noted_id is not None and not may_be_same(noted_id, log.topic_ids.get(topic))
 
 
 def cut_backfill(gaps: Gaps, max_offsets: int | None) -> list[OffsetRanges]:

@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.errors import (
 )
 from airflow_kafka_offsets.core.history import LEFT
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
-from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.log import LogSnapshot, may_be_same, noted_ids
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.ownership import (
     ANOTHER_GROUP,
@@ -164,7 +164,7 @@ def plan_reset(
     unchecked = leader_epochs.still_unchecked(unchecked, target, log)
     position = Position(
         dict(sorted({**watermarks, **target}.items())),
-        {**before.topic_ids, **{topic: log.topic_ids[topic] for topic in touched}},
+        noted_ids(before.topic_ids, {topic: log.topic_ids[topic] for topic in touched}),
         leader_epochs.after_reset(before, target, log, unchecked),
     )
     moves = {tp: (watermarks.get(tp), new) for tp, new in sorted(target.items()) if watermarks.get(tp) != new}
@@ -228,7 +228,7 @@ def _check_target(target: Offsets, recreated: Collection[str], log: LogSnapshot)
 
 def _recreated_in(position: Position, topic_ids: Mapping[str, str]) -> set[str]:
     """Return the topics of a position that Kafka has under another id now. A topic without an id there counts as the same."""
-    return {topic for topic, noted in position.topic_ids.items() if topic_ids.get(topic, noted) != noted}
+    return {topic for topic, noted in position.topic_ids.items() if not may_be_same(noted, topic_ids.get(topic, noted))}
 
 
 def _topics_of_today(position: Position, topic_ids: Mapping[str, str]) -> dict[str, str]:
@@ -239,7 +239,7 @@ def _topics_of_today(position: Position, topic_ids: Mapping[str, str]) -> dict[s
 
 def _of_today(window: Window, today: Mapping[str, str]) -> OffsetRanges:
     """Return a window's ranges without those of recreated topics, where its offsets mean nothing."""
-    same = {topic for topic, id_ in window.topic_ids.items() if today.get(topic) == id_}
+    same = {topic for topic, id_ in window.topic_ids.items() if may_be_same(id_, today.get(topic))}
     return OffsetRanges((tp, offsets) for tp, offsets in window.ranges.items() if tp.topic in same)
 
 
@@ -262,7 +262,7 @@ def _owns_above(window: Window, position: Position, back: Offsets) -> bool:
 
 def _shared(window: Window, position: Position, back: Offsets) -> list[TopicPartition]:
     ids = position.topic_ids
-    return [tp for tp in back if tp in window.ranges and window.topic_ids.get(tp.topic) == ids[tp.topic]]
+    return [tp for tp in back if tp in window.ranges and may_be_same(window.topic_ids.get(tp.topic), ids[tp.topic])]
 
 
 def _way_out(

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from airflow_kafka_offsets.core.log import may_be_same
 from airflow_kafka_offsets.core.offsets import MAX_OFFSET, Offsets, TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
 from airflow_kafka_offsets.core.source.islands import Island, Islands, Piece, pieces
@@ -140,7 +141,8 @@ class Auditor:
         """Return a window's ranges, without topics that were recreated since: their offsets mean something else."""
         then, now = window.topic_ids, self.topic_ids
         owned = window.ranges.without_empty()
-        return OffsetRanges((tp, r) for tp, r in owned.items() if now.get(tp.topic, then[tp.topic]) == then[tp.topic])
+        same = {topic for topic, id_ in then.items() if may_be_same(id_, now.get(topic, id_))}
+        return OffsetRanges((tp, r) for tp, r in owned.items() if tp.topic in same)
 
     def _look_at(self, window_id: str, ranges: OffsetRanges, records: int | None) -> Finding:
         holes, doubled, present = [], [], 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from airflow_kafka_offsets.core.errors import BadInputError, DataLossError, TopicRecreatedError, name_some
 from airflow_kafka_offsets.core.leader_epochs import to_note
-from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.log import LogSnapshot, may_be_same
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
@@ -78,7 +78,9 @@ def to_import(
 def _refuse_recreated(source: str, stored: SourceOffsets, target: Offsets, log: LogSnapshot) -> None:
     topics = topics_of(target)
     if other := [
-        topic for topic in topics if stored.topic_ids.get(topic, log.topic_ids[topic]) != log.topic_ids[topic]
+        topic
+        for topic in topics
+        if not may_be_same(stored.topic_ids.get(topic, log.topic_ids[topic]), log.topic_ids[topic])
     ]:
         raise TopicRecreatedError(f"{source} holds offsets of an earlier topic {name_some(other, ', ')}. {_CHOOSE}")
 

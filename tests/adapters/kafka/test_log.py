@@ -527,7 +527,7 @@ def test_a_client_has_answered_when_a_broker_said_anything(kafka: KafkaBroker) -
         requests = kafka_client.KafkaRequests({"bootstrap.servers": servers, "log_level": 0}, 1)
         client = kafka_client.shared_client(requests.config).get(requests.config)
         wanted = TopicCollection(["absent"])
-        requests.send(lambda admin, seconds, wanted=wanted: admin.describe_topics(wanted, request_timeout=seconds))
+        requests.send("Metadata", lambda admin, s, wanted=wanted: admin.describe_topics(wanted, request_timeout=s))
         assert client.has_answered == has_answered
 
 

@@ -17,9 +17,9 @@ from airflow_kafka_offsets.core.errors import (
     TopicRecreatedError,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.log import Bounds, LogSnapshot
+from airflow_kafka_offsets.core.log import UNKNOWN_ID, Bounds, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.planning import Plan, Verdict, cut, plan_all, suspects
+from airflow_kafka_offsets.core.plan.planning import Plan, Verdict, cut, judge, plan_all, suspects
 from airflow_kafka_offsets.core.plan.readable import check_all_readable, check_readable, check_same_topics
 from airflow_kafka_offsets.core.window import State
 from tests.core.examples import NOON, group, log, position, ranges, tp, window
@@ -135,6 +135,15 @@ def test_a_recreated_topic_is_an_error_even_if_its_offsets_look_plausible(on_dat
         "orders-0: topic orders was recreated (id id-of-orders, now new; watermark 10). "
         "To read the new topic from its beginning:\n    kafka-offsets reset lake --topic orders --to earliest --why '...'"
     )
+
+
+@pytest.mark.parametrize(("noted", "now"), [(UNKNOWN_ID, "real"), ("real", UNKNOWN_ID), (UNKNOWN_ID, UNKNOWN_ID)])
+def test_an_unknown_id_is_no_other_topic(noted: str, now: str) -> None:
+    before, held = position({tp(): 100}, orders=noted), log({tp(): (0, 120)}, orders=now)
+    assert judge(tp(), before, held) is Verdict.CONTINUE
+    plan = plan_window(group(), before, held)
+    assert plan.topic_ids == {"orders": "real" if "real" in (noted, now) else UNKNOWN_ID}
+    assert bool(plan.warnings) is (noted != UNKNOWN_ID == now)
 
 
 def test_a_recreated_topic_with_more_partitions_names_those_too() -> None:
