@@ -38,6 +38,12 @@ def encrypt_key(folder: Path, name: str, password: str) -> Path:
     return encrypted
 
 
+def make_keystore(folder: Path, name: str, password: str) -> None:
+    """Write name.p12 with a client's certificate and key."""
+    files = ["-in", f"{name}.crt", "-inkey", f"{name}.key", "-out", f"{name}.p12"]
+    _openssl(folder, "pkcs12", "-export", *files, "-passout", f"pass:{password}")
+
+
 def _make_authority(folder: Path, name: str, kind: Sequence[str]) -> None:
     # Python 3.13 takes no authority without the last one.
     extensions = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign"]

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qs
 
-from tests.lab.certificates import encrypt_key, make_client_certificate
+from tests.lab.certificates import encrypt_key, make_client_certificate, make_keystore
 from tests.lab.kafka import SecureKafkaBroker
 from tests.lab.kerberos import REALM, Kdc
 from tests.lab.processes import free_port
@@ -128,6 +128,12 @@ class AnyLoginBroker(SecureKafkaBroker):
                 "ssl.key.location": str(self.tls / f"{CLIENT}.encrypted.key"),
                 "ssl.key.password": self.password("key"),
             },
+            "tls_keystore": {
+                **tls,
+                **authority,
+                "ssl.keystore.location": str(self.tls / f"{CLIENT}.p12"),
+                "ssl.keystore.password": self.password("key"),
+            },
             "tls_pem": {
                 **tls,
                 "ssl.ca.pem": (self.tls / "ca.crt").read_text(),
@@ -198,6 +204,7 @@ class AnyLoginBroker(SecureKafkaBroker):
         make_client_certificate(self.tls, CLIENT)
         make_client_certificate(self.tls, "stranger", "other-ca")
         encrypt_key(self.tls, CLIENT, self.password("key"))
+        make_keystore(self.tls, CLIENT, self.password("key"))
 
 
 def with_wrong_secrets(login: dict[str, str], folder: Path) -> dict[str, str]:
@@ -206,6 +213,7 @@ def with_wrong_secrets(login: dict[str, str], folder: Path) -> dict[str, str]:
     other = {
         "sasl.password": "hunter2",
         "sasl.oauthbearer.client.secret": "hunter2",
+        "ssl.keystore.password": "hunter2",
         "ssl.certificate.location": str(stranger["crt"]),
         "ssl.key.location": str(stranger["key"]),
         "ssl.certificate.pem": stranger["crt"].read_text(),

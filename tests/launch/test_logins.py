@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.server, pytest.mark.usefixtures("spark_connector")]
 
-LOGINS = ("plain", "scram", "tls", "tls_password", "tls_pem", "oidc", "kerberos")
+LOGINS = ("plain", "scram", "tls", "tls_password", "tls_keystore", "tls_pem", "oidc", "kerberos")
 RECORDS = 10
 PROVIDER = {
     "kafka.config.providers": "file",
