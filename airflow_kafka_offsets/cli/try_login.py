@@ -13,10 +13,10 @@ from airflow_kafka_offsets.cli.running import Answer, ExitCode
 from airflow_kafka_offsets.cli.sources import open_ledger
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, KafkaRefusedError, counted, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.launch.login import reader_options
 from airflow_kafka_offsets.core.plan.matching import topics_to_ask_for
 from airflow_kafka_offsets.core.store_address import parse_store_address
-from airflow_kafka_offsets.wiring.connections import find_connection, kafka_extra
+from airflow_kafka_offsets.launch.job_files import reader_of
+from airflow_kafka_offsets.wiring.connections import find_connection
 from airflow_kafka_offsets.wiring.stores.opening import open_store
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _store(store: KafkaStore, group: str, topics: Sequence[str]) -> str:
 
 
 def _job(group: KafkaGroup) -> str:
-    reader = reader_options(kafka_extra(group.kafka_conn_id), group.spark_options)
+    reader = reader_of(group)
     protocol = reader.options.get("kafka.security.protocol", "PLAINTEXT")
     mechanism = reader.options.get("kafka.sasl.mechanism")
     login = f"{protocol} with {mechanism}" if mechanism else protocol

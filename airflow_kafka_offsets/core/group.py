@@ -306,7 +306,7 @@ def check_spark_options(options: Mapping[str, str]) -> None:
         listed = f" ({', '.join(refused)})" if refused else ""
         raise BadInputError(
             f"spark_options must not hold {', '.join(in_clear)} in clear text{listed}. "
-            "Write a reference: docs/quickstart.md#secrets"
+            "Write a reference: docs/howto/log-in-to-your-kafka.md#on-a-cluster"
         )
     colliding = [name for name in options if str(name).lower() in FIXED_OPTIONS]
     if colliding:

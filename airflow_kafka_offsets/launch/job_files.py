@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError, counted
 from airflow_kafka_offsets.core.evidence import NO_REPORT, Report
 from airflow_kafka_offsets.core.launch.jobs import CONF_JOB, YARN_WAITS
-from airflow_kafka_offsets.core.launch.login import ReaderOptions
+from airflow_kafka_offsets.core.launch.login import TRUSTSTORE_FILE, ReaderOptions, reader_options
 from airflow_kafka_offsets.core.launch.properties import properties_file
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan.matching import topics_with
@@ -26,6 +26,7 @@ from airflow_kafka_offsets.core.schemas import described
 from airflow_kafka_offsets.core.spark_json import dump_assign, dump_offsets, without_double_braces
 from airflow_kafka_offsets.core.window import Window
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff, Subject
+from airflow_kafka_offsets.wiring.connections import kafka_extra
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.group import KafkaGroup
@@ -87,24 +88,69 @@ def _holds_login_of_killed(folder: Path) -> bool:
     return True
 
 
-def write_login(jaas: str, directory: Path) -> Path:
-    """Write the login where only this user can read it, and return the file."""
+def reader_of(group: KafkaGroup) -> ReaderOptions:
+    """Return what Spark's reader needs to reach the group's Kafka.
+
+    Raises:
+        BadInputError: the connection can't be translated, or names a file that Java can't read.
+    """
+    connection: Mapping[str, Any] = kafka_extra(group.kafka_conn_id)
+    if not any(name.lower().startswith(("kafka.ssl.key.", "kafka.ssl.keystore.")) for name in group.spark_options):
+        connection = with_java_key(connection)
+    reader = reader_options(connection, group.spark_options)
+    if (authorities := reader.options.get(TRUSTSTORE_FILE)) and Path(authorities).is_dir():
+        raise BadInputError(
+            f"{authorities} is a folder, and Java reads certificates from a file. Set ssl.ca.location to a file with all of them"
+        )
+    return reader
+
+
+def with_java_key(connection: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a Kafka connection whose private key is PKCS#8 without a password: Java 17 can't read the passwords of today's OpenSSL.
+
+    A key that has this form, or is missing here, stays as it is: Kafka's clients say what is wrong with it.
+
+    Raises:
+        BadInputError: the key can't be read.
+    """
+    file, password = Path(connection.get("ssl.key.location") or ""), str(connection.get("ssl.key.password") or "")
+    pem = str(connection.get("ssl.key.pem") or "") or (file.read_text(errors="replace") if file.is_file() else "")
+    if not pem or (not password and "-----BEGIN PRIVATE KEY-----" in pem):
+        return connection
+    from cryptography.hazmat.primitives import serialization as form
+
+    try:
+        # OpenSSL ignores a password that a key does not need.
+        key = form.load_pem_private_key(pem.encode(), password.encode() if "ENCRYPTED" in pem else None)
+    except (ValueError, TypeError) as exc:
+        # Not with the text of the error, which may quote the key.
+        raise BadInputError(
+            "The private key of the Kafka connection can't be read. Correct ssl.key.location (or ssl.key.pem) and ssl.key.password"
+        ) from exc
+    java = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()).decode()
+    others = {name: value for name, value in connection.items() if not name.startswith("ssl.key.")}
+    return {**others, "ssl.key.pem": java}
+
+
+def with_login(reader: ReaderOptions, directory: Path) -> dict[str, str]:
+    """Return the reader's options. If there are secrets, write them to a file that only this user can read, and refer to it."""
     path = directory / _LOGIN
-    with open(path, "x", opener=partial(os.open, mode=0o600)) as file:
-        file.write(properties_file({"jaas": jaas}))
-    return path
+    if reader.secrets:
+        with open(path, "x", opener=partial(os.open, mode=0o600)) as file:
+            file.write(properties_file(reader.secrets))
+    return reader.with_login_file(str(path))
 
 
 def refuse_login(options: ReaderOptions, conn_id: str, where: str) -> None:
-    """Refuse a login that would have to leave this machine.
+    """Refuse secrets that would have to leave this machine.
 
     Raises:
-        BadInputError: there is a login. The message says what to do instead.
+        BadInputError: there is one. The message says what to do instead.
     """
-    if options.jaas is not None:
+    if options.secrets:
         raise BadInputError(
             f"The password of {conn_id!r} is not sent to {where}. Store it as a secret there, and refer to it in "
-            "KafkaGroup(spark_options=...): docs/quickstart.md#secrets"
+            f"KafkaGroup(spark_options=...) by {', '.join(sorted(options.secrets))}: docs/howto/log-in-to-your-kafka.md#on-a-cluster"
         )
 
 

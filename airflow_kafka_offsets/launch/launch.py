@@ -15,7 +15,7 @@ from airflow_kafka_offsets.launch.job_files import (
     placeholders,
     refuse_file,
     window_conf,
-    write_login,
+    with_login,
 )
 from airflow_kafka_offsets.launch.standalone import is_python
 from airflow_kafka_offsets.spark.shipping import write_zip
@@ -75,8 +75,7 @@ class Launch:
         """
         window, target, given = planned.window, self.target, self.arguments
         report = None if target.is_cluster_mode else directory / "report.json"
-        login = write_login(self.reader.jaas, directory) if self.reader.jaas is not None else None
-        handoff = handoff_of(planned, self.reader.with_jaas_file(str(login)), self.group, report)
+        handoff = handoff_of(planned, with_login(self.reader, directory), self.group, report)
         handoff_conf, files = window_conf(handoff, directory)
         if files and target.is_standalone_cluster:
             refuse_file(window)

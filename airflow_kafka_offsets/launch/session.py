@@ -13,10 +13,12 @@ from airflow_kafka_offsets.launch.connect import remote_url
 from airflow_kafka_offsets.spark.errors import (
     BAD_RECORD,
     DATA_LOSS,
+    NOT_ALLOWED,
     WITHOUT_BAD,
     BadRecordError,
     KafkaWindowError,
     LostRecordsError,
+    not_allowed,
 )
 
 if TYPE_CHECKING:
@@ -123,4 +125,6 @@ def explained_spark_error(exc: Exception) -> Exception | None:
         text = f"{text} {exc.__context__}"
     if bad := BAD_RECORD.search(text):
         return BadRecordError(f"{bad[0]}; nothing is committed. {WITHOUT_BAD}")
+    if forbidden := NOT_ALLOWED.search(text):
+        return BadInputError(not_allowed(forbidden[1], forbidden[2], forbidden[1]))
     return next((kind(meaning) for sign, kind, meaning in _MEANINGS if sign.search(text)), None)

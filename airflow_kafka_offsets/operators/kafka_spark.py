@@ -162,9 +162,8 @@ class KafkaSparkOperator(PlanningFields, Lineage, OneStopPerTry, PySparkOperator
 
     def _check_and_prepare(self, task: Task) -> SessionLaunch:
         """Refuse what can't work, before anything is written, and return how Spark's sessions are opened."""
-        from airflow_kafka_offsets.core.launch.login import reader_options
         from airflow_kafka_offsets.launch.connect import remote_url, token_in_url
-        from airflow_kafka_offsets.launch.job_files import refuse_login
+        from airflow_kafka_offsets.launch.job_files import reader_of, refuse_login
         from airflow_kafka_offsets.launch.session import SessionLaunch, session_settings
         from airflow_kafka_offsets.wiring import connections
         from airflow_kafka_offsets.wiring.machine.checks import check_pyspark, check_session
@@ -173,7 +172,7 @@ class KafkaSparkOperator(PlanningFields, Lineage, OneStopPerTry, PySparkOperator
         connection = connections.find_connection(self.conn_id, "spark") if self.conn_id else None
         remote = remote_url(connection, self.config_kwargs)
         connections.mask(token_in_url(connection))
-        reader = reader_options(connections.kafka_extra(self.group.kafka_conn_id), self.group.spark_options)
+        reader = reader_of(self.group)
         if remote:
             refuse_login(reader, self.group.kafka_conn_id, "a Spark Connect server")
         else:
@@ -316,15 +315,13 @@ class _AtWork:
             return read_report(report, planned.window)
 
     def _with_login(self, spark: SparkSession, directory: Path) -> dict[str, str]:
-        from airflow_kafka_offsets.launch.job_files import refuse_login, write_login
+        from airflow_kafka_offsets.launch.job_files import refuse_login, with_login
 
         reader = self.launch.reader
-        if reader.jaas is None:
-            return dict(reader.options)
-        master = spark.sparkContext.master
-        if not master.startswith("local"):
+        # A Connect server was refused before, and a session of it has no context.
+        if reader.secrets and not (master := spark.sparkContext.master).startswith("local"):
             refuse_login(reader, self.operator.group.kafka_conn_id, f"executors (master {master})")
-        return reader.with_jaas_file(str(write_login(reader.jaas, directory)))
+        return with_login(reader, directory)
 
 
 def _returned(function: Callable[[], Any]) -> Any:

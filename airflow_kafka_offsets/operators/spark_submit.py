@@ -172,8 +172,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
 
     def _check_and_prepare(self) -> Launch:
         """Refuse what can't work, before anything is written, and return the launch as it is for any window."""
-        from airflow_kafka_offsets.core.launch.login import reader_options
-        from airflow_kafka_offsets.launch.job_files import check_spark_conf, refuse_login, refuse_ours
+        from airflow_kafka_offsets.launch.job_files import check_spark_conf, reader_of, refuse_login, refuse_ours
         from airflow_kafka_offsets.launch.launch import Launch
         from airflow_kafka_offsets.task.dag_files import FIELDS, folders_of, launch_files
         from airflow_kafka_offsets.wiring import connections
@@ -187,7 +186,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
         check_fields(given, _LAUNCH)
         conf = given["conf"] or {}
         refuse_ours(conf)
-        reader = reader_options(connections.kafka_extra(self.group.kafka_conn_id), self.group.spark_options)
+        reader = reader_of(self.group)
         application, arguments = given["application"], {k: v for k, v in given.items() if k != "application"}
         hook = SparkHook(arguments)
         target = hook.target

@@ -12,7 +12,25 @@ DATA_LOSS = re.compile(r"KAFKA_DATA_LOSS|Some data may have been lost")
 BAD_RECORD = re.compile(r"Kafka record \S+ offset \d+: its (?:key|value) can't be decoded: .*?(?= SQLSTATE|[\r\n]|$)")
 """The sentence in Spark's error, if a record can't be decoded (`values`)."""
 
+NOT_ALLOWED = re.compile(r"([\w.$]+)\)? is not allowed\. Update [Ss]ystem property '([\w.]+)'")
+"""The words of Kafka's client if the JVM forbids a config provider."""
+
 WITHOUT_BAD = "To go on without such records: on_bad='null', or on_bad='side' with side=..."
+
+
+def not_allowed(what: str, name: str, values: str) -> str:
+    """Return the message if a property of the JVM forbids what a login needs.
+
+    Args:
+        what: the class.
+        name: the property's.
+        values: what it has to allow.
+    """
+    return (
+        f"{name} forbids Kafka's client {what}, which the login needs. "
+        "Allow it in spark.driver.extraJavaOptions and spark.executor.extraJavaOptions, beside what they allow now:\n"
+        f"    -D{name}={values}"
+    )
 
 
 class KafkaWindowError(Exception):
@@ -28,7 +46,7 @@ class HandoffError(KafkaWindowError, ValueError):
 
 
 class ReaderOptionError(KafkaWindowError, ValueError):
-    """An option would change what the window fixes."""
+    """An option would change what the window fixes, or needs what the JVM forbids."""
 
 
 class DecodeError(KafkaWindowError, ValueError):

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from airflow_kafka_offsets.spark.errors import ReaderOptionError, not_allowed
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STOPPED = "Spark was stopped too early. Call window.check() before spark.stop()"
+
+_ALLOWED_PROVIDERS = "org.apache.kafka.automatic.config.providers"
+_ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+_TOKEN_URL = "kafka.sasl.oauthbearer.token.endpoint.url"
 
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 _PLAN_CACHE = "spark.connect.session.planCache.enabled"
@@ -34,9 +40,26 @@ def load(spark: SparkSession, options: Mapping[str, str], version: int) -> DataF
         options: the reader's.
         version: the source's, 1 or 2. An engine without this choice ignores it.
     """
+    if is_classic(spark):
+        _prepare_login(spark, options)
     with _switching, _version(spark, version):
         frame = spark.read.format("kafka").options(**options).load()
         return frame if is_classic(spark) else _resolved(spark, frame)
+
+
+def _prepare_login(spark: SparkSession, options: Mapping[str, str]) -> None:
+    """Refuse what the driver's JVM forbids Kafka's client, and allow the address that gives it a token."""
+    java: Any = java_class(spark, "java.lang.System")
+    allowed = java.getProperty(_ALLOWED_PROVIDERS)
+    needed = [
+        value for name, value in options.items() if re.fullmatch(r"kafka\.config\.providers\..+\.class", name.lower())
+    ]
+    missing = [name for name in needed if allowed is not None and name not in re.split(r"[\s,]+", allowed)]
+    if missing:
+        raise ReaderOptionError(not_allowed(missing[0], _ALLOWED_PROVIDERS, ",".join([*needed])))
+    # From version 4 on, Kafka's client asks no address for a token unless it is in this list.
+    if _TOKEN_URL in options and java.getProperty(_ALLOWED_URLS) is None:
+        java.setProperty(_ALLOWED_URLS, options[_TOKEN_URL])
 
 
 def is_classic(spark: SparkSession) -> bool:

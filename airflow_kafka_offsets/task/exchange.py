@@ -9,12 +9,10 @@ from uuid import uuid4
 
 from airflow_kafka_offsets.core.evidence import Report, proof_of
 from airflow_kafka_offsets.core.exchange import Place, handoff_folder, scheme_of
-from airflow_kafka_offsets.core.launch.login import reader_options
-from airflow_kafka_offsets.launch.job_files import handoff_of, refuse_login
+from airflow_kafka_offsets.launch.job_files import handoff_of, reader_of, refuse_login
 from airflow_kafka_offsets.spark.handoff import REPORTS, WINDOW_FILE
 from airflow_kafka_offsets.task.plan import patiently
 from airflow_kafka_offsets.task.work import ready
-from airflow_kafka_offsets.wiring.connections import kafka_extra
 from airflow_kafka_offsets.wiring.storage import open_exchange
 
 if TYPE_CHECKING:
@@ -64,9 +62,9 @@ def checked_exchange(group: KafkaGroup, address: str, conn_id: str | None) -> Ex
     """
     scheme_of(address)
     open_exchange(address, conn_id)
-    options = reader_options(kafka_extra(group.kafka_conn_id), group.spark_options)
-    refuse_login(options, group.kafka_conn_id, "the job of another launcher")
-    return Exchange(group, address, conn_id, options.options)
+    reader = reader_of(group)
+    refuse_login(reader, group.kafka_conn_id, "the job of another launcher")
+    return Exchange(group, address, conn_id, reader.options)
 
 
 def reported(window: Window, group: KafkaGroup, place: Place) -> Report:

@@ -16,6 +16,7 @@ from tests.lab.databases import mariadb_program, postgres_program
 from tests.lab.debian import MissingProgramError, ensure_program
 from tests.lab.jars import SETS, JarError, JarSet, fetch, spark_connector_jars
 from tests.lab.java import JavaError, java
+from tests.lab.kerberos import kdc_program
 from tests.lab.prometheus import prometheus_program
 from tests.lab.redis import redis_program
 from tests.lab.sparks import SPARK_3
@@ -40,6 +41,7 @@ _NEEDED: dict[str, Callable[[], object]] = {
     "PostgreSQL": postgres_program,
     "MariaDB": partial(mariadb_program, "mariadbd"),
     "Redis": redis_program,
+    "Kerberos": partial(kdc_program, "krb5kdc"),
     "Prometheus": prometheus_program,
     "Chromium": chromium,
     "its driver": chromedriver,

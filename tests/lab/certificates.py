@@ -20,9 +20,22 @@ def make_certificates(folder: Path, kind: Sequence[str] = RSA) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("ca", "other-ca"):
         _make_authority(folder, name, kind)
-    _sign_broker(folder, kind)
+    _sign(folder, "broker", "localhost", "ca", kind)
     chain = [(folder / part).read_text() for part in ("broker.key", "broker.crt", "ca.crt")]
     (folder / "broker.pem").write_text("".join(chain))
+
+
+def make_client_certificate(folder: Path, name: str, authority: str = "ca") -> None:
+    """Write name.crt and name.key (PKCS#8) of a client, signed by an authority of `make_certificates`."""
+    _sign(folder, name, name, authority, CURVE)
+
+
+def encrypt_key(folder: Path, name: str, password: str) -> Path:
+    """Write name.key once more, with a password, and return the file."""
+    encrypted = folder / f"{name}.encrypted.key"
+    what = ["-topk8", "-in", f"{name}.key", "-out", encrypted.name, "-passout", f"pass:{password}"]
+    _openssl(folder, "pkcs8", *what)
+    return encrypted
 
 
 def _make_authority(folder: Path, name: str, kind: Sequence[str]) -> None:
@@ -33,12 +46,12 @@ def _make_authority(folder: Path, name: str, kind: Sequence[str]) -> None:
     _openssl(folder, "req", "-x509", "-newkey", *kind, "-nodes", "-days", "30", *what, *files)
 
 
-def _sign_broker(folder: Path, kind: Sequence[str]) -> None:
+def _sign(folder: Path, name: str, common_name: str, authority: str, kind: Sequence[str]) -> None:
     (folder / "names").write_text(_NAMES)
-    files = ["-keyout", "broker.key", "-out", "broker.csr"]
-    _openssl(folder, "req", "-newkey", *kind, "-nodes", "-subj", "/CN=localhost", *files)
-    authority = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30"]
-    _openssl(folder, "x509", "-req", "-in", "broker.csr", *authority, "-extfile", "names", "-out", "broker.crt")
+    files = ["-keyout", f"{name}.key", "-out", f"{name}.csr"]
+    _openssl(folder, "req", "-newkey", *kind, "-nodes", "-subj", f"/CN={common_name}", *files)
+    signed = ["-CA", f"{authority}.crt", "-CAkey", f"{authority}.key", "-CAcreateserial", "-days", "30"]
+    _openssl(folder, "x509", "-req", "-in", f"{name}.csr", *signed, "-extfile", "names", "-out", f"{name}.crt")
 
 
 def _openssl(folder: Path, *arguments: str) -> None:

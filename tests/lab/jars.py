@@ -84,6 +84,14 @@ YARN = JarSet(
     ),
 )
 JDBC = JarSet("jdbc", ("org.postgresql:postgresql:42.7.5", "org.mariadb.jdbc:mariadb-java-client:3.5.2"))
+# The logins of two clouds. What both need of Kafka, Jackson and logging, Spark has.
+_WITHOUT_KAFKA = ("org.apache.kafka:*", "org.slf4j:*", "com.fasterxml.jackson.core:*", "io.confluent:*")
+MSK_LOGIN = JarSet("msk-login", ("software.amazon.msk:aws-msk-iam-auth:2.4.0",), without=_WITHOUT_KAFKA)
+GOOGLE_LOGIN = JarSet(
+    "google-login",
+    ("com.google.cloud.hosted.kafka:managed-kafka-auth-login-handler:1.0.6",),
+    without=_WITHOUT_KAFKA,
+)
 # Both are built for one minor version of Spark, which has what is left out; a second Scala library is one too many.
 DELTA = JarSet("delta", ("io.delta:delta-spark_2.13:4.0.0",), without=("org.scala-lang:*", "org.antlr:*"))
 ICEBERG = JarSet("iceberg", ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",))
@@ -136,6 +144,8 @@ SETS = (
     AVRO,
     DELTA_3,
     ICEBERG_3,
+    MSK_LOGIN,
+    GOOGLE_LOGIN,
 )
 """What `make test` needs."""
 SETS_OF_MATRIX = (SPARK_3_SCALA_13, DELTA_3_SCALA_13, ICEBERG_3_SCALA_13, DELTA_41, ICEBERG_41, DELTA_42)

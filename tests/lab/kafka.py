@@ -1,4 +1,4 @@
-"""Kafka brokers: one that is open, one with SASL_SSL, SCRAM-SHA-512 and ACLs, one that is both, and older ones."""
+"""Kafka brokers: one that is open, one with SASL_SSL, SCRAM-SHA-512 and ACLs, one that is both, and older ones; `logins` has one more."""
 
 from __future__ import annotations
 

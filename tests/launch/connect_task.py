@@ -10,13 +10,18 @@ import logging
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
+import requests
+
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSqlOperator
 from airflow_kafka_offsets.core.launch.start import LAUNCHER_OPTIONS, SUBMIT_OPTIONS
 from tests.lab.holds import slowly_until_released
+from tests.lab.waiting import ANSWER
 
 
 def append(spark: Any, window: Any, folder: str, ti: Any) -> int:
@@ -55,6 +60,30 @@ def say_how_it_started(spark: Any, window: Any, folder: str, ti: Any) -> dict[st
     return {**start_of(spark._jvm), "environment": left}
 
 
+def look_around(spark: Any, window: Any, folder: str, ti: Any) -> int:
+    """Read the window, and keep what its job shows to others: all command lines, and the pages of Spark's UI."""
+    records = window.read().collect()
+    if not hasattr(spark, "sparkContext"):  # what a server shows: `test_connect_secrets`
+        return len(records)
+    seen = Path(folder, "seen")
+    seen.mkdir(exist_ok=True)
+    url = spark.sparkContext.uiWebUrl
+    api = f"{url}/api/v1/applications/{spark.sparkContext.applicationId}"
+    paths = [f"{api}/environment", f"{api}/sql?details=true", f"{url}/environment/", f"{url}/SQL/execution/?id=0"]
+    pages = [requests.get(path, timeout=ANSWER).text for path in paths]
+    (seen / f"{window.group}.pages").write_text("\n".join(pages))
+    (seen / f"{window.group}.argv").write_text("\n".join(command_lines()))
+    return len(records)
+
+
+def command_lines() -> list[str]:
+    lines = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            lines.append(" ".join(process.cmdline()))
+    return lines
+
+
 def main(
     *,
     group: dict[str, Any],
@@ -65,6 +94,7 @@ def main(
     conf: dict[str, str] | None = None,
     conn_id: str | None = "connect",
     sql: dict[str, Any] | None = None,
+    run_id: str = "run",
 ) -> None:
     """Run one try of the task.
 
@@ -76,6 +106,7 @@ def main(
         last_clear: the try after which a person cleared the task.
         conf: of Spark.
         conn_id: of Spark.
+        run_id: the run's.
         sql: instead of the function: arguments of `KafkaSparkSqlOperator`.
     """
     from airflow.sdk import DAG
@@ -90,7 +121,7 @@ def main(
         )
     ti = SimpleNamespace(
         dag_id="dag",
-        run_id="run",
+        run_id=run_id,
         task_id="load",
         map_index=-1,
         try_number=try_number,

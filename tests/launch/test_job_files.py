@@ -21,6 +21,7 @@ import pytest
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError
 from airflow_kafka_offsets.core.evidence import Report
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.launch.login import ReaderOptions
 from airflow_kafka_offsets.core.log import IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges
@@ -34,15 +35,17 @@ from airflow_kafka_offsets.launch.job_files import (
     joined,
     placeholders,
     read_report,
+    reader_of,
     refuse_ours,
     task_folder,
     window_conf,
-    write_login,
+    with_login,
 )
 from airflow_kafka_offsets.service.plan import Planned
 from airflow_kafka_offsets.spark.handoff import CONF_WINDOW, CONF_WINDOW_FILE, Handoff, Subject
 from airflow_kafka_offsets.task.work import MAX_RANGES_IN_XCOM, window_result
 
+LOGIN = ReaderOptions({}, {"kafka.sasl.jaas.config": "module required;"})
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 
 
@@ -108,18 +111,23 @@ def test_a_window_travels_in_spark_conf_and_a_large_one_as_a_file(tmp_path: Path
 
 
 def test_a_login_can_be_read_by_its_owner_only(tmp_path: Path) -> None:
-    path = write_login('module required password="pa:ss=wörd";', tmp_path)
+    options = with_login(
+        ReaderOptions({}, {"kafka.sasl.jaas.config": 'module required password="pa:ss=wörd";'}), tmp_path
+    )
+    path = tmp_path / "login.properties"
+    assert options["kafka.sasl.jaas.config"] == f"${{kafka_offsets_login:{path}:kafka.sasl.jaas.config}}"
     assert path.stat().st_mode & 0o777 == 0o600
-    assert path.read_text() == 'jaas=module required password="pa:ss=w\\u00f6rd";\n'
+    assert path.read_text() == 'kafka.sasl.jaas.config=module required password="pa:ss=w\\u00f6rd";\n'
 
 
 TASK = """
 import subprocess, sys, time
-from airflow_kafka_offsets.launch.job_files import task_folder, write_login
+from airflow_kafka_offsets.core.launch.login import ReaderOptions
+from airflow_kafka_offsets.launch.job_files import task_folder, with_login
 
 with task_folder() as folder:
     driver = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    write_login("module required;", folder)
+    with_login(ReaderOptions({}, {"x": "secret"}), folder)
     print(folder, driver.pid, flush=True)
     time.sleep(600)
 """
@@ -146,7 +154,7 @@ def another_task(temporary: Path) -> Iterator[tuple[Path, subprocess.Popen[str]]
 
 def test_a_task_leaves_no_folder(temporary: Path) -> None:
     with task_folder() as folder:
-        write_login("module required;", folder)
+        with_login(LOGIN, folder)
         assert folder.stat().st_mode & 0o777 == 0o700
     assert list(temporary.iterdir()) == []
 
@@ -165,7 +173,7 @@ def test_the_login_of_a_killed_task_is_removed_by_the_next_task(
 def test_the_login_of_a_task_at_work_stays(another_task: tuple[Path, subprocess.Popen[str]]) -> None:
     folder, _ = another_task
     with task_folder() as mine, task_folder():
-        write_login("module required;", mine)
+        with_login(LOGIN, mine)
         with task_folder():
             assert (folder / "login.properties").exists()
             assert (mine / "login.properties").exists()
@@ -203,7 +211,7 @@ def test_where_files_have_no_locks_a_task_works_and_nobody_takes_it_for_a_dead_o
         without_locks.setattr(fcntl, "flock", refuse)
         task = task_folder()
         folder = task.__enter__()
-    write_login("...", folder)
+    with_login(LOGIN, folder)
     with task_folder():
         assert (folder / "login.properties").exists()
     task.__exit__(None, None, None)
@@ -284,3 +292,70 @@ def test_a_result_stays_small_and_is_json() -> None:
     large = window_result(group, Planned(window_of(3 * MAX_RANGES_IN_XCOM), False, "new"))
     assert large["ranges"] is None
     assert len(json.dumps(large)) < 1000
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, **settings: str) -> KafkaGroup:
+    """Return a group whose Kafka speaks TLS, with these settings."""
+    extra = {"bootstrap.servers": "k:9092", "security.protocol": "SSL", **settings}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "extra": extra}))
+    return KafkaGroup("g", topics=["orders"])
+
+
+def test_a_folder_of_authorities_is_refused_as_java_reads_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(BadInputError, match=rf"^{tmp_path} is a folder.* Set ssl.ca.location to a file"):
+        reader_of(connect(monkeypatch, **{"ssl.ca.location": str(tmp_path)}))
+
+
+@pytest.fixture
+def tls_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KafkaGroup:
+    """Return a group whose Kafka wants a client certificate; its key, in `lake.key`, may have the password hunter2."""
+    settings = {"ssl.certificate.location": "/lake.crt", "ssl.key.location": str(tmp_path / "lake.key")}
+    return connect(monkeypatch, **settings, **{"ssl.key.password": "hunter2"})
+
+
+def openssl(folder: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        ["genrsa", "-traditional", "-out", "lake.key", "2048"],
+        ["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "lake.key"],
+        ["genrsa", "-traditional", "-aes256", "-passout", "pass:hunter2", "-out", "lake.key", "2048"],
+        ["genpkey", "-algorithm", "RSA", "-aes256", "-pass", "pass:hunter2", "-out", "lake.key"],
+    ],
+)
+def test_a_key_that_java_could_not_read_is_converted_and_secret(
+    tmp_path: Path, tls_group: KafkaGroup, form: list[str]
+) -> None:
+    openssl(tmp_path, *form)
+    reader = reader_of(tls_group)
+    [(name, key)] = reader.secrets.items()
+    assert name == "kafka.ssl.keystore.key"
+    assert key.startswith("-----BEGIN PRIVATE KEY-----")
+
+
+def test_a_key_that_java_reads_stays_in_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    openssl(tmp_path, "genpkey", "-algorithm", "RSA", "-out", "lake.key")
+    settings = {"ssl.certificate.location": "/lake.crt", "ssl.key.location": str(tmp_path / "lake.key")}
+    reader = reader_of(connect(monkeypatch, **settings))
+    assert not reader.secrets
+    assert reader.options["kafka.ssl.keystore.key"] == f"${{kafka_offsets_folder:{tmp_path}:lake.key}}"
+
+
+def test_a_wrong_password_of_a_key_is_refused_and_neither_is_shown(tmp_path: Path, tls_group: KafkaGroup) -> None:
+    openssl(tmp_path, "genpkey", "-algorithm", "RSA", "-aes256", "-pass", "pass:other", "-out", "lake.key")
+    with pytest.raises(BadInputError, match=r"can't be read. Correct ssl.key.location .* ssl.key.password") as error:
+        reader_of(tls_group)
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_key_that_the_job_gets_from_elsewhere_is_not_touched(tmp_path: Path, tls_group: KafkaGroup) -> None:
+    (tmp_path / "lake.key").write_text("no key")
+    mine = {"kafka.ssl.keystore.key": "${env:KEY}", "kafka.ssl.key.password": "${env:PASSWORD}"}
+    reader = reader_of(replace(tls_group, spark_options=mine))
+    assert not reader.secrets
+    assert reader.options.items() >= mine.items()

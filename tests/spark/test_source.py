@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_kafka_offsets.launch.session import explained_spark_error
 from airflow_kafka_offsets.spark import source
 from airflow_kafka_offsets.spark.counting import CountedRead
-from airflow_kafka_offsets.spark.errors import IncompleteReadError
+from airflow_kafka_offsets.spark.errors import IncompleteReadError, ReaderOptionError
 from tests.lab.topics import (
     abort_transaction,
     add_partitions,
@@ -25,6 +26,7 @@ from tests.spark.conftest import frame_of
 from tests.spark.test_window_read import LOST, offsets, run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -237,3 +239,53 @@ def test_what_goes_past_the_count_can_be_counted_again(
     hollow.read().limit(2).collect()
     with pytest.raises(IncompleteReadError, match="13 of 14"):
         hollow.check(recount=True)
+
+
+PROVIDERS = "org.apache.kafka.automatic.config.providers"
+FILE = "org.apache.kafka.common.config.provider.FileConfigProvider"
+REFERRING = {
+    "kafka.bootstrap.servers": "localhost:1",
+    "subscribe": "orders",
+    "kafka.config.providers": "file",
+    "kafka.config.providers.file.class": FILE,
+}
+
+
+@pytest.fixture
+def java_properties(spark: SparkSession) -> Iterator[Any]:
+    """Return the properties of the driver's JVM; what a test sets is taken back."""
+    properties = source.java_class(spark, "java.lang.System")
+    yield properties
+    for name in (PROVIDERS, "org.apache.kafka.sasl.oauthbearer.allowed.urls"):
+        properties.clearProperty(name)
+
+
+@pytest.mark.parametrize("allowed", ["none", "", "org.apache.kafka.common.config.provider.EnvVarConfigProvider"])
+def test_a_forbidden_config_provider_is_named_with_the_property_that_allows_it(
+    spark: SparkSession, java_properties: Any, allowed: str
+) -> None:
+    java_properties.setProperty(PROVIDERS, allowed)
+    with pytest.raises(ReaderOptionError, match=f"{PROVIDERS} forbids Kafka's client {FILE}") as error:
+        source.load(spark, REFERRING, 2)
+    assert f"\n    -D{PROVIDERS}={FILE}" in str(error.value)
+    # Kafka's own words, as those of a Connect server.
+    with pytest.raises(Exception, match="is not allowed") as raw:
+        spark.read.format("kafka").options(**REFERRING).load().count()
+    assert str(explained_spark_error(raw.value)) == str(error.value)
+
+
+def test_an_allowed_config_provider_is_no_problem(spark: SparkSession, java_properties: Any) -> None:
+    java_properties.setProperty(PROVIDERS, f"x.Y, {FILE}")
+    source.load(spark, REFERRING, 2)
+
+
+def test_the_driver_may_ask_the_address_that_gives_tokens_unless_its_jvm_says_which(
+    spark: SparkSession, java_properties: Any
+) -> None:
+    name = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+    options = {**REFERRING, "kafka.sasl.oauthbearer.token.endpoint.url": "https://idp/token"}
+    source.load(spark, options, 2)
+    assert java_properties.getProperty(name) == "https://idp/token"
+    java_properties.setProperty(name, "https://other")
+    source.load(spark, options, 2)
+    assert java_properties.getProperty(name) == "https://other"

@@ -1,27 +1,74 @@
 """Translates a Kafka connection (librdkafka's settings) to the options of Spark's Kafka reader (Java's settings).
 
 Secrets go into a file that the job's Kafka client reads through a config provider (KIP-297). Plan, UI, event log and argv
-hold only a reference to it.
+hold only a reference to it. Files that the connection names (``ssl.key.location``) are read by that client, too, where it runs.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.secrets import is_in_clear
 
 _SERVERS = "kafka.bootstrap.servers"
+_MECHANISM = "kafka.sasl.mechanism"
 _JAAS = "kafka.sasl.jaas.config"
-_LOGIN_MODULES = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+_LOGIN_HANDLER = "kafka.sasl.login.callback.handler.class"
+_KEYSTORE, _TRUSTSTORE = "kafka.ssl.keystore.", "kafka.ssl.truststore."
+TRUSTSTORE_FILE = f"{_TRUSTSTORE}location"
+_ENGINE = "kafka.ssl.engine.factory.class"
+
+_SECURITY = "org.apache.kafka.common.security"
+_SCRAM = f"{_SECURITY}.scram.ScramLoginModule"
+_PASSWORD_MODULES = {
+    "PLAIN": f"{_SECURITY}.plain.PlainLoginModule",
+    "SCRAM-SHA-256": _SCRAM,
+    "SCRAM-SHA-512": _SCRAM,
 }
+_OAUTH_MODULE = f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule"
+_OIDC_HANDLER = f"{_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler"
+_KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
+_MSK = "software.amazon.msk.auth.iam.IAM"
+_GOOGLE_HANDLER = "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler"
+
+# As the Kafka provider knows them (`KafkaBaseHook`), which gives such a connection its token.
+_MSK_SERVERS = re.compile(r"\.kafka(?:-serverless)?\.[a-z0-9-]+\.amazonaws\.com", re.IGNORECASE)
+_GOOGLE_SERVERS = re.compile(r"managedkafka.*cloud\.goog")
+
 _PROVIDERS = "kafka.config.providers"
-_PROVIDER = "kafka_offsets_login"
-_PROVIDER_CLASS = "org.apache.kafka.common.config.provider.FileConfigProvider"
+_FILE, _FOLDER = "kafka_offsets_login", "kafka_offsets_folder"
+_PROVIDER_CLASSES = {
+    _FILE: "org.apache.kafka.common.config.provider.FileConfigProvider",
+    _FOLDER: "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
+}
+
+_TLS_WITHOUT_TRANSLATION = {
+    "ssl.cipher.suites": "kafka.ssl.cipher.suites",
+    "ssl.curves.list": _ENGINE,
+    "ssl.sigalgs.list": _ENGINE,
+    "ssl.crl.location": _ENGINE,
+    "ssl.ca.certificate.stores": _TRUSTSTORE,
+    "ssl.engine.location": _KEYSTORE,
+    "ssl.engine.id": _KEYSTORE,
+}
+"""Settings of TLS that Java has in another form or not at all -> what in spark_options replaces them: an option, or options that begin so."""
+
+_OAUTH_WITHOUT_TRANSLATION = re.compile(
+    r"sasl\.oauthbearer\.(config|assertion\..+)|enable\.sasl\.oauthbearer\.unsecure\.jwt"
+)
+_OAUTH_DEFAULTS = {
+    "sasl.oauthbearer.grant.type": "client_credentials",
+    "sasl.oauthbearer.metadata.authentication.type": "none",
+}
+"""Settings of OAuth that can only be translated with these values."""
+
+PLANNING_ONLY = frozenset({"ssl.providers", "sasl.kerberos.kinit.cmd"})
+"""Settings of how librdkafka itself reads a key, or gets a ticket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,31 +77,21 @@ class ReaderOptions:
 
     Attributes:
         options: the options without secrets.
-        jaas: the login, which goes into a file that only the job can read, or None if there is none, or the user set a
-            reference.
+        secrets: option -> value: what goes into a file that only the job can read.
     """
 
     options: Mapping[str, str]
-    jaas: str | None = field(repr=False)
+    secrets: Mapping[str, str] = field(repr=False)
 
     @property
     def servers(self) -> str:
         """Kafka's servers, with commas between them."""
         return spark_servers({}, self.options)
 
-    def with_jaas_file(self, path: str) -> dict[str, str]:
-        """Return the options with a reference to the file that holds the login."""
-        if self.jaas is None:
-            return dict(self.options)
-        # Add to the user's providers, so that the user's references still work.
-        providers = {name: value for name, value in self.options.items() if name.lower() == _PROVIDERS}
-        others = {name: value for name, value in self.options.items() if name not in providers}
-        return {
-            **others,
-            _PROVIDERS: ",".join([*providers.values(), _PROVIDER]),
-            f"{_PROVIDERS}.{_PROVIDER}.class": _PROVIDER_CLASS,
-            _JAAS: f"${{{_PROVIDER}:{path}:jaas}}",
-        }
+    def with_login_file(self, path: str) -> dict[str, str]:
+        """Return the options with references to the file that holds the secrets."""
+        references = {name: f"${{{_FILE}:{path}:{name}}}" for name in self.secrets}
+        return _with_providers({**self.options, **references})
 
 
 def spark_servers(connection: Mapping[str, Any], spark_options: Mapping[str, str]) -> str:
@@ -77,47 +114,215 @@ def reader_options(connection: Mapping[str, Any], spark_options: Mapping[str, st
     Raises:
         BadInputError: a setting can't be translated, and spark_options does not replace it.
     """
-    chosen = {name.lower() for name in spark_options}
-    derived = {_SERVERS: str(connection["bootstrap.servers"])}
-    protocol = str(connection.get("security.protocol", "plaintext")).upper()
+    # An empty value is librdkafka's default.
+    given = {name: str(value) for name, value in connection.items() if value not in (None, "")}
+    chosen = {name.lower(): str(value) for name, value in spark_options.items()}
+    derived = {_SERVERS: given["bootstrap.servers"]}
+    protocol = given.get("security.protocol", "plaintext").upper()
     if protocol != "PLAINTEXT":
         derived["kafka.security.protocol"] = protocol
     if protocol.endswith("SSL"):
-        derived |= _tls(connection, chosen)
-    jaas = None
+        derived |= _tls(given, chosen)
     if protocol.startswith("SASL"):
-        mechanism = str(connection.get("sasl.mechanism") or connection.get("sasl.mechanisms") or "GSSAPI").upper()
-        derived["kafka.sasl.mechanism"] = mechanism
-        jaas = _jaas(mechanism, connection) if _JAAS not in chosen else None
-    options = {name: value for name, value in derived.items() if name not in chosen} | dict(spark_options)
-    return ReaderOptions(options, jaas)
+        derived |= _sasl(given, chosen)
+    derived = {name: value for name, value in derived.items() if name not in chosen}
+    secrets = {name: value for name, value in derived.items() if is_in_clear(name, value)}
+    options = {name: value for name, value in derived.items() if name not in secrets}
+    return ReaderOptions(_with_providers({**options, **spark_options}), secrets)
 
 
-def _tls(connection: Mapping[str, Any], chosen: set[str]) -> dict[str, str]:
-    options: dict[str, str] = {}
-    if "ssl.ca.location" in connection and "kafka.ssl.truststore.location" not in chosen:
-        options["kafka.ssl.truststore.type"] = "PEM"
-        options["kafka.ssl.truststore.location"] = str(connection["ssl.ca.location"])
-    if str(connection.get("ssl.endpoint.identification.algorithm", "https")).lower() == "none":
-        options["kafka.ssl.endpoint.identification.algorithm"] = ""
-    has_certificate = any(name.startswith(("ssl.certificate", "ssl.key", "ssl.keystore")) for name in connection)
-    if has_certificate and not any(name.startswith("kafka.ssl.keystore") for name in chosen):
+def _with_providers(options: Mapping[str, str]) -> dict[str, str]:
+    """Add the config providers that options refer to, beside those of the user."""
+    used = [name for name in _PROVIDER_CLASSES if any(f"${{{name}:" in str(value) for value in options.values())]
+    if not used:
+        return dict(options)
+    listed = {name: value for name, value in options.items() if name.lower() == _PROVIDERS}
+    names = dict.fromkeys([*",".join(listed.values()).split(","), *used])
+    others = {name: value for name, value in options.items() if name not in listed}
+    classes = {f"{_PROVIDERS}.{name}.class": _PROVIDER_CLASSES[name] for name in used}
+    return {**classes, **others, _PROVIDERS: ",".join(filter(None, names))}
+
+
+def _tls(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
+    for setting, replacement in _TLS_WITHOUT_TRANSLATION.items():
+        if setting in given and not _has(chosen, replacement):
+            raise _untranslatable(setting, replacement)
+    options = {} if _has(chosen, _TRUSTSTORE) else _authorities(given)
+    if f"{_KEYSTORE}location" not in chosen:
+        options |= _certificate(given, chosen)
+    is_verified = _is_on(given, "enable.ssl.certificate.verification", "true")
+    if not is_verified and not _has(chosen, _TRUSTSTORE):
         raise BadInputError(
-            "The Kafka connection has a client certificate, which Java reads from a keystore only. "
-            "Set kafka.ssl.keystore.type and kafka.ssl.keystore.location in spark_options"
+            "enable.ssl.certificate.verification=false has no counterpart in Java, which always verifies the broker's certificate. "
+            f"Set {_TRUSTSTORE}type and {_TRUSTSTORE}location, or {_TRUSTSTORE}certificates, in spark_options"
         )
+    if not is_verified or given.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
+        options["kafka.ssl.endpoint.identification.algorithm"] = ""
     return options
 
 
-def _jaas(mechanism: str, connection: Mapping[str, Any]) -> str:
-    module = _LOGIN_MODULES.get(mechanism)
-    if module is None:
-        raise BadInputError(
-            f"SASL {mechanism} can't be translated for Spark. Set kafka.sasl.jaas.config in spark_options, with references for secrets"
-        )
-    user, password = (_quote(str(connection.get(f"sasl.{name}", ""))) for name in ("username", "password"))
-    return f"{module} required username={user} password={password};"
+def _authorities(given: Mapping[str, str]) -> dict[str, str]:
+    """Return whom the job trusts. Without a setting, as with ``probe``, these are the authorities that Java knows."""
+    pem, location = given.get("ssl.ca.pem"), given.get("ssl.ca.location", "probe")
+    if pem is None and location == "probe":
+        return {}
+    where = {TRUSTSTORE_FILE: location} if pem is None else {f"{_TRUSTSTORE}certificates": pem}
+    return {f"{_TRUSTSTORE}type": "PEM", **where}
+
+
+def _certificate(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return the client's certificate, from PEM or a PKCS#12 file."""
+    if store := given.get("ssl.keystore.location"):
+        where = {f"{_KEYSTORE}type": "PKCS12", f"{_KEYSTORE}location": store}
+        return {**where, **_same(given, "ssl.keystore.password")}
+    parts = {f"{_KEYSTORE}certificate.chain": "ssl.certificate", f"{_KEYSTORE}key": "ssl.key"}
+    options = {option: _pem(given, setting) for option, setting in parts.items()}
+    if not any(options.values()):
+        return {}
+    for option, setting in parts.items():
+        if not options[option] and option not in chosen:
+            raise BadInputError(
+                f"The Kafka connection has half of a client certificate. Add {setting}.location or {setting}.pem"
+            )
+    # The password is that of the connection's key.
+    password = {} if f"{_KEYSTORE}key" in chosen else _same(given, "ssl.key.password")
+    return {f"{_KEYSTORE}type": "PEM", **options, **password}
+
+
+def _pem(given: Mapping[str, str], setting: str) -> str:
+    """Return PEM, or a reference to the file with it; empty if there is neither."""
+    if pem := given.get(f"{setting}.pem"):
+        return pem
+    location = given.get(f"{setting}.location")
+    path = PurePosixPath(location or "")
+    return f"${{{_FOLDER}:{path.parent}:{path.name}}}" if location else ""
+
+
+def _sasl(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
+    of_connection = given.get("sasl.mechanism") or given.get("sasl.mechanisms") or "GSSAPI"
+    mechanism = chosen.get(_MECHANISM, of_connection).upper()
+    if mechanism in _PASSWORD_MODULES:
+        options = _password_login(mechanism, given)
+    elif mechanism == "GSSAPI":
+        options = _kerberos_login(given)
+    elif mechanism == "OAUTHBEARER":
+        options = _oauth_login(given, chosen)
+    elif _JAAS in chosen:
+        options = {}
+    else:
+        raise _untranslatable(f"sasl.mechanism={mechanism}", _JAAS)
+    return {_MECHANISM: mechanism, **options}
+
+
+def _password_login(mechanism: str, given: Mapping[str, str]) -> dict[str, str]:
+    user, password = given.get("sasl.username", ""), given.get("sasl.password", "")
+    return {_JAAS: _login(_PASSWORD_MODULES[mechanism], {"username": user, "password": password})}
+
+
+def _kerberos_login(given: Mapping[str, str]) -> dict[str, str]:
+    """Return a login with the key tab, or with the ticket that the user of the job has. A token of Spark's takes precedence over it."""
+    principal = given.get("sasl.kerberos.principal")
+    if key_tab := given.get("sasl.kerberos.keytab"):
+        source = {"useKeyTab": "true", "storeKey": "true", "keyTab": key_tab, "principal": principal or "kafkaclient"}
+    else:
+        source = {"useTicketCache": "true", **({"principal": principal} if principal else {})}
+    return {
+        _JAAS: _login(_KERBEROS_MODULE, source),
+        "kafka.sasl.kerberos.service.name": given.get("sasl.kerberos.service.name", "kafka"),
+        **_same(given, "sasl.kerberos.min.time.before.relogin"),
+    }
+
+
+def _oauth_login(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
+    if given.get("sasl.oauthbearer.method", "default").lower() != "oidc":
+        return _managed_login(given, chosen)
+    if _JAAS not in chosen:
+        _check_oauth(given)
+    login = {
+        "clientId": _either(given, "client.id"),
+        "clientSecret": _either(given, "client.secret"),
+        "scope": given.get("sasl.oauthbearer.scope", ""),
+        **{f"extension_{name}": value for name, value in _pairs(given.get("sasl.oauthbearer.extensions", "")).items()},
+        **{name.removeprefix("kafka."): value for name, value in _authorities(_of_https(given)).items()},
+    }
+    return {
+        _JAAS: _login(_OAUTH_MODULE, {name: value for name, value in login.items() if value}),
+        _LOGIN_HANDLER: _OIDC_HANDLER,
+        **_same(given, "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.sub.claim.name"),
+    }
+
+
+def _check_oauth(given: Mapping[str, str]) -> None:
+    for setting, value in given.items():
+        is_off = setting == "enable.sasl.oauthbearer.unsecure.jwt" and value.lower() == "false"
+        is_other = value != _OAUTH_DEFAULTS.get(setting, value)
+        if is_other or (_OAUTH_WITHOUT_TRANSLATION.fullmatch(setting) and not is_off):
+            raise _untranslatable(setting, _JAAS, _LOGIN_HANDLER)
+
+
+def _managed_login(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return the login of a cloud, whose module finds the credentials of the machine where the job runs."""
+    if _JAAS in chosen:
+        return {}
+    servers = given["bootstrap.servers"]
+    if _MSK_SERVERS.search(servers):
+        return {
+            _MECHANISM: "AWS_MSK_IAM",
+            _JAAS: _login(f"{_MSK}LoginModule", {}),
+            "kafka.sasl.client.callback.handler.class": f"{_MSK}ClientCallbackHandler",
+        }
+    if _GOOGLE_SERVERS.search(servers):
+        return {_JAAS: _login(_OAUTH_MODULE, {}), _LOGIN_HANDLER: _GOOGLE_HANDLER}
+    _check_oauth(given)
+    setting = next(
+        (name for name in ("oauth_cb", "sasl.oauthbearer.method") if name in given), "sasl.mechanism=OAUTHBEARER"
+    )
+    raise _untranslatable(setting, _JAAS, _LOGIN_HANDLER)
+
+
+def _of_https(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the authorities of the identity provider, as if they were the broker's."""
+    return {name.replace("https.", "ssl."): value for name, value in given.items() if name.startswith("https.ca.")}
+
+
+def _either(given: Mapping[str, str], name: str) -> str:
+    """Return a setting of OAuth by its older or its newer name."""
+    return given.get(f"sasl.oauthbearer.{name}") or given.get(f"sasl.oauthbearer.client.credentials.{name}", "")
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """Read ``name=value,name=value``."""
+    return {
+        name.strip(): value.strip()
+        for name, _, value in (pair.partition("=") for pair in text.split(","))
+        if name.strip()
+    }
+
+
+def _same(given: Mapping[str, str], *settings: str) -> dict[str, str]:
+    """Return the settings that Java knows by the same name."""
+    return {f"kafka.{setting}": given[setting] for setting in settings if setting in given}
+
+
+def _login(module: str, options: Mapping[str, str]) -> str:
+    return " ".join([module, "required", *(f"{name}={_quote(value)}" for name, value in options.items())]) + ";"
 
 
 def _quote(value: str) -> str:
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    # Java's StreamTokenizer ends a text at the end of a line.
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r") + '"'
+
+
+def _has(chosen: Mapping[str, str], option: str) -> bool:
+    return any(name.startswith(option) if option.endswith(".") else name == option for name in chosen)
+
+
+def _is_on(given: Mapping[str, str], setting: str, default: str) -> bool:
+    return given.get(setting, default).lower() in ("true", "t", "1")
+
+
+def _untranslatable(setting: str, *replacements: str) -> BadInputError:
+    options = " and ".join(name + "*" * name.endswith(".") for name in replacements)
+    return BadInputError(
+        f"{setting} of the Kafka connection can't be translated for Spark. Set {options} in spark_options"
+    )
