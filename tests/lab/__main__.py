@@ -21,6 +21,7 @@ from tests.lab.prometheus import prometheus_program
 from tests.lab.redis import redis_program
 from tests.lab.sparks import SPARK_3
 from tests.lab.start import folder_for_launches, start_archive_of
+from tests.lab.tiered_kafka import javac
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +45,7 @@ _NEEDED: dict[str, Callable[[], object]] = {
     "Prometheus": prometheus_program,
     "Chromium": chromium,
     "its driver": chromedriver,
+    "Java's compiler": javac,
     "Spark's Kafka source": lambda: f"{len(spark_connector_jars())} jars",
     "Spark's connector and start archive for launches": folder_for_launches,
     "Apicurio": apicurio_home,

@@ -20,6 +20,11 @@ SOURCE = Path(__file__).with_name("SlowStore.java")
 SEGMENT = 1 << 20
 
 
+def javac() -> str:
+    """Return the path of Java's compiler."""
+    return ensure_program(lambda: shutil.which("javac"), package="openjdk-17-jdk-headless")
+
+
 class TieredKafkaBroker(KafkaBroker):
     """A broker of version 3.7: it interrupts a remote read when the fetch that needs it has waited for as long as its client asked for.
 
@@ -34,10 +39,9 @@ class TieredKafkaBroker(KafkaBroker):
 
     def start(self) -> Self:
         """Start the broker, with its store compiled before."""
-        javac = ensure_program(lambda: shutil.which("javac"), package="openjdk-17-jdk-headless")
         classes = self.folder / "classes"
         classes.mkdir(parents=True, exist_ok=True)
-        subprocess.run([javac, "-nowarn", "-cp", class_path(KAFKA_3), "-d", classes, SOURCE], check=True)
+        subprocess.run([javac(), "-nowarn", "-cp", class_path(KAFKA_3), "-d", classes, SOURCE], check=True)
         return super().start()
 
     def fill(self, topic: str, records: int) -> None:

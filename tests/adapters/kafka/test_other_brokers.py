@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.adapters.stores.kafka import KafkaStore
+from airflow_kafka_offsets.core.conditions import UnreadAtLeast
 from airflow_kafka_offsets.core.errors import KafkaLacksError, StoreRefusedError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lag.lag import GroupLag
@@ -20,8 +21,10 @@ from airflow_kafka_offsets.core.lag.search import MOST_LOOKUPS
 from airflow_kafka_offsets.core.leader_epochs import PartitionEpoch
 from airflow_kafka_offsets.core.log import UNKNOWN_ID, IsolationLevel
 from airflow_kafka_offsets.core.offsets import TopicPartition
+from airflow_kafka_offsets.core.plan.waiting import Decision
 from airflow_kafka_offsets.core.window import Outcome, Window
 from airflow_kafka_offsets.ledger.ledger import Ledger
+from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.freshness import look
 from airflow_kafka_offsets.service.windows import WindowService
 from tests.adapters.kafka.test_log_contract import InKafka, LogContract, Topics
@@ -62,6 +65,13 @@ class World:
     def look(self) -> GroupLag:
         """Look how far behind the group is."""
         return look([self.group], self.ledger, lambda _: self.log)[self.group.name]
+
+    def poke(self) -> bool:
+        """Look whether a record has waited for a day, as a sensor does."""
+        condition = UnreadAtLeast(self.group, max_age=timedelta(days=1))
+        [answer] = watch.ask([condition], lambda: self.ledger, lambda: self.log)
+        assert isinstance(answer, Decision), answer
+        return answer.is_met
 
     def run(self) -> tuple[Window, tuple[str, ...]]:
         """Plan a window and commit it; return it with the warnings of the plan."""
@@ -248,7 +258,9 @@ def test_without_a_list_of_groups_a_store_says_so_at_once(world: World, proxy: A
 # What looks cost.
 
 
-def test_a_look_again_at_a_thousand_partitions_asks_for_no_time_again(world: World, proxy: ApiProxy) -> None:
+def test_a_look_again_at_a_thousand_partitions_asks_for_no_time_again_and_a_sensor_for_one(
+    world: World, proxy: ApiProxy
+) -> None:
     wide = f"{world.topic}-wide"
     create_topic(world.kafka, wide, 1000, {"retention.ms": "-1"})
     base = datetime.now(UTC) - timedelta(days=3)
@@ -265,6 +277,9 @@ def test_a_look_again_at_a_thousand_partitions_asks_for_no_time_again(world: Wor
     first, *again = counts
     assert 2 < first <= MOST_LOOKUPS + 1, "the bounds are two requests"
     assert again == [2, 2]
+    proxy.requests.clear()
+    assert world.poke()
+    assert proxy.requests[api_proxy.LIST_OFFSETS] == 3, "the bounds, and the one time that the sensor waits for"
 
 
 def fill_evenly(kafka: KafkaBroker, topic: str, partitions: int, since: datetime) -> None:
