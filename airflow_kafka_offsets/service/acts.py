@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from airflow_kafka_offsets.core.errors import BadInputError, OutputError, UnknownGroupError, abandon_command
+from airflow_kafka_offsets.core.errors import (
+    BadInputError,
+    IllegalStepError,
+    OutputError,
+    UnknownGroupError,
+    abandon_command,
+)
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
 from airflow_kafka_offsets.core.history import INHERIT, Act
 from airflow_kafka_offsets.core.log import LogSnapshot
@@ -40,6 +46,10 @@ class Acts(UseCases):
         """
         record = self.ledger.window(window_id)
         if record.rerun is None:
+            if record.window.state is State.COMMITTED:
+                raise IllegalStepError(
+                    f"Window {window_id} is committed and needs no other run: there is nothing to commit"
+                )
             record.window.to(State.COMMITTING, State.COMMITTED)
 
     def commit_by_hand(self, window_id: str, who: str, why: str) -> None:
