@@ -13,7 +13,7 @@ from airflow_kafka_offsets.core.errors import (
     abandon_command,
 )
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
-from airflow_kafka_offsets.core.history import INHERIT, Act
+from airflow_kafka_offsets.core.history import INHERIT, Act, first_ids
 from airflow_kafka_offsets.core.log import LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan import ownership
@@ -31,7 +31,7 @@ from airflow_kafka_offsets.core.window import OWNING, Lane, State
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.service.base import UseCases, until_won
 from airflow_kafka_offsets.service.reset import committed_windows, read_before, snapshot_of_all, work_out
-from airflow_kafka_offsets.service.topics import learned_ids, topics_now
+from airflow_kafka_offsets.service.topics import topics_now
 
 
 class Acts(UseCases):
@@ -215,9 +215,9 @@ class Acts(UseCases):
                     f"Window {to_window} is a backfill window: name its offsets, --to '{dump_offsets(window.ranges.starts)}'"
                 )
             topic_ids = self._kafka.topic_ids(read_before(group, position))
-            committed = committed_windows(self.ledger, group.name)
-            window = window.identified(learned_ids(self.ledger, [window]))
-            starts = window_starts(window, position, committed, group.reads, topic_ids)
+            ids = {**position.topic_ids, **first_ids(act.details for act in self.ledger.moves(group.name))}
+            committed = committed_windows(self.ledger, group.name, ids)
+            starts = window_starts(window.identified(ids), position, committed, group.reads, topic_ids)
             moving = topics or group.reads
             return {tp: start for tp, start in starts.items() if tp.topic in moving}
         if not to.lstrip().startswith("{"):

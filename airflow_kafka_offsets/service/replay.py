@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.core.errors import name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, check_reads
-from airflow_kafka_offsets.core.history import NEXT_WINDOW
+from airflow_kafka_offsets.core.history import NEXT_WINDOW, first_ids
 from airflow_kafka_offsets.core.plan import replay
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.replay import Owned
@@ -188,11 +188,13 @@ def _owners(
         live_windows(ledger, group, ranges.without_empty(), topic_ids),
     )
     windows: Sequence[WindowRecord] = ()
+    left: Mapping[str, str] = {}
     if ranges.span:
         with ledger.one_connection():
-            windows = replay.overlapping(ranges, candidates, topic_ids)
+            left = first_ids(act.details for act in ledger.moves(group))
+            windows = replay.overlapping(ranges, candidates, topic_ids, left)
     owners = sorted(windows, key=lambda held: held.seq)
-    gaps = replay.without_owner(ranges, [held.window for held in (*own, *owners)], topic_ids)
+    gaps = replay.without_owner(ranges, [held.window.identified(left) for held in (*own, *owners)], topic_ids)
     if gaps:  # after the search for owners: a window that left in between has raised the floors before
         ledger.pruned(group).check_gaps(gaps, topic_ids)
     return owners, gaps

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import MissingPartitionError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup
-from airflow_kafka_offsets.core.history import founded_at
+from airflow_kafka_offsets.core.history import first_ids, founded_at
 from airflow_kafka_offsets.core.leader_epochs import doubtful, unanswered
-from airflow_kafka_offsets.core.log import LogSnapshot
+from airflow_kafka_offsets.core.log import LogSnapshot, noted_ids
 from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.matching import way_out_of_missing
 from airflow_kafka_offsets.core.plan.ownership import GroupState, Position
@@ -46,6 +46,7 @@ def work_out(
     whole = _with_others(kafka, group, before, log)
     moves = [act.details for act in ledger.moves(group.name)]
     check_never_left(group.name, before, log.topic_ids, moves)
+    ids = {**before.topic_ids, **first_ids(moves)}
     asked = doubtful(before.leader_epochs, before.topic_ids, log)
     epoch_ends = kafka.epoch_ends(asked)
     reset = plan_reset(
@@ -53,15 +54,15 @@ def work_out(
         before,
         target,
         whole,
-        committed_windows(ledger, group.name),
-        (held.window for held in pages(ledger, group.name, states=tuple(OWNING), lane=Lane.BACKFILL)),
+        committed_windows(ledger, group.name, ids),
+        (held.window.identified(ids) for held in pages(ledger, group.name, states=tuple(OWNING), lane=Lane.BACKFILL)),
         epoch_ends=epoch_ends,
         unchecked=unanswered(asked, epoch_ends),
         reads=group.reads,
         founded=founded_at(moves),
     )
     # After the search for windows, as some may have left meanwhile.
-    ledger.pruned(group.name).check_reset(target, log.topic_ids)
+    ledger.pruned(group.name).check_reset(target, noted_ids(before.topic_ids, log.topic_ids))
     return replace(reset, owner=state.owner)
 
 
@@ -80,9 +81,9 @@ def read_before(group: KafkaGroup, position: Position) -> list[str]:
     return sorted(topic for topic in position.topic_ids if topic in reads)
 
 
-def committed_windows(ledger: Ledger, group: str) -> Iterator[Window]:
-    """Return the committed live windows, newest first."""
-    return (held.window for held in pages(ledger, group, states=[State.COMMITTED], lane=Lane.LIVE))
+def committed_windows(ledger: Ledger, group: str, ids: Mapping[str, str]) -> Iterator[Window]:
+    """Return the committed live windows, newest first, with these ids for the topics whose ids were unknown."""
+    return (held.window.identified(ids) for held in pages(ledger, group, states=[State.COMMITTED], lane=Lane.LIVE))
 
 
 def snapshot_of_all(

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from airflow_kafka_offsets.core.conditions import LagAtMost
-from airflow_kafka_offsets.core.errors import LogTruncatedError, MissingPartitionError, TopicRecreatedError
+from airflow_kafka_offsets.core.errors import (
+    IllegalStepError,
+    LogTruncatedError,
+    MissingPartitionError,
+    TopicRecreatedError,
+)
 from airflow_kafka_offsets.core.log import UNKNOWN_ID
+from airflow_kafka_offsets.core.plan.ownership import watermark
 from airflow_kafka_offsets.core.plan.request import Ranges, Windows
 from airflow_kafka_offsets.core.source.islands import Island
 from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.audit import audit_table
+from airflow_kafka_offsets.service.move import Moving, Selection
 from airflow_kafka_offsets.service.prune import Pruning
+from airflow_kafka_offsets.service.sources import LedgerSource
 from tests.core.examples import claim, ranges, tp
 from tests.service.world import World
 
@@ -166,3 +175,86 @@ def test_a_sensor_waits_on_through_an_upgrade(old: World) -> None:
     [answer] = watch.ask([LagAtMost(old.group, 0)], lambda: old.ledger, lambda: old.kafka, now=old.now)
     assert not isinstance(answer, Exception)
     assert old.ledger.window("lake-000001").state is State.COMMITTED
+
+
+def test_a_shorter_log_without_an_id_may_be_that_of_another_topic(old: World) -> None:
+    old.kafka.recreate("orders", 2)
+    old.kafka.produce(tp(0), 5)
+    with pytest.raises(
+        LogTruncatedError, match=r"orders may be another topic of that name: if so, use a group of another name"
+    ):
+        old.plan(TWO)
+
+
+def recreated(old: World) -> World:
+    """Let the broker learn ids, and the topic be made again, after a backfill of the time without ids."""
+    old.kafka.produce(tp(0), 10)
+    old.service.reset(old.group, "latest", "ada", "skip")
+    old.run_all(TWO, Ranges(ranges({tp(0): (12, 15)})))
+    old.kafka.tells_ids = True
+    old.kafka.produce(tp(0), 1)
+    old.run(THREE)
+    old.kafka.recreate("orders", 2)
+    old.kafka.produce(tp(0), 40)
+    return old
+
+
+def test_a_reset_leaves_windows_of_the_time_before_ids_to_the_topic_that_they_read(old: World) -> None:
+    world = recreated(old)
+    world.service.reset(world.group, "earliest", "ada", "recreated")
+    window = world.run(FOUR)
+    again = world.service.reset(world.group, "earliest", "ada", "again", supersede=True)
+    assert [one.id for one in again.superseded] == [window.id]
+
+
+def test_a_replay_fills_the_gap_of_the_new_topic_beside_windows_of_the_time_before_ids(old: World) -> None:
+    world = recreated(old)
+    world.service.reset(world.group, "latest", "ada", "recreated")
+    [filled] = world.run_all(FOUR, Ranges(ranges({tp(0): (10, 20)})))
+    assert (filled.ranges, filled.topic_ids) == (ranges({tp(0): (10, 20)}), {"orders": "id-2"})
+
+
+def test_the_floor_of_a_known_id_holds_where_kafka_gives_none_any_more(world: World) -> None:
+    for by in (ONE, TWO):
+        world.kafka.produce(tp(0), 10)
+        world.run(by)
+    world.kafka.expire(tp(0), 10)
+    later = world.now + timedelta(days=400)
+    assert (
+        Pruning(world.ledger, world.kafka, lambda: later).prune(world.group, timedelta(days=365), "ada", "old").windows
+        == 1
+    )
+    world.kafka.restore(tp(0), 0)
+    world.kafka.tells_ids = False
+    with pytest.raises(IllegalStepError, match="were pruned"):
+        world.service.reset(world.group, "earliest", "ada", "why", supersede=True)
+
+
+def test_an_import_under_another_name_keeps_the_id_that_kafka_gives_no_more(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+    world.run(ONE)
+    world.kafka.tells_ids = False
+    moving = Moving(world.ledger, lambda: world.now)
+    selection = Selection(LedgerSource(world.ledger, "lake"), "lake")
+    moving.carry_out_import(moving.plan_import("lake2", selection, lambda _: world.kafka), "ada", "another name")
+    world.kafka.recreate("orders", 2)
+    world.kafka.produce(tp(0), 30)
+    world.kafka.tells_ids = True
+    world.group = replace(world.group, name="lake2")
+    with pytest.raises(TopicRecreatedError, match="id id-1, now id-2"):
+        world.plan(TWO)
+
+
+def test_an_open_window_of_the_time_before_ids_is_one_of_the_topic_that_was_met_first(world: World) -> None:
+    world.configure(max_open_windows=3)
+    world.kafka.tells_ids = False
+    world.kafka.produce(tp(0), 10)
+    world.plan(ONE)
+    world.kafka.tells_ids = True
+    world.kafka.produce(tp(0), 5)
+    world.plan(TWO)
+    world.kafka.recreate("orders", 2)
+    world.kafka.produce(tp(0), 40)
+    position = watermark(world.ledger.load("lake"))
+    assert position is not None
+    assert position.topic_ids == {"orders": "id-1"}

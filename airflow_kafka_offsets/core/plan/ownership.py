@@ -410,7 +410,7 @@ def watermark(state: GroupState) -> Position | None:
     Offsets that were lost before the open window started count as done: no one can ever commit them.
     """
     if state.open:
-        oldest = state.open[0].window
+        oldest = state.open[0].window.identified(state.position.topic_ids if state.position else {})
         return Position(oldest.ranges.starts, oldest.topic_ids)
     return state.position
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -294,7 +294,7 @@ def _refuse(
                 tp: f"{tp}: the log ends at {end}, before the watermark {position.offsets[tp]}"
                 for tp, end in ends.items()
             },
-            KEEP_OUTPUT + _past_truncated(group, ends, log),
+            _may_be_another(position, log, gone) + KEEP_OUTPUT + _past_truncated(group, ends, log),
         )
     if (gone := by_verdict.get(Verdict.DATA_LOSS)) and group.on_data_loss is OnDataLoss.FAIL:
         raise DataLossError.naming(
@@ -309,13 +309,25 @@ def _refuse(
 
 def _made_again(position: Position, log: LogSnapshot, gone: Iterable[TopicPartition]) -> str | None:
     """Return what to do about a topic without an id that lost a partition; None if there is none."""
+    for topic in _without_id(position, log, gone):
+        return (
+            f"Kafka removes no single partition, so topic {topic} was made again, and without topic ids the windows of both can't be "
+            f"told apart. {ANOTHER_GROUP}"
+        )
+    return None
+
+
+def _may_be_another(position: Position, log: LogSnapshot, gone: Iterable[TopicPartition]) -> str:
+    for topic in _without_id(position, log, gone):
+        return f"Without topic ids, {topic} may be another topic of that name: if so, {ANOTHER_GROUP[0].lower()}{ANOTHER_GROUP[1:]}. If not: "
+    return ""
+
+
+def _without_id(position: Position, log: LogSnapshot, gone: Iterable[TopicPartition]) -> Iterator[str]:
+    """Return the topics there that Kafka has, and of which the group or Kafka does not know the id."""
     for topic in topics_of(gone):
         if topic in log.topic_ids and UNKNOWN_ID in (position.topic_ids.get(topic), log.topic_ids[topic]):
-            return (
-                f"Kafka removes no single partition, so topic {topic} was made again, and without topic ids the windows of both can't be "
-                f"told apart. {ANOTHER_GROUP}"
-            )
-    return None
+            yield topic
 
 
 def _past_truncated(group: KafkaGroup, ends: Offsets, log: LogSnapshot) -> str:

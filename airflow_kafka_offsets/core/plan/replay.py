@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
@@ -102,7 +103,10 @@ def between_times(
 
 
 def overlapping(
-    requested: OffsetRanges, owners: Iterable[WindowRecord], topic_ids: Mapping[str, str]
+    requested: OffsetRanges,
+    owners: Iterable[WindowRecord],
+    topic_ids: Mapping[str, str],
+    left: Mapping[str, str] = MappingProxyType({}),
 ) -> list[WindowRecord]:
     """Return the windows that own any of these offsets, in today's topics.
 
@@ -110,9 +114,10 @@ def overlapping(
         requested: offset ranges.
         owners: windows that own their offsets.
         topic_ids: the ids of their topics.
+        left: the first ids of topics that the group has left, which a window's unknown ids stand for.
     """
     wanted = requested.without_empty()
-    return [held for held in owners if any(_shared(held.window, wanted, topic_ids))]
+    return [held for held in owners if any(_shared(held.window.identified(left), wanted, topic_ids))]
 
 
 def left_to_find(requested: OffsetRanges, window: Window, topic_ids: Mapping[str, str]) -> OffsetRanges:

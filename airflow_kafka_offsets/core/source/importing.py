@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from airflow_kafka_offsets.core.errors import BadInputError, DataLossError, TopicRecreatedError, name_some
 from airflow_kafka_offsets.core.leader_epochs import to_note
-from airflow_kafka_offsets.core.log import LogSnapshot, may_be_same
+from airflow_kafka_offsets.core.log import LogSnapshot, may_be_same, noted_ids
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition, topics_of
 from airflow_kafka_offsets.core.plan.ownership import Position
 from airflow_kafka_offsets.core.ranges import OffsetRange, OffsetRanges, named_ranges
@@ -27,6 +27,7 @@ class ImportedOffsets:
         target: where the group continues: the next offset of each partition.
         lost: the offsets that the group would read next, but retention has removed. The target is after them.
         unnamed: partitions that the source does not name. A new group reads them from their beginning offset.
+        topic_ids: the ids of the topics, as far as the source or Kafka knows them.
     """
 
     numbers: Offsets
@@ -34,11 +35,12 @@ class ImportedOffsets:
     target: Offsets
     lost: OffsetRanges
     unnamed: tuple[TopicPartition, ...]
+    topic_ids: Mapping[str, str]
 
     def position(self, log: LogSnapshot) -> Position:
         """Return where a new group begins."""
         beginnings = {tp: log.bounds[tp].beginning for tp in self.unnamed}
-        return Position(dict(sorted({**beginnings, **self.target}.items())), dict(log.topic_ids), to_note(None, log))
+        return Position(dict(sorted({**beginnings, **self.target}.items())), self.topic_ids, to_note(None, log))
 
 
 def to_import(
@@ -72,7 +74,9 @@ def to_import(
         raise _loss(source, lost)
     inside = {tp: max(offset, log.bounds[tp].beginning) for tp, offset in target.items()}
     unnamed = tuple(sorted(log.bounds.keys() - target.keys()))
-    return ImportedOffsets(dict(sorted(stored.offsets.items())), meaning, inside, lost, unnamed)
+    known = {topic: id_ for topic, id_ in stored.topic_ids.items() if topic in log.topic_ids}
+    ids = noted_ids(known, log.topic_ids)
+    return ImportedOffsets(dict(sorted(stored.offsets.items())), meaning, inside, lost, unnamed, ids)
 
 
 def _refuse_recreated(source: str, stored: SourceOffsets, target: Offsets, log: LogSnapshot) -> None:
