@@ -16,6 +16,7 @@ from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.secrets import is_in_clear
 
 _SERVERS = "kafka.bootstrap.servers"
+_PROTOCOL = "kafka.security.protocol"
 _MECHANISM = "kafka.sasl.mechanism"
 _JAAS = "kafka.sasl.jaas.config"
 _LOGIN_HANDLER = "kafka.sasl.login.callback.handler.class"
@@ -33,8 +34,18 @@ _PASSWORD_MODULES = {
 _OAUTH_MODULE = f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule"
 _OIDC_HANDLER = f"{_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler"
 _KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
-_MSK = "software.amazon.msk.auth.iam.IAM"
-_GOOGLE_HANDLER = "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler"
+_MSK_MODULE = "software.amazon.msk.auth.iam.IAMLoginModule"
+
+# The logins of clouds, whose modules find the credentials of the machine where the job runs.
+_MSK = {
+    _MECHANISM: "AWS_MSK_IAM",
+    _JAAS: f"{_MSK_MODULE} required;",
+    "kafka.sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+}
+_GOOGLE = {
+    _JAAS: f"{_OAUTH_MODULE} required;",
+    _LOGIN_HANDLER: "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler",
+}
 
 # As the Kafka provider knows them (`KafkaBaseHook`), which gives such a connection its token.
 _MSK_SERVERS = re.compile(r"\.kafka(?:-serverless)?\.[a-z0-9-]+\.amazonaws\.com", re.IGNORECASE)
@@ -118,9 +129,9 @@ def reader_options(connection: Mapping[str, Any], spark_options: Mapping[str, st
     given = {name: str(value) for name, value in connection.items() if value not in (None, "")}
     chosen = {name.lower(): str(value) for name, value in spark_options.items()}
     derived = {_SERVERS: given["bootstrap.servers"]}
-    protocol = given.get("security.protocol", "plaintext").upper()
+    protocol = chosen.get(_PROTOCOL, given.get("security.protocol", "plaintext")).upper()
     if protocol != "PLAINTEXT":
-        derived["kafka.security.protocol"] = protocol
+        derived[_PROTOCOL] = protocol
     if protocol.endswith("SSL"):
         derived |= _tls(given, chosen)
     if protocol.startswith("SASL"):
@@ -201,6 +212,9 @@ def _pem(given: Mapping[str, str], setting: str) -> str:
 def _sasl(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
     of_connection = given.get("sasl.mechanism") or given.get("sasl.mechanisms") or "GSSAPI"
     mechanism = chosen.get(_MECHANISM, of_connection).upper()
+    default = _MSK[_JAAS] if mechanism == _MSK[_MECHANISM] else ""
+    if _MSK_MODULE in chosen.get(_JAAS, default):
+        return _MSK
     if mechanism in _PASSWORD_MODULES:
         options = _password_login(mechanism, given)
     elif mechanism == "GSSAPI":
@@ -261,18 +275,20 @@ def _check_oauth(given: Mapping[str, str]) -> None:
 
 
 def _managed_login(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the login of a cloud, whose module finds the credentials of the machine where the job runs."""
-    if _JAAS in chosen:
-        return {}
+    """Return the login of a cloud, or {} if the job has its own."""
     servers = given["bootstrap.servers"]
-    if _MSK_SERVERS.search(servers):
-        return {
-            _MECHANISM: "AWS_MSK_IAM",
-            _JAAS: _login(f"{_MSK}LoginModule", {}),
-            "kafka.sasl.client.callback.handler.class": f"{_MSK}ClientCallbackHandler",
-        }
-    if _GOOGLE_SERVERS.search(servers):
-        return {_JAAS: _login(_OAUTH_MODULE, {}), _LOGIN_HANDLER: _GOOGLE_HANDLER}
+    is_msk, is_google = _MSK_SERVERS.search(servers), _GOOGLE_SERVERS.search(servers)
+    if _JAAS in chosen:
+        return _GOOGLE if is_google and _OAUTH_MODULE in chosen[_JAAS] else {}
+    # Amazon's module has a mechanism of its own.
+    cloud = _GOOGLE if is_google else _MSK if is_msk and _MECHANISM not in chosen else {}
+    if cloud and "oauth_cb" in given:
+        raise BadInputError(
+            "oauth_cb of the Kafka connection is for planning alone. To let the job log in by the cloud's module, set in spark_options:\n"
+            f"    {_JAAS}={cloud[_JAAS]}"
+        )
+    if cloud:
+        return cloud
     _check_oauth(given)
     setting = next(
         (name for name in ("oauth_cb", "sasl.oauthbearer.method") if name in given), "sasl.mechanism=OAUTHBEARER"
