@@ -22,6 +22,8 @@ _JAAS = "kafka.sasl.jaas.config"
 _LOGIN_HANDLER = "kafka.sasl.login.callback.handler.class"
 _KEYSTORE, _TRUSTSTORE = "kafka.ssl.keystore.", "kafka.ssl.truststore."
 TRUSTSTORE_FILE = f"{_TRUSTSTORE}location"
+OWN_KEY = frozenset({f"{_KEYSTORE}location", f"{_KEYSTORE}key", "kafka.ssl.key.password"})
+"""Options with which the job has another key than the connection's, or reads the connection's in its own way."""
 _ENGINE = "kafka.ssl.engine.factory.class"
 
 _SECURITY = "org.apache.kafka.common.security"
@@ -129,7 +131,7 @@ def reader_options(connection: Mapping[str, Any], spark_options: Mapping[str, st
     given = {name: str(value) for name, value in connection.items() if value not in (None, "")}
     chosen = {name.lower(): str(value) for name, value in spark_options.items()}
     derived = {_SERVERS: given["bootstrap.servers"]}
-    protocol = chosen.get(_PROTOCOL, given.get("security.protocol", "plaintext")).upper()
+    protocol = _protocol(given, chosen)
     if protocol != "PLAINTEXT":
         derived[_PROTOCOL] = protocol
     if protocol.endswith("SSL"):
@@ -140,6 +142,15 @@ def reader_options(connection: Mapping[str, Any], spark_options: Mapping[str, st
     secrets = {name: value for name, value in derived.items() if is_in_clear(name, value)}
     options = {name: value for name, value in derived.items() if name not in secrets}
     return ReaderOptions(_with_providers({**options, **spark_options}), secrets)
+
+
+def has_tls(connection: Mapping[str, Any], spark_options: Mapping[str, str]) -> bool:
+    """Whether the job speaks TLS with Kafka."""
+    return _protocol(connection, {name.lower(): value for name, value in spark_options.items()}).endswith("SSL")
+
+
+def _protocol(given: Mapping[str, Any], chosen: Mapping[str, str]) -> str:
+    return str(chosen.get(_PROTOCOL) or given.get("security.protocol") or "plaintext").upper()
 
 
 def _with_providers(options: Mapping[str, str]) -> dict[str, str]:
@@ -174,26 +185,28 @@ def _tls(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
 
 def _authorities(given: Mapping[str, str]) -> dict[str, str]:
     """Return whom the job trusts. Without a setting, as with ``probe``, these are the authorities that Java knows."""
-    pem, location = given.get("ssl.ca.pem"), given.get("ssl.ca.location", "probe")
-    if pem is None and location == "probe":
+    without_probe = {name: value for name, value in given.items() if (name, value) != ("ssl.ca.location", "probe")}
+    pem, location = _pem_and_location(without_probe, "ssl.ca")
+    if not (pem or location):
         return {}
-    where = {TRUSTSTORE_FILE: location} if pem is None else {f"{_TRUSTSTORE}certificates": pem}
+    where = {f"{_TRUSTSTORE}certificates": pem} if pem else {TRUSTSTORE_FILE: location}
     return {f"{_TRUSTSTORE}type": "PEM", **where}
 
 
 def _certificate(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
     """Return the client's certificate, from PEM or a PKCS#12 file."""
-    if store := given.get("ssl.keystore.location"):
+    parts = {f"{_KEYSTORE}certificate.chain": "ssl.certificate", f"{_KEYSTORE}key": "ssl.key"}
+    options = {option: _pem(given, setting) for option, setting in parts.items() if option not in chosen}
+    has_own = len(options) < len(parts)
+    if (store := given.get("ssl.keystore.location")) and not has_own:
         where = {f"{_KEYSTORE}type": "PKCS12", f"{_KEYSTORE}location": store}
         return {**where, **_same(given, "ssl.keystore.password")}
-    parts = {f"{_KEYSTORE}certificate.chain": "ssl.certificate", f"{_KEYSTORE}key": "ssl.key"}
-    options = {option: _pem(given, setting) for option, setting in parts.items()}
-    if not any(options.values()):
+    if not any(options.values()) and not has_own:
         return {}
-    for option, setting in parts.items():
-        if not options[option] and option not in chosen:
+    for option, pem in options.items():
+        if not pem:
             raise BadInputError(
-                f"The Kafka connection has half of a client certificate. Add {setting}.location or {setting}.pem"
+                f"There is half of a client certificate. Add {parts[option]}.location or {parts[option]}.pem to the Kafka connection"
             )
     # The password is that of the connection's key.
     password = {} if f"{_KEYSTORE}key" in chosen else _same(given, "ssl.key.password")
@@ -202,11 +215,18 @@ def _certificate(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[st
 
 def _pem(given: Mapping[str, str], setting: str) -> str:
     """Return PEM, or a reference to the file with it; empty if there is neither."""
-    if pem := given.get(f"{setting}.pem"):
-        return pem
-    location = given.get(f"{setting}.location")
-    path = PurePosixPath(location or "")
-    return f"${{{_FOLDER}:{path.parent}:{path.name}}}" if location else ""
+    pem, location = _pem_and_location(given, setting)
+    path = PurePosixPath(location)
+    return f"${{{_FOLDER}:{path.parent}:{path.name}}}" if location else pem
+
+
+def _pem_and_location(given: Mapping[str, str], setting: str) -> tuple[str, str]:
+    pem, location = given.get(f"{setting}.pem", ""), given.get(f"{setting}.location", "")
+    if pem and location:
+        raise BadInputError(
+            f"The Kafka connection has both {setting}.pem and {setting}.location. Remove one of them: Java reads only one"
+        )
+    return pem, location
 
 
 def _sasl(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
@@ -330,7 +350,9 @@ def _quote(value: str) -> str:
 
 
 def _has(chosen: Mapping[str, str], option: str) -> bool:
-    return any(name.startswith(option) if option.endswith(".") else name == option for name in chosen)
+    """Whether an option was chosen; of a store, whether one was chosen that has its certificates or key."""
+    options = [option + what for what in ("location", "certificates", "key")] if option.endswith(".") else [option]
+    return any(name in chosen for name in (*options, _ENGINE * option.endswith(".")))
 
 
 def _is_on(given: Mapping[str, str], setting: str, default: str) -> bool:

@@ -110,6 +110,37 @@ def test_half_a_certificate_is_refused_and_the_other_half_named() -> None:
         reader_options({**SSL, "ssl.certificate.location": "/c.pem"}, {})
 
 
+@pytest.mark.parametrize("what", ["ssl.ca", "ssl.certificate", "ssl.key"])
+def test_pem_beside_a_file_is_refused_as_one_client_would_load_both(what: str) -> None:
+    connection = {**SSL, **CERTIFICATE, "ssl.ca.location": "/ca.pem", f"{what}.pem": "PEM"}
+    with pytest.raises(BadInputError, match=rf"both {re.escape(what)}\.pem and {re.escape(what)}\.location"):
+        reader_options(connection, {})
+    mine = {"kafka.ssl.truststore.location": "/mine.jks", "kafka.ssl.keystore.location": "/mine.jks"}
+    assert reader_options(connection, mine) == reader_options(SSL, mine)
+
+
+@pytest.mark.parametrize("option", ["kafka.ssl.truststore.type", "kafka.ssl.truststore.password"])
+def test_the_authorities_of_the_connection_stay_until_the_job_has_its_own(option: str) -> None:
+    connection = {**SSL, "ssl.ca.location": "/ca.pem"}
+    assert reader_options(connection, {option: "${env:X}"}).options["kafka.ssl.truststore.location"] == "/ca.pem"
+    with pytest.raises(BadInputError, match=r"enable\.ssl\.certificate\.verification=false"):
+        reader_options({**SSL, "enable.ssl.certificate.verification": "false"}, {option: "${env:X}"})
+    for replacement in ("kafka.ssl.truststore.certificates", "kafka.ssl.engine.factory.class"):
+        own = reader_options(connection, {replacement: "x"})
+        assert "kafka.ssl.truststore.location" not in own.options
+
+
+def test_a_users_own_pem_replaces_a_key_store() -> None:
+    connection = {**SSL, "ssl.keystore.location": "/lake.p12", "ssl.keystore.password": "hunter2"}
+    key = {"kafka.ssl.keystore.key": "${directory:/k:key}"}
+    mine = {**key, "kafka.ssl.keystore.certificate.chain": "${directory:/k:crt}"}
+    options = reader_options(connection, mine)
+    assert not options.secrets
+    assert options.options == {**reader_options(SSL, {}).options, **mine, "kafka.ssl.keystore.type": "PEM"}
+    with pytest.raises(BadInputError, match=r"half of a client certificate. Add ssl.certificate.location"):
+        reader_options(connection, key)
+
+
 def test_a_users_own_keystore_replaces_the_certificate() -> None:
     mine = {"kafka.ssl.keystore.location": "/lake.jks", "kafka.ssl.keystore.password": "${env:P}"}
     options = reader_options({**SSL, **CERTIFICATE, "ssl.key.password": "hunter2"}, mine)
@@ -317,9 +348,9 @@ def without_and_with(setting: str) -> tuple[dict[str, str], dict[str, str]]:
         context = {**KERBEROS, "sasl.kerberos.keytab": "/k"}
     else:
         context = SCRAM
-    twin = setting.replace("client.credentials.", "").replace("mechanisms", "mechanism")
-    context = {name: value for name, value in context.items() if name != twin or twin == setting}
-    return context, {**context, setting: VALUES.get(setting, "/other")}
+    twin = setting.replace("client.credentials.", "").replace("mechanisms", "mechanism").replace(".pem", ".location")
+    others = {name: value for name, value in context.items() if name != twin}
+    return context, {**others, setting: VALUES.get(setting, "/other")}
 
 
 @pytest.mark.parametrize("setting", sorted(SETTINGS.keys() - REFUSED - SET_BY_CALLS - PLANNING_ONLY))
