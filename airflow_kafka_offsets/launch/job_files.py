@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.core.errors import BadInputError, CollidingOptionError, KafkaOffsetsError, counted
 from airflow_kafka_offsets.core.evidence import NO_REPORT, Report
 from airflow_kafka_offsets.core.launch.jobs import CONF_JOB, YARN_WAITS
-from airflow_kafka_offsets.core.launch.login import TRUSTSTORE_FILE, ReaderOptions, reader_options
+from airflow_kafka_offsets.core.launch.login import OWN_KEY, TRUSTSTORE_FILE, ReaderOptions, has_tls, reader_options
 from airflow_kafka_offsets.core.launch.properties import properties_file
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan.matching import topics_with
@@ -95,10 +95,12 @@ def reader_of(group: KafkaGroup) -> ReaderOptions:
         BadInputError: the connection can't be translated, or names a file that Java can't read.
     """
     connection: Mapping[str, Any] = kafka_extra(group.kafka_conn_id)
-    if not any(name.lower().startswith(("kafka.ssl.key.", "kafka.ssl.keystore.")) for name in group.spark_options):
+    chosen = {name.lower() for name in group.spark_options}
+    if has_tls(connection, group.spark_options) and chosen.isdisjoint(OWN_KEY):
         connection = with_java_key(connection)
     reader = reader_options(connection, group.spark_options)
-    if (authorities := reader.options.get(TRUSTSTORE_FILE)) and Path(authorities).is_dir():
+    authorities = reader.options.get(TRUSTSTORE_FILE, "")
+    if TRUSTSTORE_FILE not in chosen and os.path.isdir(authorities):
         raise BadInputError(
             f"{authorities} is a folder, and Java reads certificates from a file. Set ssl.ca.location to a file with all of them"
         )
@@ -113,8 +115,12 @@ def with_java_key(connection: Mapping[str, Any]) -> Mapping[str, Any]:
     Raises:
         BadInputError: the key can't be read.
     """
-    file, password = Path(connection.get("ssl.key.location") or ""), str(connection.get("ssl.key.password") or "")
-    pem = str(connection.get("ssl.key.pem") or "") or (file.read_text(errors="replace") if file.is_file() else "")
+    file, password = connection.get("ssl.key.location"), str(connection.get("ssl.key.password") or "")
+    pem = str(connection.get("ssl.key.pem") or "")
+    if pem and file:
+        return connection  # which of them counts is not ours to say: the translation refuses both
+    if file:
+        pem = _text_of(Path(file))
     if not pem or (not password and "-----BEGIN PRIVATE KEY-----" in pem):
         return connection
     from cryptography.hazmat.primitives import serialization as form
@@ -130,6 +136,17 @@ def with_java_key(connection: Mapping[str, Any]) -> Mapping[str, Any]:
     java = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()).decode()
     others = {name: value for name, value in connection.items() if not name.startswith("ssl.key.")}
     return {**others, "ssl.key.pem": java}
+
+
+def _text_of(key: Path) -> str:
+    try:
+        return key.read_text(errors="replace")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return ""
+    except OSError as exc:
+        raise BadInputError(
+            f"ssl.key.location of the Kafka connection can't be read: {key}: {exc.strerror}. Let the worker's user read this file"
+        ) from exc
 
 
 def with_login(reader: ReaderOptions, directory: Path) -> dict[str, str]:

@@ -12,8 +12,11 @@ DATA_LOSS = re.compile(r"KAFKA_DATA_LOSS|Some data may have been lost")
 BAD_RECORD = re.compile(r"Kafka record \S+ offset \d+: its (?:key|value) can't be decoded: .*?(?= SQLSTATE|[\r\n]|$)")
 """The sentence in Spark's error, if a record can't be decoded (`values`)."""
 
-NOT_ALLOWED = re.compile(r"([\w.$]+)\)? is not allowed\. Update [Ss]ystem property '([\w.]+)'")
-"""The words of Kafka's client if the JVM forbids a config provider."""
+NOT_ALLOWED = re.compile(
+    r"(?<![^\s(])([^\s(]+?)\)?(?: is not allowed\.| for configuration \S+ The \w+ cannot be accessed due to restrictions\.)"
+    r" (?:Update (?:the )?[Ss]ystem|The system) property '([\w.]+)'"
+)
+"""The words of Kafka's clients if the JVM forbids a config provider, a login module, an address or a file."""
 
 WITHOUT_BAD = "To go on without such records: on_bad='null', or on_bad='side' with side=..."
 
@@ -22,10 +25,15 @@ def not_allowed(what: str, name: str, values: str) -> str:
     """Return the message if a property of the JVM forbids what a login needs.
 
     Args:
-        what: the class.
+        what: the class, address or file.
         name: the property's.
         values: what it has to allow.
     """
+    if "disallowed" in name:
+        return (
+            f"{name} forbids Kafka's client {what}, which the login needs. "
+            "Remove it from that list in spark.driver.extraJavaOptions and spark.executor.extraJavaOptions"
+        )
     return (
         f"{name} forbids Kafka's client {what}, which the login needs. "
         "Allow it in spark.driver.extraJavaOptions and spark.executor.extraJavaOptions, beside what they allow now:\n"

@@ -40,8 +40,10 @@ _SECRET = re.compile(
     r"|(?<!security\.)authorization|client.?assertion(?!\.(?:type|file|location))|oauthbearer\.config|key\.pem|keystore\.key",
     re.IGNORECASE,
 )
-# A password before the host of an address, or after its question mark; not a reference, which `core.secrets` makes a NUL.
-_SECRET_VALUE = re.compile(r"//[^/@:\s]*:(?!\0+@)[^/@\s]+@|(?:password|passwd|pwd)\d?=(?!\0)", re.IGNORECASE)
+# A password before the host of an address, or after its question mark; not a reference, which `core.secrets` makes a NUL. A key in PEM.
+_SECRET_VALUE = re.compile(
+    r"//[^/@:\s]*:(?!\0+@)[^/@\s]+@|(?:password|passwd|pwd)\d?=(?!\0)|PRIVATE KEY-----", re.IGNORECASE
+)
 
 
 def is_secret(name: str, value: str = "") -> bool:

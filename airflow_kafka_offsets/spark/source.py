@@ -22,6 +22,7 @@ STOPPED = "Spark was stopped too early. Call window.check() before spark.stop()"
 
 _ALLOWED_PROVIDERS = "org.apache.kafka.automatic.config.providers"
 _ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+_OUR_URLS = "kafka_offsets.allowed.urls"  # the same list, if it was written here
 _TOKEN_URL = "kafka.sasl.oauthbearer.token.endpoint.url"
 
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
@@ -57,9 +58,26 @@ def _prepare_login(spark: SparkSession, options: Mapping[str, str]) -> None:
     missing = [name for name in needed if allowed is not None and name not in re.split(r"[\s,]+", allowed)]
     if missing:
         raise ReaderOptionError(not_allowed(missing[0], _ALLOWED_PROVIDERS, ",".join([*needed])))
-    # From version 4 on, Kafka's client asks no address for a token unless it is in this list.
-    if _TOKEN_URL in options and java.getProperty(_ALLOWED_URLS) is None:
-        java.setProperty(_ALLOWED_URLS, options[_TOKEN_URL])
+    if url := options.get(_TOKEN_URL):
+        _allow(spark, java, url)
+
+
+def _allow(spark: SparkSession, java: Any, url: str) -> None:
+    """Allow an address that gives tokens, unless the user's list says which. From version 4 on, Kafka's client asks no address without a list."""
+    allowed, ours = java.getProperty(_ALLOWED_URLS), java.getProperty(_OUR_URLS)
+    if allowed not in (None, ours) or (allowed is None and _client(spark).startswith(("2.", "3."))):
+        return
+    listed = ",".join(dict.fromkeys([*filter(None, (allowed or "").split(",")), url]))
+    for name in (_ALLOWED_URLS, _OUR_URLS):
+        java.setProperty(name, listed)
+
+
+def _client(spark: SparkSession) -> str:
+    """Return the version of Kafka's client in the driver, or an empty text."""
+    try:
+        return str(java_class(spark, "org.apache.kafka.common.utils.AppInfoParser").getVersion())
+    except Exception:  # the platform has it under another name
+        return ""
 
 
 def is_classic(spark: SparkSession) -> bool:

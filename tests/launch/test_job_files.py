@@ -308,6 +308,14 @@ def test_a_folder_of_authorities_is_refused_as_java_reads_a_file(
         reader_of(connect(monkeypatch, **{"ssl.ca.location": str(tmp_path)}))
 
 
+def test_a_folder_that_the_job_gets_from_elsewhere_is_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = connect(monkeypatch, **{"ssl.ca.location": "/ca.pem"})
+    mine = {"kafka.ssl.truststore.location": str(tmp_path), "kafka.ssl.truststore.type": "PEM"}
+    assert reader_of(replace(group, spark_options=mine)).options.items() >= mine.items()
+
+
 @pytest.fixture
 def tls_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KafkaGroup:
     """Return a group whose Kafka wants a client certificate; its key, in `lake.key`, may have the password hunter2."""
@@ -358,4 +366,49 @@ def test_a_key_that_the_job_gets_from_elsewhere_is_not_touched(tmp_path: Path, t
     mine = {"kafka.ssl.keystore.key": "${env:KEY}", "kafka.ssl.key.password": "${env:PASSWORD}"}
     reader = reader_of(replace(tls_group, spark_options=mine))
     assert not reader.secrets
+    assert reader.options.items() >= mine.items()
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder that only its owner can enter; the process is of another user."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be another user")
+    (tmp_path / "lake.key").write_text("x")
+    tmp_path.chmod(0o700)
+    os.seteuid(65534)
+    yield tmp_path
+    os.seteuid(0)
+
+
+def test_a_key_that_this_user_may_not_read_is_refused_by_its_setting(
+    locked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"ssl.certificate.location": "/lake.crt", "ssl.key.location": str(locked / "lake.key")}
+    group = connect(monkeypatch, **settings)
+    with pytest.raises(BadInputError, match=rf"^ssl\.key\.location .*{locked}/lake\.key.*Permission denied"):
+        reader_of(group)
+    inside = replace(group, spark_options={"kafka.security.protocol": "plaintext"})
+    assert not reader_of(inside).secrets
+    connect(monkeypatch, **{**settings, "security.protocol": "PLAINTEXT"})
+    assert not reader_of(group).secrets
+
+
+def test_authorities_that_this_user_may_not_read_are_left_to_the_clients(
+    locked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = reader_of(connect(monkeypatch, **{"ssl.ca.location": str(locked / "lake.key")}))
+    assert reader.options["kafka.ssl.truststore.location"] == str(locked / "lake.key")
+
+
+@pytest.mark.parametrize(
+    "mine",
+    [{"kafka.ssl.keystore.type": "PEM"}, {"kafka.ssl.keystore.certificate.chain": "${directory:/etc/kafka:lake.crt}"}],
+)
+def test_a_key_of_the_connection_is_converted_whatever_else_the_job_has_of_its_own(
+    tmp_path: Path, tls_group: KafkaGroup, mine: dict[str, str]
+) -> None:
+    openssl(tmp_path, "genrsa", "-traditional", "-out", "lake.key", "2048")
+    reader = reader_of(replace(tls_group, spark_options=mine))
+    assert reader.secrets["kafka.ssl.keystore.key"].startswith("-----BEGIN PRIVATE KEY-----")
     assert reader.options.items() >= mine.items()

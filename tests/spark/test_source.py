@@ -242,6 +242,8 @@ def test_what_goes_past_the_count_can_be_counted_again(
 
 
 PROVIDERS = "org.apache.kafka.automatic.config.providers"
+URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+TOKEN_URL = "kafka.sasl.oauthbearer.token.endpoint.url"
 FILE = "org.apache.kafka.common.config.provider.FileConfigProvider"
 REFERRING = {
     "kafka.bootstrap.servers": "localhost:1",
@@ -256,7 +258,7 @@ def java_properties(spark: SparkSession) -> Iterator[Any]:
     """Return the properties of the driver's JVM; what a test sets is taken back."""
     properties = source.java_class(spark, "java.lang.System")
     yield properties
-    for name in (PROVIDERS, "org.apache.kafka.sasl.oauthbearer.allowed.urls"):
+    for name in (PROVIDERS, URLS):
         properties.clearProperty(name)
 
 
@@ -279,13 +281,22 @@ def test_an_allowed_config_provider_is_no_problem(spark: SparkSession, java_prop
     source.load(spark, REFERRING, 2)
 
 
-def test_the_driver_may_ask_the_address_that_gives_tokens_unless_its_jvm_says_which(
+def test_a_driver_whose_client_asks_any_address_for_a_token_is_left_alone(
     spark: SparkSession, java_properties: Any
 ) -> None:
-    name = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
-    options = {**REFERRING, "kafka.sasl.oauthbearer.token.endpoint.url": "https://idp/token"}
-    source.load(spark, options, 2)
-    assert java_properties.getProperty(name) == "https://idp/token"
-    java_properties.setProperty(name, "https://other")
-    source.load(spark, options, 2)
-    assert java_properties.getProperty(name) == "https://other"
+    source.load(spark, {**REFERRING, TOKEN_URL: "https://idp/token"}, 2)
+    assert java_properties.getProperty(URLS) is None
+    version = source.java_class(spark, "org.apache.kafka.common.utils.AppInfoParser").getVersion()
+    assert version.startswith("3."), "Spark's client is another: look at this test's name"
+
+
+def test_a_driver_whose_client_needs_it_may_ask_each_address_unless_its_jvm_says_which(
+    spark: SparkSession, java_properties: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_client", lambda spark: "4.2.0")
+    for address in ("https://idp/token", "https://idp/token", "https://other/token"):
+        source.load(spark, {**REFERRING, TOKEN_URL: address}, 2)
+    assert java_properties.getProperty(URLS) == "https://idp/token,https://other/token"
+    java_properties.setProperty(URLS, "https://mine")
+    source.load(spark, {**REFERRING, TOKEN_URL: "https://idp/token"}, 2)
+    assert java_properties.getProperty(URLS) == "https://mine"

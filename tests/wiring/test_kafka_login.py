@@ -12,9 +12,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from airflow_kafka_offsets import wiring
-from airflow_kafka_offsets.adapters.kafka.client import digest
+from airflow_kafka_offsets.adapters.kafka.client import digest, opened
 from airflow_kafka_offsets.core.errors import BadInputError, KafkaRefusedError, KafkaUnavailableError
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.wiring.connections import kafka_extra
@@ -251,6 +252,20 @@ def test_a_token_that_kafka_refuses_is_a_refusal_that_names_where_tokens_come_fr
     with pytest.raises(KafkaRefusedError, match=r"refused the login .*for OAUTHBEARER, oauth_cb") as caught:
         wiring.open_log(GROUP).topic_ids(["orders"])
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        {"security.protocol": "PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"},
+        {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"},
+    ],
+)
+def test_a_callback_that_the_login_does_not_use_is_not_called(login: dict[str, str]) -> None:
+    config = {"bootstrap.servers": f"{LOOPBACK}:{free_port()}", "log_level": 0, **login, "oauth_cb": no_token}
+    began = time.monotonic()
+    assert opened(AdminClient, config) is not None
+    assert time.monotonic() - began < 8  # confluent-kafka waits for a token for 10 s, whatever the login
 
 
 def test_a_callback_that_fails_is_told_at_once_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -344,9 +344,10 @@ def opened(make: Callable[[dict[str, Any]], _C], config: Mapping[str, Any]) -> _
     Raises:
         KafkaUnavailableError: the callback failed. confluent-kafka would wait for it for 10 s, and hide the reason.
     """
-    fetch = config.get("oauth_cb")
+    others = {name: value for name, value in config.items() if name != "oauth_cb"}
+    fetch = config.get("oauth_cb") if _takes_token(config) else None
     if fetch is None:
-        return make(dict(config))
+        return make(others)  # with a callback, confluent-kafka would wait for a token, whatever the login
     try:
         first = [fetch(config.get("sasl.oauthbearer.config", ""))]
     except Exception as exc:  # anything that a callback raises
@@ -354,9 +355,14 @@ def opened(make: Callable[[dict[str, Any]], _C], config: Mapping[str, Any]) -> _
             f"No token for the login to Kafka at {_servers(config)}: {masked(error_in_short(exc), config)}. "
             "Check the credentials that its oauth_cb uses"
         ) from None
-    client = make({**config, "oauth_cb": lambda given: first.pop() if first else fetch(given)})
+    client = make({**others, "oauth_cb": lambda given: first.pop() if first else fetch(given)})
     client.poll(0)  # some versions of confluent-kafka call back only then
     return client
+
+
+def _takes_token(config: Mapping[str, Any]) -> bool:
+    mechanisms = (config.get("sasl.mechanism"), config.get("sasl.mechanisms"))
+    return str(config.get("security.protocol")).upper().startswith("SASL") and "OAUTHBEARER" in mechanisms
 
 
 def digest(config: Mapping[str, Any]) -> str:

@@ -16,11 +16,14 @@ from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.secrets import is_in_clear
 
 _SERVERS = "kafka.bootstrap.servers"
+_PROTOCOL = "kafka.security.protocol"
 _MECHANISM = "kafka.sasl.mechanism"
 _JAAS = "kafka.sasl.jaas.config"
 _LOGIN_HANDLER = "kafka.sasl.login.callback.handler.class"
 _KEYSTORE, _TRUSTSTORE = "kafka.ssl.keystore.", "kafka.ssl.truststore."
 TRUSTSTORE_FILE = f"{_TRUSTSTORE}location"
+OWN_KEY = frozenset({f"{_KEYSTORE}location", f"{_KEYSTORE}key", "kafka.ssl.key.password"})
+"""Options with which the job has another key than the connection's, or reads the connection's in its own way."""
 _ENGINE = "kafka.ssl.engine.factory.class"
 
 _SECURITY = "org.apache.kafka.common.security"
@@ -33,8 +36,18 @@ _PASSWORD_MODULES = {
 _OAUTH_MODULE = f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule"
 _OIDC_HANDLER = f"{_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler"
 _KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
-_MSK = "software.amazon.msk.auth.iam.IAM"
-_GOOGLE_HANDLER = "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler"
+_MSK_MODULE = "software.amazon.msk.auth.iam.IAMLoginModule"
+
+# The logins of clouds, whose modules find the credentials of the machine where the job runs.
+_MSK = {
+    _MECHANISM: "AWS_MSK_IAM",
+    _JAAS: f"{_MSK_MODULE} required;",
+    "kafka.sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+}
+_GOOGLE = {
+    _JAAS: f"{_OAUTH_MODULE} required;",
+    _LOGIN_HANDLER: "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler",
+}
 
 # As the Kafka provider knows them (`KafkaBaseHook`), which gives such a connection its token.
 _MSK_SERVERS = re.compile(r"\.kafka(?:-serverless)?\.[a-z0-9-]+\.amazonaws\.com", re.IGNORECASE)
@@ -118,9 +131,9 @@ def reader_options(connection: Mapping[str, Any], spark_options: Mapping[str, st
     given = {name: str(value) for name, value in connection.items() if value not in (None, "")}
     chosen = {name.lower(): str(value) for name, value in spark_options.items()}
     derived = {_SERVERS: given["bootstrap.servers"]}
-    protocol = given.get("security.protocol", "plaintext").upper()
+    protocol = _protocol(given, chosen)
     if protocol != "PLAINTEXT":
-        derived["kafka.security.protocol"] = protocol
+        derived[_PROTOCOL] = protocol
     if protocol.endswith("SSL"):
         derived |= _tls(given, chosen)
     if protocol.startswith("SASL"):
@@ -129,6 +142,15 @@ def reader_options(connection: Mapping[str, Any], spark_options: Mapping[str, st
     secrets = {name: value for name, value in derived.items() if is_in_clear(name, value)}
     options = {name: value for name, value in derived.items() if name not in secrets}
     return ReaderOptions(_with_providers({**options, **spark_options}), secrets)
+
+
+def has_tls(connection: Mapping[str, Any], spark_options: Mapping[str, str]) -> bool:
+    """Whether the job speaks TLS with Kafka."""
+    return _protocol(connection, {name.lower(): value for name, value in spark_options.items()}).endswith("SSL")
+
+
+def _protocol(given: Mapping[str, Any], chosen: Mapping[str, str]) -> str:
+    return str(chosen.get(_PROTOCOL) or given.get("security.protocol") or "plaintext").upper()
 
 
 def _with_providers(options: Mapping[str, str]) -> dict[str, str]:
@@ -163,26 +185,28 @@ def _tls(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
 
 def _authorities(given: Mapping[str, str]) -> dict[str, str]:
     """Return whom the job trusts. Without a setting, as with ``probe``, these are the authorities that Java knows."""
-    pem, location = given.get("ssl.ca.pem"), given.get("ssl.ca.location", "probe")
-    if pem is None and location == "probe":
+    without_probe = {name: value for name, value in given.items() if (name, value) != ("ssl.ca.location", "probe")}
+    pem, location = _pem_and_location(without_probe, "ssl.ca")
+    if not (pem or location):
         return {}
-    where = {TRUSTSTORE_FILE: location} if pem is None else {f"{_TRUSTSTORE}certificates": pem}
+    where = {f"{_TRUSTSTORE}certificates": pem} if pem else {TRUSTSTORE_FILE: location}
     return {f"{_TRUSTSTORE}type": "PEM", **where}
 
 
 def _certificate(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
     """Return the client's certificate, from PEM or a PKCS#12 file."""
-    if store := given.get("ssl.keystore.location"):
+    parts = {f"{_KEYSTORE}certificate.chain": "ssl.certificate", f"{_KEYSTORE}key": "ssl.key"}
+    options = {option: _pem(given, setting) for option, setting in parts.items() if option not in chosen}
+    has_own = len(options) < len(parts)
+    if (store := given.get("ssl.keystore.location")) and not has_own:
         where = {f"{_KEYSTORE}type": "PKCS12", f"{_KEYSTORE}location": store}
         return {**where, **_same(given, "ssl.keystore.password")}
-    parts = {f"{_KEYSTORE}certificate.chain": "ssl.certificate", f"{_KEYSTORE}key": "ssl.key"}
-    options = {option: _pem(given, setting) for option, setting in parts.items()}
-    if not any(options.values()):
+    if not any(options.values()) and not has_own:
         return {}
-    for option, setting in parts.items():
-        if not options[option] and option not in chosen:
+    for option, pem in options.items():
+        if not pem:
             raise BadInputError(
-                f"The Kafka connection has half of a client certificate. Add {setting}.location or {setting}.pem"
+                f"There is half of a client certificate. Add {parts[option]}.location or {parts[option]}.pem to the Kafka connection"
             )
     # The password is that of the connection's key.
     password = {} if f"{_KEYSTORE}key" in chosen else _same(given, "ssl.key.password")
@@ -191,16 +215,26 @@ def _certificate(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[st
 
 def _pem(given: Mapping[str, str], setting: str) -> str:
     """Return PEM, or a reference to the file with it; empty if there is neither."""
-    if pem := given.get(f"{setting}.pem"):
-        return pem
-    location = given.get(f"{setting}.location")
-    path = PurePosixPath(location or "")
-    return f"${{{_FOLDER}:{path.parent}:{path.name}}}" if location else ""
+    pem, location = _pem_and_location(given, setting)
+    path = PurePosixPath(location)
+    return f"${{{_FOLDER}:{path.parent}:{path.name}}}" if location else pem
+
+
+def _pem_and_location(given: Mapping[str, str], setting: str) -> tuple[str, str]:
+    pem, location = given.get(f"{setting}.pem", ""), given.get(f"{setting}.location", "")
+    if pem and location:
+        raise BadInputError(
+            f"The Kafka connection has both {setting}.pem and {setting}.location. Remove one of them: Java reads only one"
+        )
+    return pem, location
 
 
 def _sasl(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
     of_connection = given.get("sasl.mechanism") or given.get("sasl.mechanisms") or "GSSAPI"
     mechanism = chosen.get(_MECHANISM, of_connection).upper()
+    default = _MSK[_JAAS] if mechanism == _MSK[_MECHANISM] else ""
+    if _MSK_MODULE in chosen.get(_JAAS, default):
+        return _MSK
     if mechanism in _PASSWORD_MODULES:
         options = _password_login(mechanism, given)
     elif mechanism == "GSSAPI":
@@ -261,18 +295,20 @@ def _check_oauth(given: Mapping[str, str]) -> None:
 
 
 def _managed_login(given: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the login of a cloud, whose module finds the credentials of the machine where the job runs."""
-    if _JAAS in chosen:
-        return {}
+    """Return the login of a cloud, or {} if the job has its own."""
     servers = given["bootstrap.servers"]
-    if _MSK_SERVERS.search(servers):
-        return {
-            _MECHANISM: "AWS_MSK_IAM",
-            _JAAS: _login(f"{_MSK}LoginModule", {}),
-            "kafka.sasl.client.callback.handler.class": f"{_MSK}ClientCallbackHandler",
-        }
-    if _GOOGLE_SERVERS.search(servers):
-        return {_JAAS: _login(_OAUTH_MODULE, {}), _LOGIN_HANDLER: _GOOGLE_HANDLER}
+    is_msk, is_google = _MSK_SERVERS.search(servers), _GOOGLE_SERVERS.search(servers)
+    if _JAAS in chosen:
+        return _GOOGLE if is_google and _OAUTH_MODULE in chosen[_JAAS] else {}
+    # Amazon's module has a mechanism of its own.
+    cloud = _GOOGLE if is_google else _MSK if is_msk and _MECHANISM not in chosen else {}
+    if cloud and "oauth_cb" in given:
+        raise BadInputError(
+            "oauth_cb of the Kafka connection is for planning alone. To let the job log in by the cloud's module, set in spark_options:\n"
+            f"    {_JAAS}={cloud[_JAAS]}"
+        )
+    if cloud:
+        return cloud
     _check_oauth(given)
     setting = next(
         (name for name in ("oauth_cb", "sasl.oauthbearer.method") if name in given), "sasl.mechanism=OAUTHBEARER"
@@ -314,7 +350,9 @@ def _quote(value: str) -> str:
 
 
 def _has(chosen: Mapping[str, str], option: str) -> bool:
-    return any(name.startswith(option) if option.endswith(".") else name == option for name in chosen)
+    """Whether an option was chosen; of a store, whether one was chosen that has its certificates or key."""
+    options = [option + what for what in ("location", "certificates", "key")] if option.endswith(".") else [option]
+    return any(name in chosen for name in (*options, _ENGINE * option.endswith(".")))
 
 
 def _is_on(given: Mapping[str, str], setting: str, default: str) -> bool:

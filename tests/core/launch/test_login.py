@@ -96,9 +96,49 @@ def test_of_pem_in_the_connection_only_the_key_is_secret() -> None:
     assert options.options["kafka.ssl.keystore.certificate.chain"] == "CERT"
 
 
+def test_a_key_in_the_text_of_a_certificate_is_secret_like_any_other() -> None:
+    combined = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n-----BEGIN RSA PRIVATE KEY-----\nhunter2\n"
+    options = reader_options({**SSL, "ssl.certificate.pem": combined, "ssl.key.pem": combined}, {})
+    assert options.secrets == {"kafka.ssl.keystore.certificate.chain": combined, "kafka.ssl.keystore.key": combined}
+    with pytest.raises(BadInputError, match=r"certificate\.chain in clear") as error:
+        KafkaGroup("g", topics=["t"], spark_options={"kafka.ssl.keystore.certificate.chain": combined})
+    assert "hunter2" not in str(error.value)
+
+
 def test_half_a_certificate_is_refused_and_the_other_half_named() -> None:
     with pytest.raises(BadInputError, match=r"Add ssl.key.location or ssl.key.pem"):
         reader_options({**SSL, "ssl.certificate.location": "/c.pem"}, {})
+
+
+@pytest.mark.parametrize("what", ["ssl.ca", "ssl.certificate", "ssl.key"])
+def test_pem_beside_a_file_is_refused_as_one_client_would_load_both(what: str) -> None:
+    connection = {**SSL, **CERTIFICATE, "ssl.ca.location": "/ca.pem", f"{what}.pem": "PEM"}
+    with pytest.raises(BadInputError, match=rf"both {re.escape(what)}\.pem and {re.escape(what)}\.location"):
+        reader_options(connection, {})
+    mine = {"kafka.ssl.truststore.location": "/mine.jks", "kafka.ssl.keystore.location": "/mine.jks"}
+    assert reader_options(connection, mine) == reader_options(SSL, mine)
+
+
+@pytest.mark.parametrize("option", ["kafka.ssl.truststore.type", "kafka.ssl.truststore.password"])
+def test_the_authorities_of_the_connection_stay_until_the_job_has_its_own(option: str) -> None:
+    connection = {**SSL, "ssl.ca.location": "/ca.pem"}
+    assert reader_options(connection, {option: "${env:X}"}).options["kafka.ssl.truststore.location"] == "/ca.pem"
+    with pytest.raises(BadInputError, match=r"enable\.ssl\.certificate\.verification=false"):
+        reader_options({**SSL, "enable.ssl.certificate.verification": "false"}, {option: "${env:X}"})
+    for replacement in ("kafka.ssl.truststore.certificates", "kafka.ssl.engine.factory.class"):
+        own = reader_options(connection, {replacement: "x"})
+        assert "kafka.ssl.truststore.location" not in own.options
+
+
+def test_a_users_own_pem_replaces_a_key_store() -> None:
+    connection = {**SSL, "ssl.keystore.location": "/lake.p12", "ssl.keystore.password": "hunter2"}
+    key = {"kafka.ssl.keystore.key": "${directory:/k:key}"}
+    mine = {**key, "kafka.ssl.keystore.certificate.chain": "${directory:/k:crt}"}
+    options = reader_options(connection, mine)
+    assert not options.secrets
+    assert options.options == {**reader_options(SSL, {}).options, **mine, "kafka.ssl.keystore.type": "PEM"}
+    with pytest.raises(BadInputError, match=r"half of a client certificate. Add ssl.certificate.location"):
+        reader_options(connection, key)
 
 
 def test_a_users_own_keystore_replaces_the_certificate() -> None:
@@ -204,6 +244,55 @@ def test_an_own_mechanism_of_the_job_is_not_mixed_with_that_of_the_connection() 
     }
 
 
+@pytest.mark.parametrize("name", ["kafka.security.protocol", "KAFKA.Security.Protocol"])
+def test_the_login_is_that_of_the_protocol_which_the_job_chose(name: str) -> None:
+    inside = {name: "plaintext", "kafka.bootstrap.servers": "inside:9094"}
+    assert reader_options({**SCRAM, "ssl.curves.list": "x"}, inside) == reader_options(PLAIN, inside)
+    outside = reader_options({**SCRAM, "security.protocol": "sasl_plaintext"}, {name: "sasl_ssl"})
+    assert outside.options["kafka.ssl.truststore.location"] == "/ca.crt"
+    assert list(outside.secrets) == ["kafka.sasl.jaas.config"]
+    kerberos = reader_options({**SSL, **CERTIFICATE, "sasl.kerberos.keytab": "/k"}, {name: "sasl_ssl"})
+    assert kerberos.options["kafka.sasl.mechanism"] == "GSSAPI"
+    assert 'keyTab="/k"' in kerberos.options["kafka.sasl.jaas.config"]
+
+
+AMAZON = {**OAUTH, "bootstrap.servers": "b-1.a.c2.kafka.eu-west-1.amazonaws.com:9098"}
+GOOGLE = {**OAUTH, "bootstrap.servers": "bootstrap.lake.europe-west3.managedkafka.p.cloud.goog:9092"}
+ROLE = 'software.amazon.msk.auth.iam.IAMLoginModule required awsRoleArn="arn:aws:iam::1:role/x";'
+
+
+@pytest.mark.parametrize(
+    ("connection", "login"),
+    [
+        (AMAZON, ROLE),
+        ({**AMAZON, "oauth_cb": "company.auth.token"}, ROLE),
+        (GOOGLE, "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"),
+    ],
+)
+def test_an_own_login_by_the_module_of_a_cloud_keeps_what_the_module_needs(
+    connection: dict[str, str], login: str
+) -> None:
+    cloud = {name: value for name, value in connection.items() if name != "oauth_cb"}
+    translated = reader_options(cloud, {}).options
+    own = reader_options(connection, {"kafka.sasl.jaas.config": login}).options
+    assert own == {**translated, "kafka.sasl.jaas.config": login}
+
+
+def test_a_mechanism_of_the_job_is_not_mixed_with_the_module_of_another() -> None:
+    assert reader_options(AMAZON, {"kafka.sasl.mechanism": "AWS_MSK_IAM"}) == reader_options(AMAZON, {})
+    with pytest.raises(BadInputError, match=r"^sasl\.mechanism=OAUTHBEARER"):
+        reader_options(AMAZON, {"kafka.sasl.mechanism": "OAUTHBEARER"})
+
+
+@pytest.mark.parametrize("connection", [AMAZON, GOOGLE])
+def test_an_own_callback_for_a_cloud_is_for_planning_alone_and_the_way_out_works(connection: dict[str, str]) -> None:
+    with pytest.raises(BadInputError, match=r"^oauth_cb of the Kafka connection") as refused:
+        reader_options({**connection, "oauth_cb": "company.auth.token"}, {})
+    login = str(refused.value).rpartition("\n    kafka.sasl.jaas.config=")[2]
+    own = reader_options({**connection, "oauth_cb": "company.auth.token"}, {"kafka.sasl.jaas.config": login})
+    assert own.options == reader_options(connection, {}).options
+
+
 def librdkafka_settings() -> dict[str, str]:
     """Return the installed librdkafka's settings of TLS and SASL with their types."""
     [library] = (Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs").glob("librdkafka*")
@@ -259,9 +348,9 @@ def without_and_with(setting: str) -> tuple[dict[str, str], dict[str, str]]:
         context = {**KERBEROS, "sasl.kerberos.keytab": "/k"}
     else:
         context = SCRAM
-    twin = setting.replace("client.credentials.", "").replace("mechanisms", "mechanism")
-    context = {name: value for name, value in context.items() if name != twin or twin == setting}
-    return context, {**context, setting: VALUES.get(setting, "/other")}
+    twin = setting.replace("client.credentials.", "").replace("mechanisms", "mechanism").replace(".pem", ".location")
+    others = {name: value for name, value in context.items() if name != twin}
+    return context, {**others, setting: VALUES.get(setting, "/other")}
 
 
 @pytest.mark.parametrize("setting", sorted(SETTINGS.keys() - REFUSED - SET_BY_CALLS - PLANNING_ONLY))
