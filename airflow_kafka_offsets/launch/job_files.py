@@ -166,7 +166,7 @@ def refuse_login(options: ReaderOptions, conn_id: str, where: str) -> None:
     """
     if options.secrets:
         raise BadInputError(
-            f"The password of {conn_id!r} is not sent to {where}. Store it as a secret there, and refer to it in "
+            f"The secret of {conn_id!r} is not sent to {where}. Store it as a secret there, and refer to it in "
             f"KafkaGroup(spark_options=...) by {', '.join(sorted(options.secrets))}: docs/howto/log-in-to-your-kafka.md#on-a-cluster"
         )
 
@@ -273,7 +273,8 @@ def refuse_file(window: Window) -> None:
         BadInputError: always. The message says what to do instead.
     """
     raise BadInputError(
-        f"Window {window.id} has {counted(len(window.ranges.without_empty()), 'partition')}, too many for a standalone cluster. "
+        f"Window {window.id} ({counted(len(window.ranges.without_empty()), 'partition')}), with its schemas and options, is over "
+        f"{MAX_ARGUMENT} bytes, too large for a standalone cluster. "
         "Set deploy_mode='client', and clear the task"
     )
 

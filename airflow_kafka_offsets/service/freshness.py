@@ -52,9 +52,9 @@ from airflow_kafka_offsets.core.lag.pace import Commit, Pace, commits_wanted, pa
 from airflow_kafka_offsets.core.lag.retention import Retention, hidden_note
 from airflow_kafka_offsets.core.lag.search import MAX_ROUNDS, Hit, Place, Probe, Search
 from airflow_kafka_offsets.core.lag.verdict import beside_missing, in_part, judged, unknown
-from airflow_kafka_offsets.core.log import UNKNOWN_ID, IsolationLevel
+from airflow_kafka_offsets.core.log import UNKNOWN_ID, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import TopicPartition
-from airflow_kafka_offsets.core.plan.ownership import NOWHERE, GroupState, watermark
+from airflow_kafka_offsets.core.plan.ownership import GroupState, watermark
 from airflow_kafka_offsets.core.plan.planning import Verdict
 from airflow_kafka_offsets.core.plan.waiting import Decision, GroupSnapshot
 from airflow_kafka_offsets.core.window import Window
@@ -305,7 +305,13 @@ class _Look:
             seen, lags = {**seen, **again}, {**lags, **self._lags(again)}
         hidden_to = self._hidden_to(open_log, lags)
         lags = {name: with_hidden(self._by_name[name], partitions, hidden_to) for name, partitions in lags.items()}
-        times = self._times(open_log, lags)
+        places = {
+            (p.partition, p.watermark): p
+            for name, log in seen.items()
+            if isinstance(log, GroupSnapshot)
+            for p in _places(lags[name], log.log)
+        }
+        times = self._times(open_log, lags, places)
         times_of = {name: self._with_assumed(name, partitions, times) for name, partitions in lags.items()}
         timed_of = {
             name: {tp: timed(tp, p, times_of[name]) for tp, p in partitions.items()}
@@ -427,7 +433,10 @@ class _Look:
         return self._ask_twice(hiding, bounds, "whether open transactions hide records is not known") or {}
 
     def _times(
-        self, open_log: Callable[[], LogOffsets], lags: Mapping[str, Mapping[TopicPartition, PartitionLag]]
+        self,
+        open_log: Callable[[], LogOffsets],
+        lags: Mapping[str, Mapping[TopicPartition, PartitionLag]],
+        places: Mapping[tuple[TopicPartition, int], Place],
     ) -> Times:
         """Ask Kafka for the times of the unread records."""
         unread = {
@@ -438,7 +447,6 @@ class _Look:
         for partitions in lags.values():
             for tp, partition in partitions.items():
                 ends[tp] = max(unread_to(partition), ends.get(tp, 0))
-        places = {(p.partition, p.watermark): p for name, some in lags.items() for p in self._places(name, some)}
         now_ms = to_ms(self.now)
         retentions: dict[str, Retention] = {}
         searches: dict[tuple[TopicPartition, int], Search] = {}
@@ -451,7 +459,7 @@ class _Look:
             new = {
                 (tp, start): Search(
                     *(tp, start, max(ends[tp], start + 1), now_ms, _expires_ms(retentions.get(tp.topic), now_ms)),
-                    place=places.get((tp, start)),
+                    place=places.get((tp, start)) if _keeps_all(retentions.get(tp.topic)) else None,
                 )
                 for tp, start in wanted
             }
@@ -475,14 +483,6 @@ class _Look:
             "lag in time and headroom are not known",
         )
         return Times(now_ms, searches, hits, retentions)
-
-    def _places(self, name: str, partitions: Mapping[TopicPartition, PartitionLag]) -> Iterator[Place]:
-        """Return where the unread records of a group begin, in topics whose ids are known."""
-        ids = (watermark(self._states[name]) or NOWHERE).topic_ids
-        for tp, lag in partitions.items():
-            start, topic_id = unread_from(lag), ids.get(tp.topic, UNKNOWN_ID)
-            if start is not None and lag.beginning is not None and topic_id != UNKNOWN_ID:
-                yield Place(topic_id, tp, start, lag.beginning)
 
     def _ask_twice(
         self, wanted: Mapping[str, Sequence[TopicPartition]], ask: Callable[[Collection[str]], _Answer], not_known: str
@@ -512,6 +512,20 @@ class _Look:
                     self.notes.setdefault(name, []).append(f"{not_known}: {exc}")
                 names = [name for name in names if name not in failed]
         return None
+
+
+def _places(partitions: Mapping[TopicPartition, PartitionLag], log: LogSnapshot) -> Iterator[Place]:
+    """Return where the unread records of a group begin, in topics whose ids are known now."""
+    for tp, lag in partitions.items():
+        start, topic_id = unread_from(lag), log.topic_ids.get(tp.topic, UNKNOWN_ID)
+        if start is not None and topic_id != UNKNOWN_ID:
+            bounds = log.bounds[tp]
+            yield Place(topic_id, tp, start, bounds.beginning, bounds.leader_epoch)
+
+
+def _keeps_all(retention: Retention | None) -> bool:
+    """Whether a log loses no records but its first ones, as far as this user may know."""
+    return retention is not None and not retention.is_compacted
 
 
 def _seems_expired(partitions: Mapping[TopicPartition, PartitionLag]) -> bool:

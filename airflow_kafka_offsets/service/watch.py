@@ -21,6 +21,7 @@ from airflow_kafka_offsets.core.conditions import (
 )
 from airflow_kafka_offsets.core.errors import (
     DamagedRowError,
+    KafkaLacksError,
     KafkaRefusedError,
     KafkaUnavailableError,
     LedgerError,
@@ -144,7 +145,7 @@ class _Look:
         self._windows: dict[str, WindowRecord | Exception] = {}
         self._listed: Collection[str] | Exception = ()
         self._logs: dict[IsolationLevel, dict[str, LogSnapshot | Exception]] = {}
-        self._at: dict[tuple[IsolationLevel, datetime], OffsetsAt | Exception] = {}
+        self._at: dict[tuple[IsolationLevel, datetime], dict[TopicPartition, int | Exception | None]] = {}
         self._second: dict[IsolationLevel, dict[TopicPartition, Bounds | Exception]] = {}
 
     @cached_property
@@ -236,7 +237,19 @@ class _Look:
                 if not isinstance(snapshot, Exception):
                     wanted.setdefault(time, set()).update(snapshot.bounds)
         for time, partitions in wanted.items():
-            self._at[level, time] = _attempt(partial(self._kafka.offsets_at, sorted(partitions), time, level))
+            self._at[level, time] = self._offsets_at(partitions, time, level)
+
+    def _offsets_at(
+        self, partitions: Collection[TopicPartition], time: datetime, level: IsolationLevel
+    ) -> dict[TopicPartition, int | Exception | None]:
+        answer = _attempt(lambda: self._kafka.offsets_at(sorted(partitions), time, level))
+        if not isinstance(answer, Exception):
+            return dict(answer)
+        failed: dict[TopicPartition, int | Exception | None] = dict.fromkeys(partitions, answer)
+        # A topic of an old message format has no times. This is no error of the other topics.
+        lacking = answer.topics if isinstance(answer, KafkaLacksError) else ()
+        others = [tp for tp in partitions if lacking and tp.topic not in lacking]
+        return failed | self._offsets_at(others, time, level) if others else failed
 
     def answer(self, condition: Looked) -> Decision:
         """Decide one condition.
@@ -271,8 +284,8 @@ class _Look:
         return GroupSnapshot(self.now, self._state(condition), snapshot, at, recovered)
 
     def _at_of(self, level: IsolationLevel, time: datetime, snapshot: LogSnapshot) -> OffsetsAt:
-        answer = _value(self._at[level, time])
-        return {tp: answer[tp] for tp in snapshot.bounds}
+        answers = self._at[level, time]
+        return {tp: _value(answers[tp]) for tp in snapshot.bounds}
 
     def _state(self, condition: LogCondition) -> GroupState:
         name = _group_name(condition)

@@ -18,15 +18,19 @@ if TYPE_CHECKING:
 #   executor keep their fetches.
 # - Linux does not enlarge a fixed receive buffer (64 KiB) for a distant broker.
 # - At the end of the log, the broker holds back a fetch and the next request behind it, by default up to twice half a second for
-#   each partition, unless it may answer without a byte. A shorter wait (fetch.max.wait.ms) would interrupt reads of a remote tier.
+#   each partition, unless it may answer without a byte.
+# - Kafka 3.7 interrupts a read of its remote tier when the fetch has waited so long: less than request.timeout.ms (30 s).
 # - The default poll timeout is four times spark.network.timeout (120 s).
 DEFAULTS = {
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": "4194304",
     "kafka.receive.buffer.bytes": "-1",
     "kafka.fetch.min.bytes": "0",
+    "kafka.fetch.max.wait.ms": "20000",
     "kafkaConsumer.pollTimeoutMs": "30000",
 }
+
+_WAIT, _MIN = "kafka.fetch.max.wait.ms", "kafka.fetch.min.bytes"
 
 _SERVERS = "kafka.bootstrap.servers"
 
@@ -148,8 +152,11 @@ def reader_options(
     fixed = [name for name in {**group, **call} if name.lower() in FIXED_OPTIONS]
     if fixed:
         raise ReaderOptionError(f"read() must not get {', '.join(fixed)}: the window fixes it")
-    chosen = _by_lower_case(DEFAULTS, group, call)
+    given = _by_lower_case(group, call)
+    chosen = _by_lower_case(DEFAULTS) | given
     chosen.pop(_SOURCE_VERSION, None)
+    if chosen[_MIN][1] != "0" and _WAIT not in given:  # a fetch at the end of the log would wait so long
+        del chosen[_WAIT]
     return {
         **dict(chosen.values()),
         # Never subscribe: a partition that was added after planning would fail the read.

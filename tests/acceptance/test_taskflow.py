@@ -153,7 +153,7 @@ def test_a_password_goes_to_a_local_spark_as_a_reference_and_to_no_server(lab: L
     topic_of_alice(lab, "taskflow_secret_connect")
     refused = lab.api.run_to("taskflow_secret_connect", state="failed")
     log = lab.api.log("taskflow_secret_connect", refused, "load")
-    assert "The password of 'kafka_secret' is not sent to a Spark Connect server" in log
+    assert "The secret of 'kafka_secret' is not sent to a Spark Connect server" in log
     assert outcomes(lab, "taskflow_secret_connect") == []
     assert password not in log + lab.api.log("taskflow_local", local_run, "load") + dump(lab.servers.ledger.url)
 

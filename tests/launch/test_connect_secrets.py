@@ -77,7 +77,7 @@ def test_a_login_in_the_connection_is_refused_with_what_to_do_and_nothing_is_pla
 ) -> None:
     worker = secure_worker(tmp_path, kafka_sasl, spark_connect, topic)
     said = worker.run({"function": "append"}, succeeds=False)
-    assert "The password of 'kafka_default' is not sent to a Spark Connect server. Store it as a secret there" in said
+    assert "The secret of 'kafka_default' is not sent to a Spark Connect server. Store it as a secret there" in said
     assert "docs/howto/log-in-to-your-kafka.md#on-a-cluster" in said
     assert kafka_sasl.password("alice") not in said
     assert not (tmp_path / "airflow" / "kafka_offsets.db").exists()

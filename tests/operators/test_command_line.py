@@ -162,7 +162,7 @@ def test_a_window_that_no_file_can_carry_to_a_standalone_cluster_is_refused_with
 ) -> None:
     standalone = {"conn_type": "spark", "host": "spark://master", "port": 7077, "extra": {"deploy-mode": "cluster"}}
     monkeypatch.setenv("AIRFLOW_CONN_STANDALONE", json.dumps(standalone))
-    with pytest.raises(BadInputError, match=r"deploy_mode='client'"):
+    with pytest.raises(BadInputError, match=r"\d+ partitions.* over 100000 bytes.*deploy_mode='client'"):
         command(operator_on("standalone"), 20_000, tmp_path)
     in_client_mode = command(operator_on("standalone", deploy_mode="client"), 20_000, tmp_path)
     assert in_client_mode[in_client_mode.index("--files") + 1].endswith("g-000007.json")

@@ -343,6 +343,44 @@ def test_what_a_look_has_found_in_the_timestamp_index_is_not_asked_again_while_i
 
 
 @pytest.fixture
+def looked_at(world: World) -> World:
+    """A group with a backlog of two days that this process has looked at."""
+    for hour in range(48, 0, -1):
+        world.kafka.produce(tp(0), 5, world.now - hour * HOUR)
+    world.configure(max_offsets=100)
+    world.run(claim("reads-some"))
+    assert one(world).lag_seconds == pytest.approx(28 * 3600, rel=0.05)
+    return world
+
+
+def test_what_a_look_has_found_does_not_count_for_a_log_that_was_cut_back_and_filled_again(looked_at: World) -> None:
+    looked_at.kafka.truncate(tp(0), looked_at.watermark[0])
+    looked_at.kafka.produce(tp(0), 50, looked_at.now)
+    seen = one(looked_at).lag_seconds
+    looked_at.kafka.found_times.clear()  # as another process
+    assert seen == one(looked_at).lag_seconds
+
+
+def test_what_a_look_has_found_does_not_count_for_a_topic_without_an_id_that_may_be_another(looked_at: World) -> None:
+    looked_at.kafka.tells_ids = False
+    looked_at.kafka.recreate("orders", 2)
+    looked_at.kafka.produce(tp(0), 300, looked_at.now)
+    assert one(looked_at).lag_seconds == pytest.approx(0, abs=60)
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_nothing_is_kept_of_a_topic_that_is_or_may_be_compacted(world: World, *, is_readable: bool) -> None:
+    world.kafka.configure("orders", cleanup_policy="compact,delete")
+    world.kafka.tells_configs = is_readable
+    for hour in range(48, 0, -1):
+        world.kafka.produce(tp(0), 5, world.now - hour * HOUR)
+    world.configure(max_offsets=100)
+    world.run(claim("reads-some"))
+    one(world)
+    assert not world.kafka.found_times
+
+
+@pytest.fixture
 def half(world: World) -> World:
     """A world whose Kafka tells offsets and nothing about time. Three records are unread."""
     world.kafka.__class__ = NoTimes

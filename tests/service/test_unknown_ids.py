@@ -22,7 +22,7 @@ from airflow_kafka_offsets.core.window import State
 from airflow_kafka_offsets.service import watch
 from airflow_kafka_offsets.service.audit import audit_table
 from airflow_kafka_offsets.service.move import Moving, Selection
-from airflow_kafka_offsets.service.prune import Pruning
+from airflow_kafka_offsets.service.prune import Prune, Pruning
 from airflow_kafka_offsets.service.sources import LedgerSource
 from tests.core.examples import claim, ranges, tp
 from tests.service.world import World
@@ -167,6 +167,31 @@ def test_without_any_id_nothing_is_pruned_and_after_an_upgrade_it_is(old: World)
     old.run(THREE)
     assert pruning.prune(old.group, timedelta(days=365), "ada", "old").windows == 2
     assert old.ledger.pruned("lake").floors == {"id-1": {0: 15}}
+
+
+def test_a_topic_that_was_deleted_before_any_id_needs_a_word_to_be_pruned(world: World) -> None:
+    world.kafka.tells_ids = False
+    world.kafka.create("old")
+    world.configure(topics=["orders", "old"])
+    world.kafka.produce(tp(0, "old"), 3)
+    world.run(ONE)
+    world.configure(topics=["orders"])
+    world.kafka.tells_ids = True
+    world.kafka.produce(tp(0), 5)
+    world.run(TWO)
+    world.kafka.expire(tp(0), 5)
+    pruning = Pruning(world.ledger, world.kafka, lambda: world.now + timedelta(days=400))
+
+    def prune(*, are_deleted: bool) -> Prune:
+        return pruning.prune(world.group, timedelta(days=365), "ada", "old", are_deleted=are_deleted)
+
+    assert "the id of topic old is unknown" in str(prune(are_deleted=True).why), "the topic is there"
+    world.kafka.delete("old")
+    assert prune(are_deleted=False).why == (
+        "Kafka has no topic old: make sure that this is the right Kafka, and if the topic was deleted, add --deleted-topics"
+    )
+    assert prune(are_deleted=True).windows == 1
+    assert world.ledger.pruned("lake").floors == {}, "an unknown id would be that of any other topic, too"
 
 
 def test_a_sensor_waits_on_through_an_upgrade(old: World) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from airflow_kafka_offsets.core.conditions import (
 from airflow_kafka_offsets.core.errors import (
     IllegalStepError,
     KafkaAnswerError,
+    KafkaLacksError,
     KafkaOffsetsError,
     KafkaRefusedError,
     KafkaUnavailableError,
@@ -29,6 +30,7 @@ from airflow_kafka_offsets.core.errors import (
     UnknownWindowError,
 )
 from airflow_kafka_offsets.core.log import IsolationLevel, LogSnapshot
+from airflow_kafka_offsets.core.offsets import TopicPartition
 from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.request import Live
 from airflow_kafka_offsets.core.plan.waiting import Decision
@@ -47,7 +49,17 @@ class MoodyLog(MemoryLog):
     def __init__(self) -> None:
         super().__init__()
         self.fails: dict[str, KafkaAnswerError] = {}
+        self.has_no_times: dict[str, KafkaAnswerError] = {}
         self.is_down = False
+
+    def offsets_at(
+        self, partitions: Sequence[TopicPartition], time: datetime, isolation_level: IsolationLevel
+    ) -> Mapping[TopicPartition, int | None]:
+        """Fail, or answer."""
+        for partition in partitions:
+            if partition.topic in self.has_no_times:
+                raise self.has_no_times[partition.topic]
+        return super().offsets_at(partitions, time, isolation_level)
 
     def snapshot(self, topics: Sequence[str], isolation_level: IsolationLevel) -> LogSnapshot:
         """Fail, or answer."""
@@ -314,6 +326,17 @@ def test_a_topic_that_gives_no_answer_holds_only_its_own_sensors_back(moody: Wor
     moody.kafka.fails["secret"] = error  # type: ignore[attr-defined]
     secret, orders = ask(moody, UnreadAtLeast(group("s", topics=["secret"]), 1), UnreadAtLeast(group(), 1))
     assert secret is error
+    assert isinstance(orders, Decision)
+    assert orders.is_met
+
+
+def test_a_topic_whose_message_format_has_no_times_ends_only_its_own_sensors(moody: World) -> None:
+    lacks = KafkaLacksError("no times", topics=["secret"])
+    moody.kafka.has_no_times["secret"] = lacks  # type: ignore[attr-defined]
+    moody.now += 2 * HOUR
+    ages = UnreadAtLeast(group("s", topics=["secret"]), max_age=HOUR), UnreadAtLeast(group(), max_age=HOUR)
+    secret, orders = ask(moody, *ages)
+    assert secret is lacks
     assert isinstance(orders, Decision)
     assert orders.is_met
 

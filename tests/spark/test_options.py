@@ -61,6 +61,15 @@ def test_the_call_wins_over_the_group_and_the_group_over_the_defaults_in_any_cas
     }
 
 
+def test_a_fetch_may_wait_long_only_where_it_waits_for_no_byte() -> None:
+    for group, call in (({}, {}), ({"kafka.Fetch.min.bytes": "0"}, {})):
+        assert reader_options(RANGES, "read_committed", group, call)["kafka.fetch.max.wait.ms"] == "20000"
+    for group, call in (({"kafka.fetch.min.bytes": "1"}, {}), ({}, {"KAFKA.fetch.min.bytes": 1})):
+        assert "kafka.fetch.max.wait.ms" not in reader_options(RANGES, "read_committed", group, call)
+    chosen = {"kafka.fetch.min.bytes": "1", "kafka.fetch.max.wait.ms": "30"}
+    assert reader_options(RANGES, "read_committed", {}, chosen)["kafka.fetch.max.wait.ms"] == "30"
+
+
 def test_headers_are_a_column_only_when_asked_for() -> None:
     assert "headers" not in schema({"includeHeaders": False})
     assert "headers" in schema({"INCLUDEHEADERS": "True"})

@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -90,15 +90,21 @@ class KafkaRequests:
         left = self._started + self._timeout - time.monotonic()
         return max(SHORTEST, min(left, max(_PATIENCE, self._timeout / 3)))
 
-    def send(self, what: str, request: Callable[[Any, float], Mapping[_T, Any]]) -> dict[_T, Any]:
+    def send(
+        self,
+        what: str,
+        request: Callable[[Any, float], Mapping[_T, Any]],
+        topic_of: Callable[[_T], str] | None = None,
+    ) -> dict[_T, Any]:
         """Send a request and return the outcome of each of its futures: a result or a KafkaError.
 
         Args:
             what: the kind of request, in Kafka's words.
             request: sends it.
+            topic_of: returns the topic of a future by its key, or None if they belong to no topics.
 
         Raises:
-            KafkaLacksError: the broker does not support it.
+            KafkaLacksError: the broker does not support it, or not for some topics.
         """
         shared = shared_client(self.config)
         try:
@@ -117,17 +123,27 @@ class KafkaRequests:
             isinstance(answer, KafkaError) and answer.code() == KafkaError._TIMED_OUT for answer in answers.values()
         ):
             shared.forget(client)
-        self.refuse_unsupported(what, answers.values())
+        self.refuse_unsupported(what, answers, topic_of)
         return answers
 
-    def refuse_unsupported(self, what: str, answers: Iterable[Any]) -> None:
-        """Raise KafkaLacksError if an answer says that the broker does not support this kind of request."""
-        for answer in answers:
-            if isinstance(answer, KafkaError) and answer.code() in UNSUPPORTED:
-                raise KafkaLacksError(
-                    f"Kafka at {self._servers} does not support {what} ({answer.name()}). What needs it, and what goes without it: "
-                    "docs/compatibility.md#kafka-and-brokers-of-other-makers"
-                )
+    def refuse_unsupported(
+        self, what: str, answers: Mapping[_T, Any], topic_of: Callable[[_T], str] | None = None
+    ) -> None:
+        """Raise KafkaLacksError if an answer says that the broker does not support this kind of request; with its topics, see `send`."""
+        lacking = {
+            key: answer
+            for key, answer in answers.items()
+            if isinstance(answer, KafkaError) and answer.code() in UNSUPPORTED
+        }
+        if lacking:
+            topics = sorted({topic_of(key) for key in lacking}) if topic_of else []
+            # A topic of an old message format lacks what the other topics have.
+            only = f" for {name_some(topics, ', ')}" if topics and len(lacking) < len(answers) else ""
+            raise KafkaLacksError(
+                f"Kafka at {self._servers} does not support {what}{only} ({next(iter(lacking.values())).name()}). What needs it, and "
+                "what goes without it: docs/compatibility.md#kafka-and-brokers-of-other-makers",
+                topics=topics,
+            )
 
     def _collect(self, client: _Client, request: Callable[[Any, float], Mapping[_T, Any]]) -> dict[_T, Any]:
         seconds = self.request_seconds()

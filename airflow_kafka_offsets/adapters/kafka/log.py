@@ -255,7 +255,7 @@ class _Lookup:
         if isinstance(answer, KafkaError):
             raise self._kafka.unavailable({what: reason_of(answer)})
         states = [listed.state for listed in answer.valid if listed.group_id == group_id]
-        self._kafka.refuse_unsupported("ListGroups", answer.errors)
+        self._kafka.refuse_unsupported("ListGroups", dict(enumerate(answer.errors)))
         if not states and answer.errors:
             # The group's broker may be one of those that did not answer.
             raise self._kafka.unavailable({what: str(answer.errors[0])})
@@ -407,12 +407,13 @@ class _Lookup:
     def _send_all(self, calls: Sequence[Mapping[Any, Any]], isolation_level: IsolationLevel, what: str) -> list[Any]:
         """Send calls of ListOffsets together, and return the answers in their order."""
         level = confluent_kafka.IsolationLevel[isolation_level.name]
+        asked = [tp for call in calls for tp in call]
 
         def request(admin: Any, seconds: float) -> dict[int, Any]:
             sent = [admin.list_offsets(call, isolation_level=level, request_timeout=seconds) for call in calls]
             return dict(enumerate(futures[tp] for call, futures in zip(calls, sent, strict=True) for tp in call))
 
-        return list(self._kafka.send(what, request).values())
+        return list(self._kafka.send(what, request, lambda number: asked[number].topic).values())
 
 
 def _listing(admin: Any, seconds: float) -> Future[Any]:

@@ -67,12 +67,14 @@ class Place(NamedTuple):
         topic_id: of a topic; the name is not enough, as it may be made again.
         partition, watermark: whose.
         beginning: the first offset that is left.
+        leader_epoch: which leader has these records, as another one may have lost and replaced some; None if Kafka does not tell.
     """
 
     topic_id: str
     partition: TopicPartition
     watermark: int
     beginning: int
+    leader_epoch: int | None
 
 
 Known = tuple[int, int | None, int, int]

@@ -154,7 +154,8 @@ def _why_held(window: Window, limits: Limits, log: LogSnapshot) -> str | None:
     held = []
     for tp, owned in window.ranges.without_empty().items():
         noted, now = window.topic_ids.get(tp.topic), log.topic_ids.get(tp.topic)
-        if noted in (None, UNKNOWN_ID):
+        is_unknown = noted in (None, UNKNOWN_ID)
+        if is_unknown and now is not None:
             return f"the id of topic {tp.topic} is unknown, so what Kafka still holds of it is, too"
         if may_be_same(noted, now):
             bounds = log.bounds.get(tp)
@@ -162,8 +163,9 @@ def _why_held(window: Window, limits: Limits, log: LogSnapshot) -> str | None:
                 beginning = "unknown" if bounds is None else bounds.beginning
                 held.append(f"{tp} offsets {owned} (beginning offset {beginning})")
         elif not (limits.are_deleted or (now is not None and now == limits.topic_ids.get(tp.topic))):
+            with_id = "" if is_unknown else f" with the id {noted}"
             return (
-                f"Kafka has no topic {tp.topic} with the id {noted}: make sure that this is the right Kafka, and if the topic was deleted, "
+                f"Kafka has no topic {tp.topic}{with_id}: make sure that this is the right Kafka, and if the topic was deleted, "
                 "add --deleted-topics"
             )
     return f"Kafka may still hold some of its offsets: {name_some(held, ', ')}" if held else None
@@ -192,7 +194,7 @@ def _raised(floors: Floors, more: Iterable[tuple[Offsets, Mapping[str, str]]]) -
     raised = {topic_id: dict(of_topic) for topic_id, of_topic in floors.items()}
     for offsets, topic_ids in more:
         for tp, offset in offsets.items():
-            if (topic_id := topic_ids.get(tp.topic)) is not None and offset:
+            if (topic_id := topic_ids.get(tp.topic)) not in (None, UNKNOWN_ID) and offset:
                 of_topic = raised.setdefault(topic_id, {})
                 of_topic[tp.partition] = max(offset, of_topic.get(tp.partition, 0))
     return raised

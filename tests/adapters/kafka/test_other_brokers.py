@@ -133,6 +133,26 @@ def _is_created(topics: Topics, topic: str) -> bool:
     return True
 
 
+def test_a_topic_whose_message_format_has_no_times_is_named_and_harms_no_other(
+    old: OldKafkaBroker, tmp_path: Path, topic: str
+) -> None:
+    world, without = World(tmp_path, old, topic), f"{topic}-without"
+    create_topic(old, without, 1, {"message.format.version": "0.9.0"})
+    groups = [world.group, KafkaGroup("without", topics=[without])]
+    for name, group in zip((topic, without), groups, strict=True):
+        WindowService(world.ledger, world.log).plan(group, claim(group.name), lambda _: True)
+        produce(old, name, 5)
+    started = time.monotonic()
+    with pytest.raises(KafkaLacksError, match=rf"ListOffsets by time for {without} \(UNSUPPORTED_FOR_MESSAGE_FORMAT"):
+        world.log.offsets_at([TopicPartition(name, 0) for name in (topic, without)], datetime.now(UTC), LEVEL)
+    assert time.monotonic() - started < 5
+    found = look(groups, world.ledger, lambda _: world.log)
+    assert (found["lake"].lag, found["lake"].error) == (5, None)
+    assert found["lake"].lag_seconds is not None
+    assert (found["without"].lag, found["without"].lag_seconds) == (5, None)
+    assert without in str(found["without"].error)
+
+
 @pytest.fixture(scope="module")
 def kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """Run a broker of version 3.7."""
