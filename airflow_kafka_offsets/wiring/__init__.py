@@ -180,6 +180,10 @@ def open_log(group: KafkaGroup, config: Mapping[str, Any] | None = None) -> Kafk
         BadInputError: the connection is missing, of another type or names no servers.
     """
     from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
-    from airflow_kafka_offsets.wiring.kafka_login import kafka_config
 
-    return KafkaLog(kafka_config(group.kafka_conn_id) if config is None else config, group.kafka_timeout)
+    if config is None:
+        # Not before: it imports Airflow, which takes seconds and sets how this process logs.
+        from airflow_kafka_offsets.wiring.kafka_login import kafka_config
+
+        config = kafka_config(group.kafka_conn_id)
+    return KafkaLog(config, group.kafka_timeout)
