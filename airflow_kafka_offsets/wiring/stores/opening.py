@@ -64,9 +64,10 @@ def open_store(address: StoreAddress, group: KafkaGroup, config: Mapping[str, An
 def open_kafka(address: StoreAddress, group: KafkaGroup, config: Mapping[str, Any] | None = None) -> OffsetStore:
     """Open the consumer group of a connection of type ``kafka``, or on the group's own Kafka."""
     from airflow_kafka_offsets.adapters.stores.kafka import KafkaStore
-    from airflow_kafka_offsets.wiring.kafka_login import kafka_config
 
     if address.conn_id or config is None:
+        from airflow_kafka_offsets.wiring.kafka_login import kafka_config
+
         config = kafka_config(address.conn_id or group.kafka_conn_id)
     return KafkaStore(
         str(address),
