@@ -202,16 +202,17 @@ def check_details(details: Mapping[str, Any]) -> None:
         raise ValueError("a window, a topic id or a ledger is no text")
 
 
-def first_ids(acts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the first id of each topic that a group has left for another one of the same name.
+def first_ids(topic_ids: Mapping[str, str], acts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the first id that a group knew of each topic: what the unknown ids of its windows stand for.
 
     Args:
-        acts: the details of the group's `MOVES`, oldest first.
+        topic_ids: those of the group's position.
+        acts: the details of the group's `MOVES`, oldest first: which topics it has left for others of the same name.
     """
     first: dict[str, str] = {}
     for details in acts:
         first = {**details.get(LEFT, {}), **first}
-    return first
+    return {**topic_ids, **first}
 
 
 MAX_WHO = 200

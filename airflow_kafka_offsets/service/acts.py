@@ -215,7 +215,7 @@ class Acts(UseCases):
                     f"Window {to_window} is a backfill window: name its offsets, --to '{dump_offsets(window.ranges.starts)}'"
                 )
             topic_ids = self._kafka.topic_ids(read_before(group, position))
-            ids = {**position.topic_ids, **first_ids(act.details for act in self.ledger.moves(group.name))}
+            ids = first_ids(position.topic_ids, (act.details for act in self.ledger.moves(group.name)))
             committed = committed_windows(self.ledger, group.name, ids)
             starts = window_starts(window.identified(ids), position, committed, group.reads, topic_ids)
             moving = topics or group.reads

@@ -38,7 +38,7 @@ def audit_table(ledger: Ledger, group: KafkaGroup, table: Islands, seqs: Sequenc
         raise UnknownGroupError(f"Group {group.name} has not planned yet")
     if seqs:
         _check_committed(ledger, group.name, seqs)
-    ids = {**position.topic_ids, **first_ids(act.details for act in ledger.moves(group.name))}
+    ids = first_ids(position.topic_ids, (act.details for act in ledger.moves(group.name)))
     floors = ledger.pruned(group.name).floors_of(position.topic_ids)
     auditor = Auditor(table, position.topic_ids, group.expect_gaps, is_whole=not seqs, floors=floors)
     found = rows(ledger, group.name, states=(State.COMMITTED,), seqs=seqs)

@@ -169,7 +169,7 @@ class Pruning:
     def _search(self, group: KafkaGroup, older_than: timedelta, are_deleted: bool) -> _Search:
         topic_ids = (self._ledger.load(group.name).position or NOWHERE).topic_ids
         limits = Limits(self._clock() - older_than, self._needed(group.name), topic_ids, are_deleted)
-        ids = {**topic_ids, **first_ids(act.details for act in self._ledger.moves(group.name))}
+        ids = first_ids(topic_ids, (act.details for act in self._ledger.moves(group.name)))
         return _Search(self._ledger, self._kafka, group, limits, ids)
 
     def _needed(self, group: str) -> int | None:

@@ -188,13 +188,13 @@ def _owners(
         live_windows(ledger, group, ranges.without_empty(), topic_ids),
     )
     windows: Sequence[WindowRecord] = ()
-    left: Mapping[str, str] = {}
+    ids: Mapping[str, str] = {}
     if ranges.span:
         with ledger.one_connection():
-            left = first_ids(act.details for act in ledger.moves(group))
-            windows = replay.overlapping(ranges, candidates, topic_ids, left)
+            ids = first_ids(topic_ids, (act.details for act in ledger.moves(group)))
+            windows = replay.overlapping(ranges, candidates, topic_ids, ids)
     owners = sorted(windows, key=lambda held: held.seq)
-    gaps = replay.without_owner(ranges, [held.window.identified(left) for held in (*own, *owners)], topic_ids)
+    gaps = replay.without_owner(ranges, [held.window.identified(ids) for held in (*own, *owners)], topic_ids)
     if gaps:  # after the search for owners: a window that left in between has raised the floors before
         ledger.pruned(group).check_gaps(gaps, topic_ids)
     return owners, gaps

@@ -46,7 +46,7 @@ def work_out(
     whole = _with_others(kafka, group, before, log)
     moves = [act.details for act in ledger.moves(group.name)]
     check_never_left(group.name, before, log.topic_ids, moves)
-    ids = {**before.topic_ids, **first_ids(moves)}
+    ids = first_ids(before.topic_ids, moves)
     asked = doubtful(before.leader_epochs, before.topic_ids, log)
     epoch_ends = kafka.epoch_ends(asked)
     reset = plan_reset(

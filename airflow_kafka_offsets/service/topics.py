@@ -60,4 +60,4 @@ def learned_ids(ledger: Ledger, windows: Iterable[Window]) -> Mapping[str, str]:
     if blind is None:
         return {}
     position = ledger.load(blind.group).position or NOWHERE
-    return {**position.topic_ids, **first_ids(act.details for act in ledger.moves(blind.group))}
+    return first_ids(position.topic_ids, (act.details for act in ledger.moves(blind.group)))

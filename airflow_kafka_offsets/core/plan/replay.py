@@ -106,7 +106,7 @@ def overlapping(
     requested: OffsetRanges,
     owners: Iterable[WindowRecord],
     topic_ids: Mapping[str, str],
-    left: Mapping[str, str] = MappingProxyType({}),
+    ids: Mapping[str, str] = MappingProxyType({}),
 ) -> list[WindowRecord]:
     """Return the windows that own any of these offsets, in today's topics.
 
@@ -114,10 +114,10 @@ def overlapping(
         requested: offset ranges.
         owners: windows that own their offsets.
         topic_ids: the ids of their topics.
-        left: the first ids of topics that the group has left, which a window's unknown ids stand for.
+        ids: what a window's unknown ids stand for, see `core.history.first_ids`.
     """
     wanted = requested.without_empty()
-    return [held for held in owners if any(_shared(held.window.identified(left), wanted, topic_ids))]
+    return [held for held in owners if any(_shared(held.window.identified(ids), wanted, topic_ids))]
 
 
 def left_to_find(requested: OffsetRanges, window: Window, topic_ids: Mapping[str, str]) -> OffsetRanges:
