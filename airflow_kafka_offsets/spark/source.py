@@ -57,7 +57,7 @@ def _prepare_login(spark: SparkSession, options: Mapping[str, str]) -> None:
     ]
     missing = [name for name in needed if allowed is not None and name not in re.split(r"[\s,]+", allowed)]
     if missing:
-        raise ReaderOptionError(not_allowed(missing[0], _ALLOWED_PROVIDERS, ",".join([*needed])))
+        raise ReaderOptionError(not_allowed(missing[0], _ALLOWED_PROVIDERS, ",".join(needed)))
     if url := options.get(_TOKEN_URL):
         _allow(spark, java, url)
 

@@ -351,8 +351,9 @@ def _quote(value: str) -> str:
 
 def _has(chosen: Mapping[str, str], option: str) -> bool:
     """Whether an option was chosen; of a store, whether one was chosen that has its certificates or key."""
-    options = [option + what for what in ("location", "certificates", "key")] if option.endswith(".") else [option]
-    return any(name in chosen for name in (*options, _ENGINE * option.endswith(".")))
+    if not option.endswith("."):
+        return option in chosen
+    return any(name in chosen for name in (f"{option}location", f"{option}certificates", f"{option}key", _ENGINE))
 
 
 def _is_on(given: Mapping[str, str], setting: str, default: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -309,25 +309,26 @@ def _refuse(
 
 def _made_again(position: Position, log: LogSnapshot, gone: Iterable[TopicPartition]) -> str | None:
     """Return what to do about a topic without an id that lost a partition; None if there is none."""
-    for topic in _without_id(position, log, gone):
-        return (
-            f"Kafka removes no single partition, so topic {topic} was made again, and without topic ids the windows of both can't be "
-            f"told apart. {ANOTHER_GROUP}"
-        )
-    return None
+    topic = _without_id(position, log, gone)
+    if topic is None:
+        return None
+    return (
+        f"Kafka removes no single partition, so topic {topic} was made again, and without topic ids the windows of both can't be "
+        f"told apart. {ANOTHER_GROUP}"
+    )
 
 
 def _may_be_another(position: Position, log: LogSnapshot, gone: Iterable[TopicPartition]) -> str:
-    for topic in _without_id(position, log, gone):
-        return f"Without topic ids, {topic} may be another topic of that name: if so, {ANOTHER_GROUP[0].lower()}{ANOTHER_GROUP[1:]}. If not: "
-    return ""
+    topic = _without_id(position, log, gone)
+    if topic is None:
+        return ""
+    return f"Without topic ids, {topic} may be another topic of that name: if so, {ANOTHER_GROUP[0].lower()}{ANOTHER_GROUP[1:]}. If not: "
 
 
-def _without_id(position: Position, log: LogSnapshot, gone: Iterable[TopicPartition]) -> Iterator[str]:
-    """Return the topics there that Kafka has, and of which the group or Kafka does not know the id."""
-    for topic in topics_of(gone):
-        if topic in log.topic_ids and UNKNOWN_ID in (position.topic_ids.get(topic), log.topic_ids[topic]):
-            yield topic
+def _without_id(position: Position, log: LogSnapshot, gone: Iterable[TopicPartition]) -> str | None:
+    """Return the first topic there that Kafka has, and of which the group or Kafka does not know the id; None if there is none."""
+    there = (topic for topic in topics_of(gone) if topic in log.topic_ids)
+    return next((t for t in there if UNKNOWN_ID in (position.topic_ids.get(t), log.topic_ids[t])), None)
 
 
 def _past_truncated(group: KafkaGroup, ends: Offsets, log: LogSnapshot) -> str:
