@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-import psutil
 import pytest
 from confluent_kafka.admin import AclOperation
 from sqlalchemy import create_engine, inspect, text
 
 from airflow_kafka_offsets.core.window import State
 from tests.acceptance.conftest import Lab, expect_once
+from tests.lab.processes import command_lines
 
 
 @pytest.mark.parametrize(
@@ -58,15 +56,6 @@ def test_a_password_is_in_no_argv_log_xcom_rendered_field_ledger_or_event_log(la
     logs = [p.read_text(errors="replace") for p in (lab.airflow.home / "logs").rglob("*canary*/**/*.log")]
     assert logs
     assert not [1 for log in logs if canary in log]
-
-
-def command_lines() -> list[str]:
-    """Return the command line of every process of this machine."""
-    lines = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            lines.append(" ".join(process.cmdline()))
-    return lines
 
 
 def dump(url: str) -> str:

@@ -406,3 +406,12 @@ class OneServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def command_lines() -> list[str]:
+    """Return the command line of every process of this machine."""
+    lines = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            lines.append(" ".join(process.cmdline()))
+    return lines

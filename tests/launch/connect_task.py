@@ -10,17 +10,16 @@ import logging
 import os
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import requests
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkOperator, KafkaSparkSqlOperator
 from airflow_kafka_offsets.core.launch.start import LAUNCHER_OPTIONS, SUBMIT_OPTIONS
 from tests.lab.holds import slowly_until_released
+from tests.lab.processes import command_lines
 from tests.lab.waiting import ANSWER
 
 
@@ -74,14 +73,6 @@ def look_around(spark: Any, window: Any, folder: str, ti: Any) -> int:
     (seen / f"{window.group}.pages").write_text("\n".join(pages))
     (seen / f"{window.group}.argv").write_text("\n".join(command_lines()))
     return len(records)
-
-
-def command_lines() -> list[str]:
-    lines = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            lines.append(" ".join(process.cmdline()))
-    return lines
 
 
 def main(
