@@ -23,6 +23,7 @@ from airflow_kafka_offsets.adapters.kafka.messages import (
     REFUSALS,
     UNSUPPORTED,
     by_reason,
+    code_of,
     hint,
     last_cause,
     masked,
@@ -187,7 +188,7 @@ class KafkaRequests:
             topics: those that it concerns.
         """
         cause = last_cause(self.reports)
-        if cause and cause.code() in REFUSALS:
+        if cause and code_of(cause) in REFUSALS:
             return self._refused(cause)
         seconds = time.monotonic() - self._started
         return KafkaUnavailableError(
@@ -197,7 +198,7 @@ class KafkaRequests:
         )
 
     def _refused(self, cause: KafkaError) -> KafkaRefusedError:
-        what, remedy = REFUSALS[cause.code()]
+        what, remedy = REFUSALS[code_of(cause)]
         return KafkaRefusedError(f"Kafka at {self._servers} {what} ({self.masked(cause.str())}): {remedy}")
 
     def _unusable(self, exc: Exception) -> KafkaRefusedError:

@@ -42,13 +42,21 @@ def masked(text: str, config: Mapping[str, Any]) -> str:
     return text
 
 
+def code_of(error: KafkaError) -> int:
+    """Return the code of a report: that of TLS also for a handshake that librdkafka reports as lost transport."""
+    # It does so if the first call of OpenSSL fails: with a quick broker.
+    is_tls = error.code() == KafkaError._TRANSPORT and "SSL routines" in error.str()
+    code: int = KafkaError._SSL if is_tls else error.code()
+    return code
+
+
 def refusal(reports: Iterable[KafkaError]) -> KafkaError | None:
     """Return the report of a refusal, if there are two and all brokers are down: a retry then does not help.
 
     One report is not enough: a broker that stops in the middle of a login causes the same report once.
     """
     reports = tuple(reports)
-    causes = [error for error in reports if error.code() in REFUSALS]
+    causes = [error for error in reports if code_of(error) in REFUSALS]
     are_all_down = any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in reports)
     return causes[-1] if are_all_down and len(causes) > 1 else None
 

@@ -807,6 +807,14 @@ def test_only_a_refusal_by_all_that_was_repeated_ends_a_lookup_early(codes: tupl
     assert bool(messages.refusal(reported(*codes))) == is_refused
 
 
+def test_a_handshake_that_fails_at_once_is_a_refusal_although_its_code_is_that_of_lost_transport() -> None:
+    at_once = KafkaError(TRANSPORT, "error:0A000086:SSL routines::certificate verify failed (after 11ms)")
+    assert messages.refusal([at_once, KafkaError(DOWN), at_once]) is at_once
+    lookup = kafka_client.KafkaRequests({"bootstrap.servers": "kafka:9093"}, 5)
+    lookup.reports.append(at_once)
+    assert "could not be reached over TLS" in str(lookup.unavailable({"orders": "no answer"}))
+
+
 def test_the_hint_names_the_last_cause_and_not_that_all_are_down() -> None:
     assert "report 1" in messages.hint(reported(TRANSPORT, TRANSPORT, DOWN))
     assert "security.protocol" in messages.hint(reported(DOWN))
