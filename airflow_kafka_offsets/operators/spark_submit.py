@@ -167,7 +167,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
                         job.report = self._launch(task, launch, job.planned, service)
                 work.commit(p)
             results = work.results()
-            task.emit(windows, results, emit_empty=self.emit_empty)
+            task.emit(windows, results, work.reached, emit_empty=self.emit_empty)
         return task_result(self.group, results)
 
     def _check_and_prepare(self) -> Launch:
