@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 import traceback
 from base64 import b64encode
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from airflow_kafka_offsets.adapters.clusters import http
 from airflow_kafka_offsets.adapters.clusters.standalone import Addresses, StandaloneCluster
 from airflow_kafka_offsets.adapters.clusters.yarn import YarnCluster
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError
-from airflow_kafka_offsets.core.launch.jobs import JobName
+from airflow_kafka_offsets.core.launch.jobs import JobName, JobState
 from tests.lab.processes import LOOPBACK, free_port
 from tests.lab.small_server import Handler, SmallServer
 
@@ -35,7 +36,7 @@ def nobody() -> str:
     ids=["yarn", "standalone"],
 )
 def test_a_cluster_that_does_not_answer_is_one_error(cluster: Any) -> None:
-    for question in (lambda: cluster.jobs(NAME), lambda: cluster.knows("1"), lambda: cluster.stop("1")):
+    for question in (lambda: cluster.jobs(NAME), lambda: cluster.state("1"), lambda: cluster.stop("1")):
         with pytest.raises(ClusterUnavailableError, match="does not answer"):
             question()
 
@@ -68,6 +69,44 @@ def test_another_master_is_given_a_driver_only_if_the_first_can_not_have_one() -
         assert requests_seen == []
         assert StandaloneCluster(Addresses([nobody(), leader], [])).submit([], {}, {}) == "driver-1"
         assert requests_seen == [("/v1/submissions/create", None)]
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "state"),
+    [
+        (200, {"state": "ACCEPTED", "finalStatus": "UNDEFINED"}, JobState.ALIVE),
+        (200, {"state": "FINISHED", "finalStatus": "SUCCEEDED"}, JobState.SUCCEEDED),
+        (200, {"state": "FINISHED", "finalStatus": "FAILED"}, JobState.OVER),
+        (404, {}, None),
+    ],
+)
+def test_yarn_reports_the_state_of_one_application(status: int, answer: dict[str, str], state: JobState | None) -> None:
+    with serving(json.dumps({"app": answer}).encode(), status) as (address, requests_seen):
+        assert YarnCluster(address).state("application_1_1") is state
+    assert requests_seen == [("/ws/v1/cluster/apps/application_1_1", None)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        ({"success": True, "driverState": "RELAUNCHING"}, JobState.ALIVE),
+        ({"success": True, "driverState": "FINISHED"}, JobState.SUCCEEDED),
+        ({"success": True, "driverState": "KILLED"}, JobState.OVER),
+        ({"success": False}, None),
+    ],
+)
+def test_a_master_reports_the_state_of_one_driver(answer: dict[str, Any], state: JobState | None) -> None:
+    with serving(json.dumps(answer).encode()) as (master, _):
+        assert StandaloneCluster(Addresses([master], [])).state("driver-1") is state
+
+
+def test_a_master_in_recovery_does_not_say_that_a_driver_is_gone() -> None:
+    recovering = {"success": False, "message": "Exception from the cluster:\nCurrent state is not alive: RECOVERING"}
+    with (
+        serving(json.dumps(recovering).encode()) as (master, _),
+        pytest.raises(ClusterUnavailableError, match="driver-1: Exception from the cluster"),
+    ):
+        StandaloneCluster(Addresses([master], [])).state("driver-1")
 
 
 def test_what_a_cluster_may_lack_depends_on_its_ports() -> None:

@@ -205,8 +205,8 @@ def test_airflows_client_finds_stops_and_reads_the_pods_of_a_window(tmp_path: Pa
     found = answers(
         tmp_path,
         api,
-        ("knows", {"job_id": "etl:new-driver"}),
-        ("knows", {"job_id": "etl:gone-driver"}),
+        ("state", {"job_id": "etl:new-driver"}),
+        ("state", {"job_id": "etl:gone-driver"}),
         ("driver", {"job_id": "failed-driver"}),
         ("driver", {"job_id": "lost-driver"}),
         ("log_tail", {"job_id": "failed-driver", "container": "spark-kubernetes-driver"}),
@@ -216,7 +216,7 @@ def test_airflows_client_finds_stops_and_reads_the_pods_of_a_window(tmp_path: Pa
         ("missing_rights", {"submits": True}),
         ("remove_ended", {"window": NAME.window}),
     )
-    assert found[:2] == [True, False]
+    assert found[:2] == ["alive", None]
     assert found[2] == str(Driver(JobState.OVER, "Failed", "exit code 1, Error", "spark-kubernetes-driver"))
     assert found[3] == str(Driver(JobState.ALIVE, "Unknown", "", "renamed"))
     assert found[4:7] == [["the log of spark-kubernetes-driver", "its end"], [], None]

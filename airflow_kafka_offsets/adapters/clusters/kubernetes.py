@@ -58,9 +58,10 @@ class KubernetesCluster:
         """Return the pods with the window's label."""
         return [self._job(pod) for pod in self._of_window(name.window)]
 
-    def knows(self, job_id: str) -> bool:
-        """Whether the pod exists."""
-        return self.driver(job_id) is not None
+    def state(self, job_id: str) -> JobState | None:
+        """Return the pod's state."""
+        driver = self.driver(job_id)
+        return None if driver is None else driver.state
 
     def stop(self, job_id: str) -> None:
         """Delete a pod, if it still exists."""
