@@ -137,7 +137,6 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
     def _run(self, task: Task) -> dict[str, Any]:
         from airflow_kafka_offsets import wiring
         from airflow_kafka_offsets.core.ending import RECONNECTS, RUNS_AGAIN
-        from airflow_kafka_offsets.launch import pods
         from airflow_kafka_offsets.task.plan import log_failure_before_window, plan, take
         from airflow_kafka_offsets.task.work import Work, task_result
 
@@ -167,7 +166,9 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
                     with work.attempt(p) as job:
                         job.report = self._launch(task, launch, job.planned, service)
                 if target.is_kubernetes and p.window.span:
-                    pods.remove_ended(target, service.ledger, p.window, run.claim)
+                    from airflow_kafka_offsets.launch.pods import remove_ended
+
+                    remove_ended(target, service.ledger, p.window, run.claim)
                 work.commit(p)
             results = work.results()
             task.emit(windows, results, emit_empty=self.emit_empty)
@@ -175,7 +176,6 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
 
     def _check_and_prepare(self) -> Launch:
         """Refuse what can't work, before anything is written, and return the launch as it is for any window."""
-        from airflow_kafka_offsets.launch import pods
         from airflow_kafka_offsets.launch.job_files import check_spark_conf, reader_of, refuse_login, refuse_ours
         from airflow_kafka_offsets.launch.launch import Launch
         from airflow_kafka_offsets.task.dag_files import FIELDS, folders_of, launch_files
@@ -199,7 +199,9 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
         check_spark_conf(conf, deploy_mode=hook.deploy_mode, is_tracked=target.is_tracked)
         hook.check_tracking(durable=self.durable)
         if target.is_kubernetes:
-            pods.check_rights(target, conf)
+            from airflow_kafka_offsets.launch.pods import check_rights
+
+            check_rights(target, conf)
         if target.is_standalone_cluster:
             standalone.check_reachable(application, ship=self.ship)
             open_standalone(target).check()
