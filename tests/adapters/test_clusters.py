@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import doctest
+import json
 import traceback
 from base64 import b64encode
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_kafka_offsets.adapters.clusters import http
-from airflow_kafka_offsets.adapters.clusters.kubernetes import KubernetesCluster
 from airflow_kafka_offsets.adapters.clusters.standalone import Addresses, StandaloneCluster
 from airflow_kafka_offsets.adapters.clusters.yarn import YarnCluster
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError
-from airflow_kafka_offsets.core.launch.jobs import Job, JobName, JobState, tags
+from airflow_kafka_offsets.core.launch.jobs import JobName, JobState
 from tests.lab.processes import LOOPBACK, free_port
 from tests.lab.small_server import Handler, SmallServer
 
@@ -26,62 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NAME = JobName("lake-000001", "a" * 20, "b" * 20, datetime(2026, 1, 1, tzinfo=UTC))
-
-
-class ApiError(Exception):
-    def __init__(self, status: int) -> None:
-        super().__init__(f"({status})")
-        self.status = status
-
-
-class Pods:
-    """Stands for the Kubernetes client: no cluster can run here."""
-
-    def __init__(self, *pods: Any) -> None:
-        self.pods = list(pods)
-
-    def list_namespaced_pod(self, namespace: str, **query: Any) -> Any:
-        assert namespace == "etl"
-        assert query.pop("_request_timeout"), "the client waits forever by default"
-        kind, _, wanted = (query.get("label_selector") or query.get("field_selector", "")).partition("=")
-        pods = [p for p in self.pods if wanted in (p.metadata.labels.get(kind), p.metadata.name)]
-        return SimpleNamespace(items=pods)
-
-    def delete_namespaced_pod(self, name: str, namespace: str, _request_timeout: Any) -> None:
-        if name not in [pod.metadata.name for pod in self.pods]:
-            raise ApiError(404)
-        raise ApiError(403)
-
-
-def pod(name: str, phase: str, job: JobName, created: int) -> Any:
-    labels = {key.rpartition(".label.")[2]: value for key, value in tags("k8s://api", job, {}).items()}
-    metadata = SimpleNamespace(name=name, labels=labels, creation_timestamp=datetime(2026, 1, created, tzinfo=UTC))
-    return SimpleNamespace(metadata=metadata, status=SimpleNamespace(phase=phase))
-
-
-def test_driver_pods_are_found_by_their_labels_oldest_first() -> None:
-    older, foreign = replace(NAME, job="c" * 20), replace(NAME, window="d" * 20)
-    pods = Pods(
-        pod("new-driver", "Pending", NAME, 3),
-        pod("old-driver", "Succeeded", older, 1),
-        pod("failed-driver", "Failed", NAME, 2),
-        pod("foreign-driver", "Running", foreign, 1),
-    )
-    cluster = KubernetesCluster(lambda: pods, "etl")
-    assert cluster.jobs(NAME) == [
-        Job("etl:old-driver", JobState.SUCCEEDED, older.job),
-        Job("etl:failed-driver", JobState.OVER, NAME.job),
-        Job("etl:new-driver", JobState.ALIVE, NAME.job),
-    ]
-    assert cluster.knows("etl:new-driver")
-    assert not cluster.knows("etl:gone-driver")
-
-
-def test_a_pod_that_is_gone_needs_no_stop_and_a_missing_right_is_named() -> None:
-    cluster = KubernetesCluster(lambda: Pods(pod("a-driver", "Running", NAME, 1)), "etl")
-    cluster.stop("etl:gone-driver")
-    with pytest.raises(ClusterUnavailableError, match="The task needs the rights to list and delete pods"):
-        cluster.stop("etl:a-driver")
 
 
 def nobody() -> str:
@@ -94,7 +36,7 @@ def nobody() -> str:
     ids=["yarn", "standalone"],
 )
 def test_a_cluster_that_does_not_answer_is_one_error(cluster: Any) -> None:
-    for question in (lambda: cluster.jobs(NAME), lambda: cluster.knows("1"), lambda: cluster.stop("1")):
+    for question in (lambda: cluster.jobs(NAME), lambda: cluster.state("1"), lambda: cluster.stop("1")):
         with pytest.raises(ClusterUnavailableError, match="does not answer"):
             question()
 
@@ -127,6 +69,44 @@ def test_another_master_is_given_a_driver_only_if_the_first_can_not_have_one() -
         assert requests_seen == []
         assert StandaloneCluster(Addresses([nobody(), leader], [])).submit([], {}, {}) == "driver-1"
         assert requests_seen == [("/v1/submissions/create", None)]
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "state"),
+    [
+        (200, {"state": "ACCEPTED", "finalStatus": "UNDEFINED"}, JobState.ALIVE),
+        (200, {"state": "FINISHED", "finalStatus": "SUCCEEDED"}, JobState.SUCCEEDED),
+        (200, {"state": "FINISHED", "finalStatus": "FAILED"}, JobState.OVER),
+        (404, {}, None),
+    ],
+)
+def test_yarn_reports_the_state_of_one_application(status: int, answer: dict[str, str], state: JobState | None) -> None:
+    with serving(json.dumps({"app": answer}).encode(), status) as (address, requests_seen):
+        assert YarnCluster(address).state("application_1_1") is state
+    assert requests_seen == [("/ws/v1/cluster/apps/application_1_1", None)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        ({"success": True, "driverState": "RELAUNCHING"}, JobState.ALIVE),
+        ({"success": True, "driverState": "FINISHED"}, JobState.SUCCEEDED),
+        ({"success": True, "driverState": "KILLED"}, JobState.OVER),
+        ({"success": False}, None),
+    ],
+)
+def test_a_master_reports_the_state_of_one_driver(answer: dict[str, Any], state: JobState | None) -> None:
+    with serving(json.dumps(answer).encode()) as (master, _):
+        assert StandaloneCluster(Addresses([master], [])).state("driver-1") is state
+
+
+def test_a_master_in_recovery_does_not_say_that_a_driver_is_gone() -> None:
+    recovering = {"success": False, "message": "Exception from the cluster:\nCurrent state is not alive: RECOVERING"}
+    with (
+        serving(json.dumps(recovering).encode()) as (master, _),
+        pytest.raises(ClusterUnavailableError, match="driver-1: Exception from the cluster"),
+    ):
+        StandaloneCluster(Addresses([master], [])).state("driver-1")
 
 
 def test_what_a_cluster_may_lack_depends_on_its_ports() -> None:
