@@ -95,7 +95,7 @@ def test_the_runs_of_partitions_end_with_them_and_a_backfill_of_partitions_repla
     planned = [lab.api.xcom(dag_id, run, "plan") for run in filled]
     again = sorted((window["window_id"], window["is_rerun"]) for window in planned)
     assert again == [(f"{dag_id}-000002", True), (f"{dag_id}-000003", True)]
+    assert lab.api.runs(f"{dag_id}_plain_consumer") == [], "Airflow gives each event of such a run a key"
     lab.api.run_to(dag_id, {"windows": "4", "trigger_consumers": True})
     wait_for_keys(lab, dag_id, hours(0, 1, 2, 3, 3))
     expect_hours(lab, dag_id, [1, 2, 3, 4])
-    assert lab.api.runs(f"{dag_id}_plain_consumer") == [], "Airflow gives each event of such a run a key"
