@@ -95,7 +95,7 @@ class Run:
 
 
 def check_attempt(window: WindowRecord, claim: Claim, this_try: Try, newest: Attempt | None) -> None:
-    """Refuse an attempt of a process that Airflow counts as dead: whoever got its work since may be at work.
+    """Refuse an attempt of a process that Airflow counts as dead: another task may be working on its window.
 
     Args:
         window: the window, as it is now.
@@ -108,7 +108,7 @@ def check_attempt(window: WindowRecord, claim: Claim, this_try: Try, newest: Att
         IllegalStepError: a later try of the same task has begun to work, or the window no longer owns its offsets.
     """
     check_owns(window)
-    # Around another launcher, the task that commits records the attempt; the plan task holds the window.
+    # If another launcher runs the job, the task that commits records the attempt; the plan task holds the window.
     is_around = claim.scope is Scope.RUN and window.holder.lets_commit(claim)
     if window.holder != claim and not is_around:
         raise WindowBusyError(window.id, window.holder, is_rerun=window.state is State.COMMITTED)

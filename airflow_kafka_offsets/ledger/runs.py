@@ -83,7 +83,7 @@ from airflow_kafka_offsets.ledger.tables import (
 
 
 class RunLedger(Connections):
-    """The ledger, as runs need it. Every write is one transaction."""
+    """The ledger, as runs need it. Every write is one transaction, or a part of that of `turn`."""
 
     def load(self, group: str, claim: Claim | None = None) -> GroupState:
         """Return what matters to someone who asks for a window."""
@@ -276,7 +276,7 @@ class RunLedger(Connections):
         return {seq: attempt for seq, attempt in found if this_try.continues(attempt)}
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None, now: datetime) -> None:
-        """Record how a try ended."""
+        """Record how an attempt ended. A lost attempt stays lost: the commit refuses it."""
         with self._writing() as connection:
             connection.execute(
                 update(attempts)
@@ -294,7 +294,7 @@ class RunLedger(Connections):
         leave_committing: bool = False,
         output: Sequence[str] = (),
     ) -> bool:
-        """Commit a window, if it is still planned. If it was committed before, only its output may change, and False is returned.
+        """Commit a window that is planned or committing. If it was committed before, only its output may change, and False is returned.
 
         Args:
             window_id: the window.
@@ -525,7 +525,7 @@ def _newest_at(window: FromClause) -> ScalarSelect[int]:
 
 
 def take_from_attempts(connection: Connection, group_id: int, window: WindowRecord, now: datetime) -> None:
-    """Let no attempt that has begun at a window succeed any longer, and no commit that has looked before."""
+    """Record running attempts at a window as lost, and let a commit that was decided before lose."""
     change_window(connection, group_id, window, holds=window.holds + 1)
     _lose(connection, _running(connection, group_id, [window.seq]), now)
 
