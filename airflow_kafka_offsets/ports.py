@@ -8,7 +8,7 @@ from typing import Protocol
 
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.lag.search import Hits, Known, Place, Probe
-from airflow_kafka_offsets.core.launch.jobs import Job, JobName
+from airflow_kafka_offsets.core.launch.jobs import Job, JobName, JobState
 from airflow_kafka_offsets.core.leader_epochs import EpochEnds, PartitionEpoch
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
 from airflow_kafka_offsets.core.offsets import Offsets, TopicPartition
@@ -182,8 +182,8 @@ class Cluster(Protocol):
         """Return the jobs of a window, oldest first, also those that may belong to it."""
         ...
 
-    def knows(self, job_id: str) -> bool:
-        """Whether there is, or was, a job of this id."""
+    def state(self, job_id: str) -> JobState | None:
+        """Return the state of a job, or None if the cluster has none of this id, or has it no longer."""
         ...
 
     def stop(self, job_id: str) -> None:

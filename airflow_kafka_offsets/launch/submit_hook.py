@@ -364,7 +364,7 @@ class SubmitOperator(SparkSubmitOperator):
             return str(super().get_job_status(external_id, context))
         except (RuntimeError, OSError):  # with several masters, the provider reports only the last one's answer
             cluster = None if self._hook is None else self._hook.open_cluster()
-            if cluster is None or cluster.knows(str(external_id)):
+            if cluster is None or cluster.state(str(external_id)) is not None:
                 raise
             self.log.warning("The cluster has no job %s: launching the window again", external_id)
             return "NotFound"

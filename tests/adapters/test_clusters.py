@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 import traceback
 from base64 import b64encode
 from contextlib import contextmanager
@@ -73,8 +74,9 @@ def test_driver_pods_are_found_by_their_labels_oldest_first() -> None:
         Job("etl:failed-driver", JobState.OVER, NAME.job),
         Job("etl:new-driver", JobState.ALIVE, NAME.job),
     ]
-    assert cluster.knows("etl:new-driver")
-    assert not cluster.knows("etl:gone-driver")
+    names = ("new", "old", "failed", "gone")
+    states = [JobState.ALIVE, JobState.SUCCEEDED, JobState.OVER, None]
+    assert [cluster.state(f"etl:{name}-driver") for name in names] == states
 
 
 def test_a_pod_that_is_gone_needs_no_stop_and_a_missing_right_is_named() -> None:
@@ -94,7 +96,7 @@ def nobody() -> str:
     ids=["yarn", "standalone"],
 )
 def test_a_cluster_that_does_not_answer_is_one_error(cluster: Any) -> None:
-    for question in (lambda: cluster.jobs(NAME), lambda: cluster.knows("1"), lambda: cluster.stop("1")):
+    for question in (lambda: cluster.jobs(NAME), lambda: cluster.state("1"), lambda: cluster.stop("1")):
         with pytest.raises(ClusterUnavailableError, match="does not answer"):
             question()
 
@@ -127,6 +129,44 @@ def test_another_master_is_given_a_driver_only_if_the_first_can_not_have_one() -
         assert requests_seen == []
         assert StandaloneCluster(Addresses([nobody(), leader], [])).submit([], {}, {}) == "driver-1"
         assert requests_seen == [("/v1/submissions/create", None)]
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "state"),
+    [
+        (200, {"state": "ACCEPTED", "finalStatus": "UNDEFINED"}, JobState.ALIVE),
+        (200, {"state": "FINISHED", "finalStatus": "SUCCEEDED"}, JobState.SUCCEEDED),
+        (200, {"state": "FINISHED", "finalStatus": "FAILED"}, JobState.OVER),
+        (404, {}, None),
+    ],
+)
+def test_yarn_reports_the_state_of_one_application(status: int, answer: dict[str, str], state: JobState | None) -> None:
+    with serving(json.dumps({"app": answer}).encode(), status) as (address, requests_seen):
+        assert YarnCluster(address).state("application_1_1") is state
+    assert requests_seen == [("/ws/v1/cluster/apps/application_1_1", None)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        ({"success": True, "driverState": "RELAUNCHING"}, JobState.ALIVE),
+        ({"success": True, "driverState": "FINISHED"}, JobState.SUCCEEDED),
+        ({"success": True, "driverState": "KILLED"}, JobState.OVER),
+        ({"success": False}, None),
+    ],
+)
+def test_a_master_reports_the_state_of_one_driver(answer: dict[str, Any], state: JobState | None) -> None:
+    with serving(json.dumps(answer).encode()) as (master, _):
+        assert StandaloneCluster(Addresses([master], [])).state("driver-1") is state
+
+
+def test_a_master_in_recovery_does_not_say_that_a_driver_is_gone() -> None:
+    recovering = {"success": False, "message": "Exception from the cluster:\nCurrent state is not alive: RECOVERING"}
+    with (
+        serving(json.dumps(recovering).encode()) as (master, _),
+        pytest.raises(ClusterUnavailableError, match="driver-1: Exception from the cluster"),
+    ):
+        StandaloneCluster(Addresses([master], [])).state("driver-1")
 
 
 def test_what_a_cluster_may_lack_depends_on_its_ports() -> None:

@@ -156,7 +156,7 @@ def test_a_time_out_stops_the_job_before_the_launch_is_over(monkeypatch: pytest.
     monkeypatch.setattr(operator, "_settle", lambda *_, **__: None)
     monkeypatch.setattr(Launch if step == "for_window" else operator, step, timed_out)
     alive = Job("driver-1", JobState.ALIVE, None)
-    cluster = SimpleNamespace(jobs=lambda name: [replace(alive, job=name.job)], stop=stopped.append, knows=bool)
+    cluster = SimpleNamespace(jobs=lambda name: [replace(alive, job=name.job)], stop=stopped.append)
     monkeypatch.setattr(Hook, "cluster", cluster)
     task = Task(operator, context_of(CLAIM, Try(1, 1)))
     begun: Any = SimpleNamespace(id=1, claim=CLAIM, try_number=1, series="1")

@@ -29,9 +29,10 @@ class KubernetesCluster:
         pods = self._pods(label_selector=f"{WINDOW_LABEL}={name.window}")
         return [self._job(pod) for pod in sorted(pods, key=lambda pod: str(pod.metadata.creation_timestamp))]
 
-    def knows(self, job_id: str) -> bool:
-        """Whether the pod exists."""
-        return bool(self._pods(field_selector=f"metadata.name={_pod_name(job_id)}"))
+    def state(self, job_id: str) -> JobState | None:
+        """Return the pod's state."""
+        pods = self._pods(field_selector=f"metadata.name={_pod_name(job_id)}")
+        return _state(pods[0]) if pods else None
 
     def stop(self, job_id: str) -> None:
         """Delete a pod, if it still exists."""
@@ -43,8 +44,7 @@ class KubernetesCluster:
 
     def _job(self, pod: Any) -> Job:
         labels = pod.metadata.labels or {}
-        state = _STATES.get(pod.status.phase, JobState.ALIVE)
-        return Job(f"{self._namespace}:{pod.metadata.name}", state, labels.get(JOB_LABEL, "another"))
+        return Job(f"{self._namespace}:{pod.metadata.name}", _state(pod), labels.get(JOB_LABEL, "another"))
 
     def _pods(self, **selector: str) -> Sequence[Any]:
         try:
@@ -58,6 +58,10 @@ class KubernetesCluster:
             f"Kubernetes did not answer ({type(exc).__name__}: {exc}). The task needs the rights to list and delete pods "
             f"in {self._namespace}"
         )
+
+
+def _state(pod: Any) -> JobState:
+    return _STATES.get(pod.status.phase, JobState.ALIVE)
 
 
 def _pod_name(job_id: str) -> str:

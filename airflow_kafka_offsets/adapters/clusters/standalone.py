@@ -74,10 +74,14 @@ class StandaloneCluster:
         jobs = [self._job(driver, workers, name) for driver in sorted(drivers, key=_age)]
         return [job for job in jobs if job is not None]
 
-    def knows(self, job_id: str) -> bool:
-        """Whether the master has the driver. A master in recovery raises an error instead."""
+    def state(self, job_id: str) -> JobState | None:
+        """Return the driver's state. A master in recovery raises an error instead."""
         answer = self._rest("GET", f"status/{job_id}")
-        return bool(answer.get("success")) or bool(answer.get("message"))
+        if answer.get("success"):
+            return _state(answer["driverState"])
+        if answer.get("message"):
+            raise ClusterUnavailableError(f"Spark's master does not report driver {job_id}: {answer['message']}")
+        return None
 
     def stop(self, job_id: str) -> None:
         """Kill a driver."""
@@ -109,7 +113,7 @@ class StandaloneCluster:
         return str(answer["submissionId"])
 
     def _job(self, driver: Mapping[str, Any], workers: Mapping[str, str], name: JobName) -> Job | None:
-        state = _STATES.get(driver["state"], JobState.OVER)
+        state = _state(driver["state"])
         label = self._label(driver["id"], workers.get(driver["worker"]))
         if label is None:
             may_be = state is JobState.ALIVE and self._main_class in (None, driver["mainclass"])
@@ -163,6 +167,10 @@ class StandaloneCluster:
         if answer is None:
             raise error
         return answer
+
+
+def _state(driver_state: str) -> JobState:
+    return _STATES.get(driver_state, JobState.OVER)
 
 
 def _age(driver: Mapping[str, Any]) -> datetime:

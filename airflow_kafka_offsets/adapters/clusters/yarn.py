@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.adapters.clusters.http import ask, document, split_login
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError
 from airflow_kafka_offsets.core.launch.jobs import Job, JobName, JobState, yarn_tag
+
+if TYPE_CHECKING:
+    from requests import Response
 
 _OVER = ("FINISHED", "FAILED", "KILLED")
 
@@ -31,9 +34,10 @@ class YarnCluster:
         """Return the applications with the window's tag."""
         return [_job(app, name) for app in self._apps_with({"applicationTags": yarn_tag(name.window)})]
 
-    def knows(self, job_id: str) -> bool:
-        """Whether the resource manager has the application."""
-        return ask("GET", f"{self._apps}/{job_id}", auth=self._auth).status_code != 404
+    def state(self, job_id: str) -> JobState | None:
+        """Return the application's state."""
+        answer = ask("GET", f"{self._apps}/{job_id}", auth=self._auth)
+        return None if answer.status_code == 404 else _state(_content(answer)["app"])
 
     def stop(self, job_id: str) -> None:
         """Kill an application."""
@@ -43,12 +47,16 @@ class YarnCluster:
             raise ClusterUnavailableError(f"{url} answered {answer.status_code}: {answer.text[:200]!r}")
 
     def _apps_with(self, query: dict[str, str]) -> list[dict[str, Any]]:
-        answer = ask("GET", self._apps, params=query, auth=self._auth)
-        content = document(answer)
-        if not answer.ok:
-            raise ClusterUnavailableError(f"{answer.url} answered {answer.status_code}: {content}")
+        content = _content(ask("GET", self._apps, params=query, auth=self._auth))
         apps: list[dict[str, Any]] = (content.get("apps") or {}).get("app", [])
         return sorted(apps, key=lambda app: int(app["startedTime"]))
+
+
+def _content(answer: Response) -> dict[str, Any]:
+    content = document(answer)
+    if not answer.ok:
+        raise ClusterUnavailableError(f"{answer.url} answered {answer.status_code}: {content}")
+    return content
 
 
 def _job(app: dict[str, Any], name: JobName) -> Job:
