@@ -94,6 +94,7 @@ def window_document(window: WindowRecord) -> Document:
         "unread": window.unread,
         "records": window.records,
         "attempts": window.attempts,
+        "bundle_version": window.bundle_version,
         "rerun": None if window.rerun is None else window.rerun.value,
         "held_by": window.holder,
         "planned_at": window.planned_at,
@@ -154,6 +155,7 @@ def attempt_document(attempt: Attempt, number: int) -> Document:
         "try_number": attempt.try_number,
         "outcome": attempt.outcome.value,
         "records": attempt.records,
+        "bundle_version": attempt.bundle_version,
         "started_at": attempt.started_at,
         "ended_at": attempt.ended_at,
     }

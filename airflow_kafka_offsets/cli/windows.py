@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.cli.running import Answer
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _COLUMNS = ("id", "state", "lane", "planned_until", "span", "records", "attempts", "held_by")
+_VERSION = "bundle_version"
 
 
 def windows(args: Namespace) -> Answer:
@@ -45,12 +46,21 @@ def _list(ledger: Ledger, group: str, args: Namespace) -> Answer:
 def _list_text(document: Document, limit: int) -> str:
     group, shown, before = document["group"], document["windows"], document["pruned_before"]
     rows = [{**window, "state": condition(window["state"], window["rerun"])} for window in shown]
-    parts = [table(_COLUMNS, rows, held_by="last run") if shown else f"Group {group} has no such windows."]
+    parts = [
+        table(_with_version(_COLUMNS, rows), rows, held_by="last run")
+        if shown
+        else f"Group {group} has no such windows."
+    ]
     if len(shown) == limit:
         parts.append(f"The newest {limit}; --limit shows more.")
     if before is not None:
         parts.append(f"Pruned before {name_window(group, before)}.")
     return "\n\n".join(parts)
+
+
+def _with_version(columns: Sequence[str], documents: Iterable[Document]) -> list[str]:
+    """Return the columns of a table. Runs of a local bundle have no version, so they need no column for it."""
+    return [*columns, *([_VERSION] if any(document[_VERSION] for document in documents) else [])]
 
 
 def _is_window(ledger: Ledger, name: str) -> bool:
@@ -114,6 +124,6 @@ def _span_text(window: Document) -> str:
 
 
 def _history(attempts: Sequence[Document]) -> str:
-    keys = ("number", "run", "try_number", "outcome", "records", "started_at", "ended_at")
+    keys = _with_version(("number", "run", "try_number", "outcome", "records", "started_at", "ended_at"), attempts)
     headers = {"number": "attempt", "try_number": "try", "started_at": "started", "ended_at": "ended"}
     return table(keys, attempts, **headers)

@@ -26,6 +26,8 @@ RUNS_AGAIN = "the job runs again on the same offsets"
 RECONNECTS = f"it continues with the driver; if that is gone, {RUNS_AGAIN}"
 LOOKS_AGAIN = "it looks for the job's report again"
 GREEN_TASK = "another launcher ran it, without a report"
+SAME_CODE = 'A retry and a clear run it again; a clear with "Run with latest bundle version" runs the newest'
+"""What Airflow does after an error in the code was corrected. The words in quotes are a box of its dialog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Left:
         needs_person: whether Kafka no longer holds the window's offsets.
         spark_error: the line of Spark's output that names what ended the job, without secrets, if there is one.
         unknown: why `state` is None.
+        bundle_version: the code that the try ran (`core.run.Try`).
     """
 
     window: Window
@@ -75,6 +78,7 @@ class Left:
     needs_person: bool = False
     spark_error: str | None = None
     unknown: str = ""
+    bundle_version: str | None = None
 
 
 def starts(next_try: int | None, *, has_policy: bool = False, was_stopped: bool = False) -> str | None:
@@ -91,12 +95,14 @@ def starts(next_try: int | None, *, has_policy: bool = False, was_stopped: bool 
     return f"Airflow starts try {next_try} of this task{unless}"
 
 
-def end_of_done(done: Sequence[Done]) -> str:
-    """Return the end of the log for windows that are done, oldest first."""
+def end_of_done(done: Sequence[Done], bundle_version: str | None = None) -> str:
+    """Return the end of the log for windows that are done, oldest first, and for the code that the try ran."""
+    code = _code(bundle_version)
     if len(done) == 1:
-        return _block(f"Window {done[0].window.id}: {done[0].became}", *_offsets(done[0].window), f"job: {done[0].job}")
+        [one] = done
+        return _block(f"Window {one.window.id}: {one.became}", *_offsets(one.window), f"job: {one.job}", *code)
     lines = [f"{d.window.id}: {d.became} ({d.job})" for d in done]
-    return _list(f"{counted(len(done), 'window')} of group {done[0].window.group} done:", lines)
+    return _list(f"{counted(len(done), 'window')} of group {done[0].window.group} done:", lines, *code)
 
 
 def end_of_handoff(windows: Sequence[Window]) -> str:
@@ -109,7 +115,13 @@ def end_of_handoff(windows: Sequence[Window]) -> str:
 
 
 def end_without_window(
-    headline: str, error: str, follows: str | None, *, may_pass: bool = False, new_run: str | None = None
+    headline: str,
+    error: str,
+    follows: str | None,
+    *,
+    may_pass: bool = False,
+    new_run: str | None = None,
+    bundle_version: str | None = None,
 ) -> str:
     """Return the end of the log of a task that failed before it had its window.
 
@@ -119,6 +131,7 @@ def end_without_window(
         follows: as in `Left`.
         may_pass: whether waiting may help, so that there may be nothing to correct.
         new_run: the command that replaces a run with a wrong conf, or None if the run has nothing of ours in its conf.
+        bundle_version: as in `Left`.
     """
     first, *more = (line.rstrip() for line in error.strip().splitlines())
     typed: list[str] = []
@@ -126,7 +139,8 @@ def end_without_window(
     if new_run is not None and not (follows or may_pass):
         next_ = "no retry is left. A clear keeps this run's conf: if the error is in it, start a new run; otherwise correct the error, then clear this task"
         typed = [f"type: {new_run.strip()}"]
-    return _block(headline, f"error: {first}", *(f"    {line}" for line in more), f"next: {next_}", *typed)
+    code = _code(bundle_version, SAME_CODE)
+    return _block(headline, f"error: {first}", *(f"    {line}" for line in more), *code, f"next: {next_}", *typed)
 
 
 def end_of_left(left: Left) -> str:
@@ -140,6 +154,7 @@ def end_of_left(left: Left) -> str:
         *_offsets(window),
         f"job: {job}",
         *(_spark_error(error) if error else []),
+        *_code(left.bundle_version, SAME_CODE if left.job is None else ""),
         f"now: {now}",
         f"next: {_next(left)}",
         *(f"type: {command}" for command in (f"kafka-offsets windows {window.id}", *commands)),
@@ -216,9 +231,13 @@ def _offsets(window: Window) -> list[str]:
     return lines
 
 
-def _list(headline: str, lines: Sequence[str]) -> str:
+def _code(bundle_version: str | None, after: str = "") -> list[str]:
+    return [] if bundle_version is None else [f"code: bundle version {bundle_version}{after and f'. {after}'}"]
+
+
+def _list(headline: str, lines: Sequence[str], *more: str) -> str:
     shown = lines if len(lines) <= MAX_NAMED else [*lines[: MAX_NAMED - 1], "...", lines[-1]]
-    return _block(headline, *shown)
+    return _block(headline, *shown, *more)
 
 
 def _block(headline: str, *lines: str) -> str:

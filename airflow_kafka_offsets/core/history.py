@@ -26,6 +26,7 @@ class Attempt:
         records: how many records the job read, or None if not reported.
         started_at, ended_at: in UTC; ended_at is None if no end is reported.
         series: the series of tries, see `core.run.Try.series`.
+        bundle_version: see `core.run.Try`.
     """
 
     id: int
@@ -37,6 +38,7 @@ class Attempt:
     started_at: datetime
     ended_at: datetime | None
     series: str
+    bundle_version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

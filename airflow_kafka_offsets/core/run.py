@@ -32,12 +32,14 @@ class Try:
         max_tries: changed by a clear of this very task; not by its retry, and not by the clear of another task.
         retries: those of the task as it is now. An edit of the DAG may change them between two tries.
         run_started: when the run began, or began again after it had ended, or None if Airflow does not report it.
+        bundle_version: the version of the DAG's bundle whose code the try runs, or None if the run is tied to none.
     """
 
     number: int = 1
     max_tries: int = 0
     retries: int = 0
     run_started: datetime | None = None
+    bundle_version: str | None = None
 
     @property
     def series(self) -> str:

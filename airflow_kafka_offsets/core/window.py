@@ -241,6 +241,7 @@ class WindowRecord:
         planned_at: when it was planned, in UTC.
         attempts: how many there were; 0 also if this was not read.
         records: how many records the last successful attempt read, or None if it reported none, or this was not read.
+        bundle_version: that of the last attempt (`core.run.Try`), or None if it had none, or this was not read.
         rerun: how the newest attempt at it ended if it was committed before that began, and is not committed again; or None, or this was
             not read.
         last_attempt: when the last attempt began, in UTC, or None if there was none, or this was not read.
@@ -265,6 +266,7 @@ class WindowRecord:
     decode: Callable[[], Window] | None = None
     attempts: int = 0
     records: int | None = None
+    bundle_version: str | None = None
     rerun: Outcome | None = None
     last_attempt: datetime | None = None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from airflow.providers.common.compat.openlineage.utils.spark import (
     inject_transport_information_into_spark_properties,
 )
 
-from airflow_kafka_offsets.core.errors import BadInputError, ClusterError
+from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.launch import standalone
 from airflow_kafka_offsets.spark.parent import dying_with_parent
 
@@ -300,11 +300,29 @@ class LaunchHook(SparkHook):
         self._yarn_application_id = application_id  # for on_kill, also if an earlier try has started the job
         super()._start_yarn_application_status_tracking(application_id)
 
-    def _poll_k8s_driver_via_api(self) -> str | None:
-        phase: str | None = super()._poll_k8s_driver_via_api()
-        if phase != "Succeeded":  # for the provider, a pod that disappeared is a success
-            raise ClusterError(f"The driver's pod {self._kubernetes_driver_pod} is gone without a success")
-        return phase
+    def _poll_k8s_driver_via_api(self) -> str:
+        """Watch the driver's pod to its success.
+
+        The provider's own way deletes the pod before the success is noted, takes a pod that disappeared for a success, and fails at the first
+        connection that is refused.
+        """
+        from airflow_kafka_offsets.launch.pods import watch
+        from airflow_kafka_offsets.wiring.clusters import open_kubernetes
+
+        cluster, pod = open_kubernetes(self.launch.target), str(self._kubernetes_driver_pod)
+        assert cluster is not None
+        try:
+            watch(cluster, pod, every=self._status_poll_interval, check=self._check, hear=self._hear_driver)
+        finally:
+            self._run_post_submit_commands()
+        return "Succeeded"
+
+    def _hear_driver(self, lines: Iterable[str]) -> None:
+        from airflow_kafka_offsets.core.spark_log import SparkOutput, after_line
+
+        self._output = SparkOutput()
+        for line in lines:
+            self._output = after_line(self._output, line)
 
 
 class SubmitOperator(SparkSubmitOperator):

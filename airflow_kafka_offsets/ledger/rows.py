@@ -234,14 +234,10 @@ def select_summaries() -> Select[Any]:
 def with_history(query: Select[Any]) -> Select[Any]:
     mine = and_(attempts.c.group_id == windows.c.group_id, attempts.c.seq == windows.c.seq)
     count = select(func.count()).select_from(attempts).where(mine).scalar_subquery()
-    records = (
-        select(attempts.c.records)
-        .where(mine, attempts.c.outcome == Outcome.SUCCEEDED)
-        .order_by(attempts.c.id.desc())
-        .limit(1)
-        .scalar_subquery()
-    )
-    return query.add_columns(count.label("attempts"), records.label("records"), outcome_of_rerun().label("rerun"))
+    newest = select(attempts.c.bundle_version).where(mine).order_by(attempts.c.id.desc()).limit(1)
+    records = newest.with_only_columns(attempts.c.records).where(attempts.c.outcome == Outcome.SUCCEEDED)
+    more = {"attempts": count, "records": records.scalar_subquery(), "bundle_version": newest.scalar_subquery()}
+    return query.add_columns(*(value.label(name) for name, value in more.items()), outcome_of_rerun().label("rerun"))
 
 
 def outcome_of_rerun() -> ScalarSelect[str]:
@@ -271,11 +267,15 @@ def attempt_of(row: Row[Any]) -> Attempt:
             claim=claim_of(row),
             try_number=row.try_number,
             series=row.series,
+            bundle_version=row.bundle_version,
             outcome=Outcome(row.outcome),
             records=row.records,
             started_at=row.started_at,
             ended_at=row.ended_at,
         )
+
+
+_OF_HISTORY = ("attempts", "records", "bundle_version", "last_attempt")
 
 
 def record_of(row: Row[Any], partitions: Collection[TopicPartition] | None = None) -> WindowRecord:
@@ -286,7 +286,7 @@ def record_of(row: Row[Any], partitions: Collection[TopicPartition] | None = Non
         partitions: decode the ranges of these only, or None for all.
     """
     decode = cache(partial(_window_of, row, partitions)) if "ranges" in row._fields else None
-    more = {name: row._mapping[name] for name in ("attempts", "records", "last_attempt") if name in row._fields}
+    more = {name: row._mapping[name] for name in _OF_HISTORY if name in row._fields}
     rerun = row.rerun if "rerun" in row._fields else None
     with intact(f"window {row.seq} of group {row.group_name}"):
         return WindowRecord(

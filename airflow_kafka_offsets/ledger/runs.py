@@ -251,6 +251,7 @@ class RunLedger(Connections):
                         claim_id=claim_id,
                         try_number=this_try.number,
                         series=this_try.series,
+                        bundle_version=this_try.bundle_version,
                         outcome=Outcome.RUNNING,
                         started_at=now,
                     )

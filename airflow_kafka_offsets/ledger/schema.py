@@ -20,7 +20,7 @@ from airflow_kafka_offsets.ledger.engine import (
 )
 from airflow_kafka_offsets.ledger.tables import metadata
 
-REVISION = "0001_e938623c"
+REVISION = "0001_8c39556b"
 """The revision that this code requires: the number of the newest migration, and a digest of the tables, which a test computes."""
 
 VERSION_TABLE = "kafka_offsets_alembic_version"

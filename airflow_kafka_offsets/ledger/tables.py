@@ -192,6 +192,7 @@ attempts = Table(
     Column("try_number", Integer, nullable=False),
     # `core.run.Try.series`.
     Column("series", String(64), nullable=False),
+    Column("bundle_version", name(250)),
     Column("outcome", String(10), nullable=False),
     Column("records", BigInteger),
     Column("started_at", UtcDateTime, nullable=False),

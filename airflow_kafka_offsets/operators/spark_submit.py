@@ -165,6 +165,10 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
                 if p.needs_job:
                     with work.attempt(p) as job:
                         job.report = self._launch(task, launch, job.planned, service)
+                if target.is_kubernetes and p.window.span:
+                    from airflow_kafka_offsets.launch.pods import remove_ended
+
+                    remove_ended(target, service.ledger, p.window, run.claim)
                 work.commit(p)
             results = work.results()
             task.emit(windows, results, emit_empty=self.emit_empty)
@@ -194,6 +198,10 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
             refuse_login(reader, self.group.kafka_conn_id, f"executors (master {target.master})")
         check_spark_conf(conf, deploy_mode=hook.deploy_mode, is_tracked=target.is_tracked)
         hook.check_tracking(durable=self.durable)
+        if target.is_kubernetes:
+            from airflow_kafka_offsets.launch.pods import check_rights
+
+            check_rights(target, conf)
         if target.is_standalone_cluster:
             standalone.check_reachable(application, ship=self.ship)
             open_standalone(target).check()

@@ -363,6 +363,7 @@ class AttemptRow:
     started_at: datetime
     took: str
     try_number: int
+    bundle_version: str | None
     holder: Person
 
 
@@ -379,6 +380,7 @@ def attempt_row(number: int, attempt: Attempt, readable: Readable, now: datetime
         attempt.started_at,
         took(attempt.started_at, attempt.ended_at or now),
         attempt.try_number,
+        attempt.bundle_version if attempt.claim.dag_id in readable else None,
         person(attempt.claim, readable),
     )
 
@@ -462,23 +464,27 @@ def picture_document(picture: GroupPicture, full: FullGroup, readable: Readable)
     }
 
 
+_UNNAMED = {"held_by": None, "bundle_version": None}
+"""What a window's document has in place of what belongs to a DAG that the user may not read."""
+
+
 def _in_short(window: WindowRecord, readable: Readable) -> Document:
     document = documents.window_document(window)
-    return document if window.holder.dag_id in readable else document | {"id": None, "seq": None, "held_by": None}
+    return document if window.holder.dag_id in readable else document | _UNNAMED | {"id": None, "seq": None}
 
 
 def window_document(picture: WindowPicture, readable: Readable) -> Document:
     """Return a window for programs, as ``kafka-offsets windows`` gives it."""
     document = documents.window_with_schemas(picture.row, picture.attempts, picture.schemas)
     if picture.row.holder.dag_id not in readable:
-        document["held_by"] = None
+        document |= _UNNAMED
     for attempt, shown in zip(picture.attempts, document["history"], strict=True):
         if attempt.claim.dag_id not in readable:
-            shown["run"] = None
+            shown |= {"run": None, "bundle_version": None}
     return {"group": picture.group.name, "windows": [document]}
 
 
 def run_document(line: WindowRecord, window: WindowRecord, readable: Readable) -> Document:
     """Return a window that a task instance has, or had, as ``kafka-offsets windows`` lists it, and in ``run`` that task instance."""
-    held_by = window.holder if window.holder.dag_id in readable else None
-    return documents.window_document(window) | {"held_by": held_by, "run": line.holder}
+    hidden = {} if window.holder.dag_id in readable else _UNNAMED
+    return documents.window_document(window) | hidden | {"run": line.holder}

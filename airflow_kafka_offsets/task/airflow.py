@@ -118,13 +118,15 @@ def event_extra(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _run(operator: BaseOperator, context: Context, scope: Scope) -> Run:
-    ti, dag_run, dag = context["ti"], context["dag_run"], context["dag"]
+    # The protocols of Airflow have neither the values of a type of run, nor the bundle.
+    ti: Any = context["ti"]
+    dag_run, dag = context["dag_run"], context["dag"]
     kind: Any = dag_run.run_type
     start, end = context.get("data_interval_start"), context.get("data_interval_end")
     return Run(
         # The same for the first try, a retry, a clear and a reprocessed run.
         Claim(ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index, scope),
-        Try(ti.try_number, ti.max_tries, operator.retries or 0, plain(dag_run.start_date)),
+        Try(ti.try_number, ti.max_tries, operator.retries or 0, plain(dag_run.start_date), ti.bundle_instance.version),
         kind=str(getattr(kind, "value", kind)),
         interval=None if start is None or end is None else (plain(start), plain(end)),
         conf=dag_run.conf or {},

@@ -201,7 +201,12 @@ def log_failure_before_window(run: Run, group: str | None, window: Any = None) -
             error = str(exc) if is_sentence else f"{type(exc).__name__}, see below"
             other = new_run(run, group) if group is not None and window is None else None
             block = ending.end_without_window(
-                headline, error, follows(run, exc), may_pass=mends_itself(exc), new_run=other
+                headline,
+                error,
+                follows(run, exc),
+                may_pass=mends_itself(exc),
+                new_run=other,
+                bundle_version=run.this_try.bundle_version,
             )
             logger.error("%s", block)
         except Exception:

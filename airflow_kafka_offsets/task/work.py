@@ -187,7 +187,7 @@ class Work:
 
     def _end_log(self, exc: BaseException | None) -> None:
         left, job = self._planned[len(self.done) :], None if self._success is None else self._success.words
-        blocks = [ending.end_of_done(self.done)] if self.done else []
+        blocks = [ending.end_of_done(self.done, self._run.this_try.bundle_version)] if self.done else []
         if len(left) > 1:
             blocks.append(f"Not begun: {len(left) - 1}, from {left[1].window.id} on")
         if exc is not None:
@@ -219,6 +219,7 @@ class Work:
             # Before it is cut: half a secret would not be recognized.
             spark_error=without_secrets(self._spark_error()),
             unknown=unknown,
+            bundle_version=self._run.this_try.bundle_version,
         )
 
     def _holder(self, record: WindowRecord) -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_kafka_offsets.wiring import connections
 
 if TYPE_CHECKING:
+    from airflow_kafka_offsets.adapters.clusters.kubernetes import KubernetesCluster
     from airflow_kafka_offsets.adapters.clusters.standalone import StandaloneCluster
     from airflow_kafka_offsets.ports import Cluster
 
@@ -58,8 +59,8 @@ def open_cluster(target: Target, main_class: str | None = None) -> Cluster | Non
     """
     if target.is_yarn:
         return _yarn(target)
-    if target.is_kubernetes and target.is_cluster_mode and target.namespace:
-        return _kubernetes(target.namespace)
+    if kubernetes := open_kubernetes(target):
+        return kubernetes
     if target.is_standalone_cluster:
         return open_standalone(target, main_class)
     return None
@@ -83,9 +84,12 @@ def _yarn(target: Target) -> Cluster | None:
     return YarnCluster(*target.yarn()) if extra.get(target.yarn_address) else None
 
 
-def _kubernetes(namespace: str) -> Cluster:
+def open_kubernetes(target: Target) -> KubernetesCluster | None:
+    """Return the namespace in which drivers are pods, or None if they run elsewhere."""
+    if not (target.is_kubernetes and target.is_cluster_mode and target.namespace):
+        return None
     from airflow.providers.cncf.kubernetes import kube_client
 
     from airflow_kafka_offsets.adapters.clusters.kubernetes import KubernetesCluster
 
-    return KubernetesCluster(kube_client.get_kube_client, namespace)
+    return KubernetesCluster(kube_client.get_kube_client, target.namespace)

@@ -7,19 +7,16 @@ import json
 import traceback
 from base64 import b64encode
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_kafka_offsets.adapters.clusters import http
-from airflow_kafka_offsets.adapters.clusters.kubernetes import KubernetesCluster
 from airflow_kafka_offsets.adapters.clusters.standalone import Addresses, StandaloneCluster
 from airflow_kafka_offsets.adapters.clusters.yarn import YarnCluster
 from airflow_kafka_offsets.core.errors import ClusterUnavailableError
-from airflow_kafka_offsets.core.launch.jobs import Job, JobName, JobState, tags
+from airflow_kafka_offsets.core.launch.jobs import JobName, JobState
 from tests.lab.processes import LOOPBACK, free_port
 from tests.lab.small_server import Handler, SmallServer
 
@@ -27,63 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NAME = JobName("lake-000001", "a" * 20, "b" * 20, datetime(2026, 1, 1, tzinfo=UTC))
-
-
-class ApiError(Exception):
-    def __init__(self, status: int) -> None:
-        super().__init__(f"({status})")
-        self.status = status
-
-
-class Pods:
-    """Stands for the Kubernetes client: no cluster can run here."""
-
-    def __init__(self, *pods: Any) -> None:
-        self.pods = list(pods)
-
-    def list_namespaced_pod(self, namespace: str, **query: Any) -> Any:
-        assert namespace == "etl"
-        assert query.pop("_request_timeout"), "the client waits forever by default"
-        kind, _, wanted = (query.get("label_selector") or query.get("field_selector", "")).partition("=")
-        pods = [p for p in self.pods if wanted in (p.metadata.labels.get(kind), p.metadata.name)]
-        return SimpleNamespace(items=pods)
-
-    def delete_namespaced_pod(self, name: str, namespace: str, _request_timeout: Any) -> None:
-        if name not in [pod.metadata.name for pod in self.pods]:
-            raise ApiError(404)
-        raise ApiError(403)
-
-
-def pod(name: str, phase: str, job: JobName, created: int) -> Any:
-    labels = {key.rpartition(".label.")[2]: value for key, value in tags("k8s://api", job, {}).items()}
-    metadata = SimpleNamespace(name=name, labels=labels, creation_timestamp=datetime(2026, 1, created, tzinfo=UTC))
-    return SimpleNamespace(metadata=metadata, status=SimpleNamespace(phase=phase))
-
-
-def test_driver_pods_are_found_by_their_labels_oldest_first() -> None:
-    older, foreign = replace(NAME, job="c" * 20), replace(NAME, window="d" * 20)
-    pods = Pods(
-        pod("new-driver", "Pending", NAME, 3),
-        pod("old-driver", "Succeeded", older, 1),
-        pod("failed-driver", "Failed", NAME, 2),
-        pod("foreign-driver", "Running", foreign, 1),
-    )
-    cluster = KubernetesCluster(lambda: pods, "etl")
-    assert cluster.jobs(NAME) == [
-        Job("etl:old-driver", JobState.SUCCEEDED, older.job),
-        Job("etl:failed-driver", JobState.OVER, NAME.job),
-        Job("etl:new-driver", JobState.ALIVE, NAME.job),
-    ]
-    names = ("new", "old", "failed", "gone")
-    states = [JobState.ALIVE, JobState.SUCCEEDED, JobState.OVER, None]
-    assert [cluster.state(f"etl:{name}-driver") for name in names] == states
-
-
-def test_a_pod_that_is_gone_needs_no_stop_and_a_missing_right_is_named() -> None:
-    cluster = KubernetesCluster(lambda: Pods(pod("a-driver", "Running", NAME, 1)), "etl")
-    cluster.stop("etl:gone-driver")
-    with pytest.raises(ClusterUnavailableError, match="The task needs the rights to list and delete pods"):
-        cluster.stop("etl:a-driver")
 
 
 def nobody() -> str:

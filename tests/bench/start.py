@@ -161,9 +161,8 @@ class Timed:
 
     def run(self) -> None:
         """Run the operator once."""
-        ti = SimpleNamespace(
-            dag_id="d", run_id="r", task_id="load", map_index=-1, try_number=1, max_tries=0, stats_tags={}
-        )
+        task = {"dag_id": "d", "run_id": "r", "task_id": "load", "map_index": -1, "try_number": 1, "max_tries": 0}
+        ti = SimpleNamespace(**task, stats_tags={}, bundle_instance=SimpleNamespace(version=None))
         context: Any = {
             "ti": ti,
             "dag_run": SimpleNamespace(run_type="manual", conf={}, start_date=None),

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from airflow_kafka_offsets.core.plan.request import parse_replay
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.window import Claim
 from tests.cli.conftest import ORDERS, Cli, Lake, cells
@@ -67,6 +68,22 @@ def test_windows_in_detail(cli: Cli) -> None:
         "2026-01-31 00:11:00Z",
     ]
     assert running == ["2", "orders/scheduled__3/load", "2", "running", "-", "2026-01-31 00:12:00Z", "-"]
+
+
+def test_which_version_of_the_bundle_each_attempt_ran_is_shown(cli: Cli, lake: Lake) -> None:
+    def shown(*arguments: str) -> list[list[str]]:
+        return [cells(line) for line in cli("windows", *arguments).out.splitlines()]
+
+    window = lake.ledger.window("lake.orders-000003")
+    assert "bundle version" not in [*shown("lake.orders")[0], *shown(window.id)[-4]], "no run has one"
+    lake.service.start_attempt(window.window, window.holder, Try(3, bundle_version="3f2a"))
+    header, _, third, second, _ = shown("lake.orders")
+    assert (header[-1], third[-1], second[-1]) == ("bundle version", "3f2a", "-")
+    header, _, _, before, newest = shown(window.id)[-5:]
+    assert (header[-1], before[-1], newest[-1]) == ("bundle version", "-", "3f2a")
+    [document] = cli("windows", window.id, "-o", "json").json["windows"]
+    assert [attempt["bundle_version"] for attempt in document["history"]] == [None, None, "3f2a"]
+    assert document["bundle_version"] == "3f2a"
 
 
 def test_which_windows_were_capped_is_known_to_programs(cli: Cli) -> None:

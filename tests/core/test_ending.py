@@ -13,6 +13,7 @@ from airflow_kafka_offsets.core.ending import (
     NO_JOB,
     RECONNECTS,
     RUNS_AGAIN,
+    SAME_CODE,
     Done,
     Left,
     end_of_done,
@@ -49,9 +50,14 @@ def test_a_rerun_and_what_was_lost_and_the_cap_are_shown() -> None:
 
 
 def test_a_window_that_is_not_committed_ends_as_the_page_shows_it() -> None:
-    page = Path(__file__).parents[2] / "docs" / "guarantees.md"
+    docs = Path(__file__).parents[2] / "docs"
     orders = replace(window({tp(0): (1200, 1400), tp(1): (980, 1180)}, 12), group="lake.orders")
-    assert f"```\n{end_of_left(Left(orders, State.PLANNED, starts(2)))}\n```" in page.read_text()
+    shown = {
+        "guarantees.md": Left(orders, State.PLANNED, starts(2)),
+        "howto/correct-a-job.md": Left(orders, State.PLANNED, bundle_version="3f2a91c"),
+    }
+    for page, left in shown.items():
+        assert f"```\n{end_of_left(left)}\n```" in (docs / page).read_text(), page
 
 
 def test_many_partitions_are_summed_up_by_topic() -> None:
@@ -135,6 +141,22 @@ def test_a_window_that_is_left_says_what_is_open_what_a_retry_does_and_what_to_t
 ) -> None:
     text = end_of_left(left)
     assert [words for words in says if words not in text] == [], text
+
+
+def test_the_code_that_a_try_ran_is_named_and_after_a_failure_which_code_a_clear_runs() -> None:
+    done = [Done(window(TEN, n), False, "read") for n in range(1, 31)]
+    assert end_of_done(done[:1], "3f2a").endswith("    job: read\n    code: bundle version 3f2a")
+    assert end_of_done(done, "3f2a").endswith("lake-000030: committed (read)\n    code: bundle version 3f2a")
+    again = f"    code: bundle version 3f2a. {SAME_CODE}\n"
+    assert f"{again}    now: the window is open\n" in end_of_left(Left(OPEN, State.PLANNED, bundle_version="3f2a"))
+    assert f"{again}    next: " in end_without_window("This try", "no jar", None, bundle_version="3f2a")
+    only_commits = end_of_left(Left(OPEN, State.PLANNED, starts(2), job="read", bundle_version="3f2a"))
+    assert "    code: bundle version 3f2a\n" in only_commits, "nothing is to be corrected in the code"
+
+
+def test_a_run_of_a_bundle_without_versions_names_no_code() -> None:
+    ends = (end_of_done([Done(OPEN, False, "read")]), end_of_left(Left(OPEN, State.PLANNED)))
+    assert not [text for text in (*ends, end_without_window("This try", "no jar", None)) if "code:" in text]
 
 
 def test_several_windows_have_a_line_each() -> None:

@@ -170,7 +170,10 @@ def test_airflow_s_own_times_are_plain() -> None:
     from airflow_kafka_offsets.task.airflow import _run
 
     start, end = pendulum.datetime(2026, 1, 1, tz="Europe/Berlin"), pendulum.datetime(2026, 1, 2, tz="Europe/Berlin")
-    ti = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=None, try_number=1, max_tries=0)
+    bundle = SimpleNamespace(version=None)
+    ti = SimpleNamespace(
+        dag_id="d", run_id="r", task_id="t", map_index=None, try_number=1, max_tries=0, bundle_instance=bundle
+    )
     dag_run = SimpleNamespace(run_type="scheduled", start_date=start, conf=None)
     context: Mapping[str, Any] = {
         "ti": ti, "dag_run": dag_run, "dag": SimpleNamespace(params={}, tasks=[]), "params": {},

@@ -117,6 +117,7 @@ def main(
         map_index=-1,
         try_number=try_number,
         max_tries=9 + last_clear,
+        bundle_instance=SimpleNamespace(version=None),
         xcom_push=lambda key, value: print("XCOM", key, json.dumps(value), flush=True),
     )
     dag_run = SimpleNamespace(run_type="manual", conf={}, start_date=None)

@@ -133,5 +133,23 @@ def exchange(given: dict[str, Any]) -> dict[str, dict[str, str]]:
     return found
 
 
+def pods(given: dict[str, Any]) -> list[Any]:
+    """Ask Kubernetes as a worker does, with Airflow's own client, and return the answers. An error is one of them."""
+    wiring = import_module("airflow_kafka_offsets.wiring.clusters")
+    target = SimpleNamespace(is_kubernetes=True, is_cluster_mode=True, namespace="etl")
+    cluster = wiring.open_kubernetes(target)
+    answers: list[Any] = []
+    for call, arguments in given["questions"]:
+        try:
+            answers.append(getattr(cluster, call)(**arguments))
+        except import_module("airflow_kafka_offsets.core.errors").ClusterUnavailableError as exc:
+            answers.append(f"error: {exc}")
+    return answers
+
+
 if __name__ == "__main__":
-    print(json.dumps({"render": render, "exchange": exchange}[sys.argv[1]](json.load(sys.stdin)), default=str))
+    print(
+        json.dumps(
+            {"render": render, "exchange": exchange, "pods": pods}[sys.argv[1]](json.load(sys.stdin)), default=str
+        )
+    )

@@ -62,6 +62,7 @@ def context_of(task: dict[str, Any], store: Store) -> dict[str, Any]:
         map_index=-1,
         try_number=task["try_number"],
         max_tries=task["max_tries"],
+        bundle_instance=SimpleNamespace(version=None),
         stats_tags={},
     )
     return {

@@ -501,6 +501,21 @@ class LedgerContract:
         row = ledger.window(held.window.id)
         assert (row.attempts, row.records) == (3, 2**40)
 
+    def test_an_attempt_has_the_version_of_its_bundle_and_a_window_that_of_the_newest_one(
+        self, ledger: Ledger, name: str
+    ) -> None:
+        longest = "v" * 250
+        held = add(ledger, name, 0, 10)
+        for number, version in enumerate(("3f2a", None, longest), start=1):
+            began = ledger.start_attempt(held.id, held.holder, Try(number, bundle_version=version), NOW)
+            ledger.end_attempt(began, Outcome.SUCCEEDED, number, NOW)
+            [row] = ledger.summaries(name)
+            assert (row.bundle_version, row.records) == (version, number)
+        ledger.start_attempt(held.id, held.holder, Try(4), NOW)
+        assert [a.bundle_version for a in ledger.attempts(held.id)] == ["3f2a", None, longest, None]
+        row = ledger.window(held.id)
+        assert (row.bundle_version, row.records, row.attempts) == (None, 3, 4), "it runs, and has reported nothing"
+
     def test_what_begins_ends_takes_and_commits_a_window_reads_no_ranges(self, ledger: Ledger, name: str) -> None:
         held = add(ledger, name, 0, 10, claim("dead"))
         with noting(ledger._engine) as asked:

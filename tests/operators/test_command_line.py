@@ -19,12 +19,15 @@ from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterError
 from airflow_kafka_offsets.core.launch.jobs import JobName
 from airflow_kafka_offsets.core.launch.login import reader_options
+from airflow_kafka_offsets.launch import pods
 from airflow_kafka_offsets.launch.job_files import MAX_ARGUMENT
 from airflow_kafka_offsets.launch.launch import Launch
 from airflow_kafka_offsets.launch.submit_hook import LaunchHook
 from airflow_kafka_offsets.service.plan import Planned
+from airflow_kafka_offsets.wiring import clusters
 from tests.launch.conftest import launch_of
 from tests.launch.test_job_files import window_of
+from tests.launch.test_pods import Pods, driver
 
 NAME = JobName("g-000007", "a" * 20, "b" * 20, datetime(2026, 1, 1, tzinfo=UTC))
 REFERENCES = {
@@ -132,11 +135,14 @@ def test_a_spark_submit_that_ends_before_its_job_is_no_evidence(tmp_path: Path, 
 
 
 def test_on_kubernetes_the_driver_is_watched_itself_as_spark_submit_ends_with_success_anyway(
-    kafka_connection: None,
+    kafka_connection: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(BadInputError, match="track_driver_via_k8s_api=True"):
         operator_on("k8s")._check_and_prepare()
+    asked: list[str] = []
+    monkeypatch.setattr(pods, "check_rights", lambda target, _: asked.append(target.namespace))
     operator_on("k8s", track_driver_via_k8s_api=True)._check_and_prepare()
+    assert asked == ["etl"]
     operator_on("k8s", deploy_mode="client")._check_and_prepare()
 
 
@@ -209,10 +215,20 @@ def test_what_the_provider_needs_to_ask_a_cluster_fails_at_once(
         operator_on(cluster, **values)._check_and_prepare()
 
 
-def test_a_pod_that_vanished_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider.SparkSubmitHook, "_poll_k8s_driver_via_api", lambda _: None)
-    with pytest.raises(ClusterError, match="is gone without a success"):
-        launched("k8s", track_driver_via_k8s_api=True)._poll_k8s_driver_via_api()
+def test_a_driver_on_kubernetes_is_watched_in_our_way_and_its_error_is_sparks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = tmp_path / "after"
+    cluster = Pods(
+        driver("Succeeded"), driver("Failed"), log=["Traceback (most recent call last):", "ValueError: no day"]
+    )
+    monkeypatch.setattr(clusters, "open_kubernetes", lambda target: cluster)
+    hook = launched("k8s", track_driver_via_k8s_api=True, post_submit_commands=[f"touch {after}"])
+    assert hook._poll_k8s_driver_via_api() == "Succeeded"
+    assert (cluster.removed, hook.spark_error, after.exists()) == ([], None, True)
+    with pytest.raises(ClusterError, match="failed"):
+        hook._poll_k8s_driver_via_api()
+    assert hook.spark_error == "ValueError: no day"
 
 
 def test_what_looks_like_an_id_in_a_later_line_is_none() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_kafka_offsets import documents
 from airflow_kafka_offsets.core.group import KafkaGroup
+from airflow_kafka_offsets.core.run import Try
 from airflow_kafka_offsets.core.schemas import Subject
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.ledger.ledger import Ledger
@@ -49,6 +50,22 @@ def test_each_try_has_its_outcome_records_duration_and_a_link_to_its_task_instan
     assert rows[0][2:] == ["1", "Nov", "00:06", "3", "min", "120", "3", "orders/scheduled__2026-11-01T00/load"]
     assert rows[2][-3:-1] == ["—", "1"]
     assert table.count('href="/af/dags/orders/runs/scheduled__2026-11-01T00/tasks/load"') == 3
+
+
+def test_the_version_of_the_bundle_is_shown_if_a_try_had_one_to_those_who_may_read_its_dag(story: Story) -> None:
+    assert "Bundle version" not in page(story, 1, "orders")
+    opened = story.ledger.window(f"{NAME}-000002")
+    story.ledger.start_attempt(opened.id, opened.holder, Try(2, bundle_version="<3f2a>"), story.at)
+    table = page(story, 2, "orders").partition("<h2>Attempts</h2>")[2].partition("</table>")[0]
+    newest, first = re.findall(r"<tr>(<td.*?)</tr>", table, re.DOTALL)
+    assert "<th>Bundle version</th>" in table
+    assert ("<td>&lt;3f2a&gt;</td>" in newest, "<td>—</td>" in first) == (True, True)
+    hidden = page(story, 2, "clicks")
+    assert "Bundle version" not in hidden
+    assert "3f2a" not in hidden
+    picture = pictures.window(story.ledger, opened.id, list)
+    assert "3f2a" in documents.as_json(views.window_document(picture, {"orders"}))
+    assert "3f2a" not in documents.as_json(views.window_document(picture, {"clicks"}))
 
 
 def test_what_is_committed_can_be_replayed_and_what_is_open_can_not(story: Story) -> None:

@@ -36,6 +36,7 @@ def context_of(
         map_index=asking.map_index,
         try_number=this_try.number,
         max_tries=this_try.max_tries,
+        bundle_instance=SimpleNamespace(version=this_try.bundle_version),
         stats_tags={},
         xcom_push=lambda *_: None,
     )

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -212,6 +213,17 @@ def test_a_sibling_that_has_the_window_now_is_named_and_a_retry_is_not_promised_
     end = logged(caplog)[-1]
     assert "dag/run/load[1] has it" in end
     assert "next: dag/run/load[1] commits it\n" in end
+
+
+def test_each_try_records_and_names_the_version_of_the_bundle_that_it_ran(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(RuntimeError):
+        task(world, fail, replace(LAST, bundle_version="3f2a"))
+    assert "\n    code: bundle version 3f2a. A retry and a clear run it again; " in logged(caplog)[-1]
+    task(world, read, replace(CLEARED, number=4, bundle_version="77c0"))
+    assert logged(caplog)[-1].endswith("\n    code: bundle version 77c0")
+    assert [a.bundle_version for a in world.ledger.attempts("lake-000001")] == ["3f2a", "77c0"]
 
 
 def test_a_later_try_that_goes_on_is_named(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -280,11 +280,8 @@ def own_session(monkeypatch: pytest.MonkeyPatch, folder: Path, **more: Any) -> d
         task_id="load", group=group, python_callable=lambda window: None, connector=None, **more
     )
     run = SimpleNamespace(run_type="scheduled", conf=None, start_date=None, logical_date=NOON, clear_number=0)
-    ti = SimpleNamespace(
-        dag_id="dag", run_id="run", task_id="load", map_index=-1, try_number=1, max_tries=0, dag_run=run
-    )
-    context = {**context_of(), "ti": ti, "dag_run": run}
-    ti.get_template_context = lambda: context
+    context = {**context_of(), "dag_run": run}
+    context["ti"].dag_run, context["ti"].get_template_context = run, lambda: context
     return dict(operator._check_and_prepare(Task(operator, context)).settings)
 
 

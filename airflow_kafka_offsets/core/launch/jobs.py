@@ -48,7 +48,7 @@ class JobName:
 
     Attributes:
         window_id: the window's id, for people.
-        window: a digest that all jobs of the window have, and no job of another window in any ledger.
+        window: see `window_digest`.
         job: a digest of the window, the claim that launched the job, and the first attempt since its last clear. All retries of one task have the same.
         planned_at: when the window was written down, in UTC. Its jobs are younger.
     """
@@ -98,9 +98,14 @@ def job_name(window: Window, planned_at: datetime, claim: Claim, first_attempt: 
         claim: the task that launches it.
         first_attempt: the ledger's number of the attempt that the task's retries repeat: see `core.run`.
     """
-    of_window = _digest(window.id, planned_at.isoformat(), sorted(window.topic_ids.items()))
+    of_window = window_digest(window, planned_at)
     of_claim = [claim.dag_id, claim.run_id, claim.task_id, claim.map_index]
     return JobName(window.id, of_window, _digest(of_window, of_claim, first_attempt), planned_at)
+
+
+def window_digest(window: Window, planned_at: datetime) -> str:
+    """Return what all jobs of a window have in their name, and no job of another window in any ledger."""
+    return _digest(window.id, planned_at.isoformat(), sorted(window.topic_ids.items()))
 
 
 def next_step(jobs: Sequence[Job], name: JobName, *, can_reconnect: bool, noted: str | None = None) -> Step:
