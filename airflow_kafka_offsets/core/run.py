@@ -70,7 +70,8 @@ class Run:
         claim: who asks for windows.
         this_try: which try of the task it is.
         kind: Airflow's name for the kind of run: scheduled, manual, backfill, asset_triggered, ...
-        interval: start and end of the data interval, in UTC, or None if the run has no interval.
+        interval: start and end of the data interval, or of the partition, in UTC, or None if the run has neither.
+        partition: the key of the run's partition, or None if it has none.
         conf: what the run was triggered with.
         params: the values of the DAG's params in this run.
         declared: the names of the DAG's params.
@@ -83,6 +84,7 @@ class Run:
     this_try: Try = field(default_factory=Try)
     kind: str = "manual"
     interval: tuple[datetime, datetime] | None = None
+    partition: str | None = None
     conf: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
     declared: Set[str] = frozenset()

@@ -171,7 +171,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
                     remove_ended(target, service.ledger, p.window, run.claim)
                 work.commit(p)
             results = work.results()
-            task.emit(windows, results, emit_empty=self.emit_empty)
+            task.emit(windows, results, work.reached, emit_empty=self.emit_empty)
         return task_result(self.group, results)
 
     def _check_and_prepare(self) -> Launch:

@@ -235,16 +235,16 @@ def test_outlets_say_which_windows_were_committed_and_empty_ones_make_no_event(w
     events[lake].extra["mine"] = 1
     operator: Any = SimpleNamespace(outlets=[lake, alias], retries=0)
     task = Task(operator, context_of(outlet_events=events))
-    task.emit(windows, results, emit_empty=False)
+    task.emit(windows, results, lambda **_: None, emit_empty=False)
     assert events[lake].extra == {"mine": 1, **event_extra(results)}
     assert events[alias].extra == {}
     assert [(w["window_id"], w["is_rerun"]) for w in events[lake].extra["windows"]] == [
         (f"lake-00000{n}", True) for n in (1, 2, 3)
     ]
     empty = [{**results[0], "span": 0}]
-    task.emit(windows, empty, emit_empty=True)
+    task.emit(windows, empty, lambda **_: None, emit_empty=True)
     assert operator.outlets == [lake, alias]
-    task.emit(windows, empty, emit_empty=False)
+    task.emit(windows, empty, lambda **_: None, emit_empty=False)
     assert operator.outlets == []
 
 
