@@ -341,7 +341,7 @@ def write(ledger: Ledger, asking: Asking, in_ledger: InLedger, decision: Decisio
         # Whoever commits these windows later may have only the group's name, and uses the definition in the ledger.
         ledger.define(in_ledger.group, asking.claim)
     planned = [_planned(held, choice.how, in_ledger.successes.get(held.seq)) for held in choice.windows]
-    if choice.how is How.AGAIN and asking.this_try.number == 1:
+    if choice.how is How.AGAIN and asking.this_try.number == 1 and not asking.this_try.is_resumed:
         own = ownership.own_windows(in_ledger.state)
         planned[0] = replace(planned[0], warnings=(ownership.made_again(asking.claim, own),))
     return planned + [
