@@ -16,14 +16,14 @@ PAGE = ROOT / "docs" / "howto" / "decode-values.md"
 
 
 def commands() -> list[list[str]]:
-    """Return what the page types in blocks without a language, and between backticks if it is a command of ours."""
-    typed = "".join(blocks(PAGE, "")).replace("\\\n", "")
+    """Return the arguments of each command of ours that the page types between backticks."""
     prose = re.sub(r"^```.*?^```", "", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
-    beside = re.findall(r"`(kafka-offsets [a-z-]+ [^`]*)`", prose)  # a command by its name alone is no line to type
-    return [shlex.split(command, comments=True) for command in [*typed.splitlines(), *beside]]
+    # A command by its name alone is no line to type.
+    typed = re.findall(r"`kafka-offsets ([a-z-]+ [^`]*)`", prose)
+    return [shlex.split(arguments, comments=True) for arguments in typed]
 
 
-OURS = [arguments for program, *arguments in commands() if program == "kafka-offsets"]
+OURS = commands()
 
 
 @pytest.mark.parametrize("arguments", OURS, ids=" ".join)
@@ -40,7 +40,7 @@ def test_a_connection_of_the_page_is_that_of_a_registry(block: str, monkeypatch:
     assert connection["host"] == "https://registry:8081"
 
 
-def test_every_block_of_the_page_is_python_or_a_command() -> None:
+def test_every_block_of_the_page_is_python_or_a_connection() -> None:
     languages = re.findall(r"^```(\w*)\n(?:.*?)^```", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
-    assert set(languages) == {"python", "json", ""}
+    assert set(languages) == {"python", "json"}
     assert len(OURS) >= 2
