@@ -269,6 +269,7 @@ class Planner(UseCases):
         assert decision is not None, "the facts are new"
         for note in decision.notes:
             logger.warning("Group %s: %s", group.name, note)
+        look.warn_of_retention(in_ledger.group, _not_new_live(in_ledger, decision))
         return [held.window for held in decision.choice.windows], decision.plans
 
     def unreadable(self, windows: Sequence[Window]) -> Mapping[str, LogError]:

@@ -22,6 +22,7 @@ from airflow_kafka_offsets.core.launch.spark_versions import check_versions_agre
 from airflow_kafka_offsets.launch import connect, twins
 from airflow_kafka_offsets.page import app
 from airflow_kafka_offsets.service.look import SECOND_LOOKS
+from airflow_kafka_offsets.spark.shared import is_secret
 from airflow_kafka_offsets.task import plan as planning
 from airflow_kafka_offsets.triggers import driver
 
@@ -127,6 +128,12 @@ def extras() -> dict[str, list[str]]:
 def test_what_the_docs_install_can_be_installed(page: Path) -> None:
     named = re.findall(r"airflow-kafka-offsets\[([\w,-]+)\]", page.read_text())
     assert not [extra for names in named for extra in names.split(",") if extra not in extras()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_puts_a_secret_on_a_command_line(page: Path) -> None:
+    added = re.findall(r"airflow connections add(?:[^\n]*\\\n)*[^\n]*(?:\n\s+\"[^\n]*)*", page.read_text())
+    assert not [command for command in added if is_secret(command)]
 
 
 def test_the_extra_spark_is_the_pair_of_one_version_that_the_tests_run() -> None:
