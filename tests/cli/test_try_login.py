@@ -59,7 +59,7 @@ def test_a_login_that_works_shows_its_topics_and_how_a_job_logs_in(
     assert topic in found["ok     planning"]
     assert found[f"ok     topic {topic}"] == "may be read, and its configuration too"
     servers = kafka_sasl.bootstrap_servers
-    assert found["ok     job"].endswith(f"not tried: SASL_SSL with SCRAM-SHA-512 to {servers}")
+    assert found["ok     job"].endswith(f"not tried (--job tries it): SASL_SSL with SCRAM-SHA-512 to {servers}")
     assert kafka_sasl.password("alice") not in done.out + done.err
 
 
