@@ -170,7 +170,8 @@ def test_with_job_sparks_own_client_logs_in_and_says_what_is_wrong_with_it(
     for options, says in (trust, "unable to find valid certification path"), (password, "invalid credentials"):
         group = KafkaGroup(f"lake.{says[:4]}", topics=[topic], spark_options=options)
         lake.plan(group, 1)
-        done = with_job(extra, "--group", group.name, "--ledger", lake.url, OF_THE_JOB="hunter2")
+        arguments = "--group", group.name, "--ledger", lake.url, "--timeout", "60"
+        done = with_job(extra, *arguments, OF_THE_JOB="hunter2")
         found = lines(done)
         assert (done.code, "ok     planning" in found) == (1, True), done
         assert re.search(f"Spark's Kafka client did not get in: .*{says}", found["WRONG  job"]), found

@@ -208,13 +208,12 @@ class AnyLoginBroker(SecureKafkaBroker):
 
 
 def with_wrong_secrets(login: dict[str, str], folder: Path) -> dict[str, str]:
-    """Return a way in with a wrong secret: a password, a certificate that no trusted authority signed (in `folder`), another's key tab."""
+    """Return a way in with a wrong secret: a password, or a certificate that no trusted authority signed (in `folder`)."""
     stranger = {suffix: folder / f"stranger.{suffix}" for suffix in ("crt", "key")}
     other = {
         "sasl.password": "hunter2",
         "sasl.oauthbearer.client.secret": "hunter2",
         "ssl.keystore.password": "hunter2",
-        "sasl.kerberos.principal": f"stranger@{REALM}",
         "ssl.certificate.location": str(stranger["crt"]),
         "ssl.key.location": str(stranger["key"]),
         "ssl.certificate.pem": stranger["crt"].read_text(),
