@@ -198,10 +198,6 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
             refuse_login(reader, self.group.kafka_conn_id, f"executors (master {target.master})")
         check_spark_conf(conf, deploy_mode=hook.deploy_mode, is_tracked=target.is_tracked)
         hook.check_tracking(durable=self.durable)
-        if target.is_kubernetes:
-            from airflow_kafka_offsets.launch.pods import check_rights
-
-            check_rights(target, conf)
         if target.is_standalone_cluster:
             standalone.check_reachable(application, ship=self.ship)
             open_standalone(target).check()
@@ -211,6 +207,10 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
             arguments |= files
         if not (target.is_standalone_cluster and standalone.is_python(application)):
             check_submit(hook.program, hook.environment)
+        if target.is_kubernetes:
+            from airflow_kafka_offsets.launch.pods import check_rights
+
+            check_rights(target, conf)
         arguments |= self._connector(arguments, hook)
         if not self._is_named:
             arguments["name"] = None
