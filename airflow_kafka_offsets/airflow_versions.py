@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from airflow.dag_processing.dagbag import BundleDagBag as BundleDagBag
     from airflow.providers.common.compat.sdk import AirflowException as AirflowException
     from airflow.providers.common.compat.sdk import AirflowFailException as AirflowFailException
@@ -61,6 +63,18 @@ PLACES: dict[str, tuple[str, ...]] = {
 
 NO_TASK_STATE = "Airflow keeps no state of this task between its tries (it does from version 3.3 on)"
 """Begins the sentence about what a retry can't do. The context of a task then has no `task_state_store`."""
+
+
+def partition_of(dag_run: Any) -> tuple[str | None, datetime | None]:
+    """Return the key and the date of a run's partition. Airflow 3.1 has no partitions, and 3.2 does not tell tasks the date."""
+    return getattr(dag_run, "partition_key", None), getattr(dag_run, "partition_date", None)
+
+
+def has_partitions() -> bool:
+    """Whether a task can give an asset's event the keys of partitions. Before Airflow 3.3, an event has the key of its run, or none."""
+    import airflow.sdk
+
+    return hasattr(airflow.sdk, "PartitionedAtRuntime")
 
 
 class NeverRaised(BaseException):

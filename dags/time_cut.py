@@ -1,15 +1,18 @@
 """A window for each hour of the records' own time: it ends at the first record of the next hour, by Kafka's timestamp index.
 
-After a pause, catchup gives one window per hour. Records that come late belong to the next window; none is skipped.
+After a pause, catchup gives one window per hour. Records that come late belong to the next window; none is skipped. A report runs for each hour
+that is complete.
 """
 
 from datetime import UTC, datetime, timedelta
 
-from airflow.sdk import DAG
+import airflow.sdk
+from airflow.sdk import DAG, Asset, task
 from airflow.timetables.interval import CronDataIntervalTimetable
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
 
+lake = Asset("example_orders_by_hour_lake")
 orders = KafkaGroup(
     "example.orders_by_hour",
     topics=["orders"],
@@ -33,4 +36,18 @@ with DAG(
         application="jobs/orders.py",
         application_args=["{{ var.value.get('orders_by_hour_lake', '/tmp/lake/orders_by_hour') }}"],
         conn_id="spark_default",
+        outlets=[lake],
+        emit_empty=True,  # so that an hour without an order is reported, too
     )
+
+if hasattr(airflow.sdk, "PartitionedAssetTimetable"):  # from version 3.2 on; it runs from 3.3 on
+    by_hour = airflow.sdk.PartitionedAssetTimetable(assets=lake)
+
+    with DAG("example_orders_by_hour_report", schedule=by_hour) as report:
+
+        @task
+        def tell(dag_run=None) -> str:
+            """Say which hour is complete."""
+            return dag_run.partition_key
+
+        tell()

@@ -163,7 +163,8 @@ class KafkaGroup:
             mapped tasks work on several windows in parallel. The watermark passes a window after all windows before it are
             committed.
         until: where a window of a scheduled run ends: ``"now"``, the end offset at the moment of planning, or
-            ``"data_interval_end"``, the first record of that time or later by Kafka's timestamp index.
+            ``"data_interval_end"``, the first record of that time or later by Kafka's timestamp index. A run of
+            `CronPartitionTimetable` ends with its partition.
         grace: how long after the interval's end a run with ``until="data_interval_end"`` waits for late records. A record
             that arrives after that belongs to the next window.
         on_data_loss: ``"fail"``, or ``"skip"``: continue at the beginning offset and record what was lost.

@@ -157,7 +157,7 @@ class KafkaSparkOperator(PlanningFields, Lineage, OneStopPerTry, PySparkOperator
             value = super().execute(task.context)
             results = work.results()
             task.push(XCOM_WINDOW, task_result(self.group, results))
-            task.emit(windows, results, emit_empty=self.emit_empty)
+            task.emit(windows, results, work.reached, emit_empty=self.emit_empty)
         return value
 
     def _check_and_prepare(self, task: Task) -> SessionLaunch:

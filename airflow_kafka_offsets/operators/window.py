@@ -245,7 +245,7 @@ class CommitWindowOperator(Lineage, BaseOperator):
                 patiently(lambda: service.end_attempt(attempt, Outcome.SUCCEEDED, report.records))
             work.commit(planned)
             [result] = work.results()
-            task.emit([window], [result], emit_empty=True)
+            task.emit([window], [result], work.reached, emit_empty=True)
         return {name: result[name] for name in ("window_id", "is_rerun", "records", "bad")}
 
     def _report(self, window: Window, group: KafkaGroup, service: WindowService) -> Report | None:

@@ -6,10 +6,11 @@ import logging
 
 from airflow_kafka_offsets.core import schemas
 from airflow_kafka_offsets.core.exchange import Place
+from airflow_kafka_offsets.core.group import MAX_OPEN
 from airflow_kafka_offsets.core.offsets import topics_of
 from airflow_kafka_offsets.core.plan.readable import check_same_topics
 from airflow_kafka_offsets.core.run import Try
-from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, Window
+from airflow_kafka_offsets.core.window import Claim, Lane, Outcome, State, Window, WindowRecord
 from airflow_kafka_offsets.core.window_id import parse_window_id
 from airflow_kafka_offsets.service.base import UseCases, until_won
 from airflow_kafka_offsets.service.plan import FIRST_TRY
@@ -47,7 +48,7 @@ class Runs(UseCases):
         return until_won(lambda: self.ledger.start_attempt(window.id, claim, this_try, self._clock()))
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None = None) -> None:
-        """Record how a try ended. This is the evidence for a commit."""
+        """Record how an attempt ended. This is the evidence for a commit."""
         until_won(lambda: self.ledger.end_attempt(attempt, outcome, records, self._clock()))
 
     def check_same_topics(self, window: Window) -> None:
@@ -90,9 +91,28 @@ class Runs(UseCases):
         if leave_committing and is_first:
             is_first = self._finish(window_id)
         logger.info(
-            "Window %s: %s", window_id, "committed" if is_first else "was committed before, so the watermark stays"
+            "Window %s: %s", window_id, "committed" if is_first else "is committed by an earlier call, try or run"
         )
         return is_first
+
+    def passed_with(self, window: Window) -> list[WindowRecord]:
+        """Return the live windows that the watermark passed with the commit of this one: it, and later ones that waited for it.
+
+        There are none while an older one is open: the last of these to be committed has them all.
+        """
+        waiting = [held.seq for held in self.ledger.load(window.group).open]
+        if any(seq < window.seq for seq in waiting):
+            return []
+        committed = self.ledger.windows(
+            window.group,
+            states=[State.COMMITTED],
+            lane=Lane.LIVE,
+            since=window.seq,
+            before=min(waiting, default=None),
+            limit=MAX_OPEN,
+        )
+        at = {record.seq: record.committed_at for record in committed}.get(window.seq)
+        return [record for record in committed if at and record.committed_at and record.committed_at <= at]
 
     def _finish(self, window_id: str) -> bool:
         """Finish the commit of a window. Return whether no one else was faster."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from airflow_kafka_offsets.airflow_versions import has_partitions, partition_of
 from airflow_kafka_offsets.core.fields import plain
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.run import Run, Try
 from airflow_kafka_offsets.core.window import Claim, Scope
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
     from airflow.sdk import DAG, BaseOperator, Context
 
     from airflow_kafka_offsets.core.window import Window
@@ -31,11 +34,15 @@ class Task:
         run: all that we read from Airflow.
         context: for the provider's methods. In this package, only this class reads it.
         state: what Airflow keeps for the task between its tries, or None on an Airflow that keeps nothing.
+        watched: the driver for whose end this try has waited without a worker slot, or None if it has not.
     """
 
-    def __init__(self, operator: BaseOperator, context: Context, scope: Scope = Scope.TASK) -> None:
-        self.run = _run(operator, context, scope)
+    def __init__(
+        self, operator: BaseOperator, context: Context, scope: Scope = Scope.TASK, watched: str | None = None
+    ) -> None:
+        self.run = _run(operator, context, scope, is_resumed=watched is not None)
         self.context = context
+        self.watched = watched
         self.state: Any = context.get("task_state_store")
         self._operator: Any = operator
 
@@ -55,15 +62,23 @@ class Task:
         if variables.get("map_index_template") is None:
             variables["map_index_template"] = f"{{{{ {VARIABLE} }}}}"
 
-    def emit(self, windows: Sequence[Window], results: Sequence[Mapping[str, Any]], *, emit_empty: bool) -> None:
+    def emit(
+        self,
+        windows: Sequence[Window],
+        results: Sequence[Mapping[str, Any]],
+        reached: Callable[..., Sequence[datetime] | None],
+        *,
+        emit_empty: bool,
+    ) -> None:
         """Show committed windows in Airflow's UI, and in the event of each asset outlet.
 
         Windows without an offset make no event, unless `emit_empty`. An alias has no event of its own: a task that uses one adds its assets
-        itself.
+        itself. For each partition that is complete now, there is an event with its key.
 
         Args:
             windows: all windows of the task.
             results: of these windows, as `window_result` makes them.
+            reached: return the ends of complete intervals, see `Work.reached`. It asks the ledger, so only a task with outlets calls it.
             emit_empty: emit also when all of them are empty.
         """
         from airflow.sdk import Asset
@@ -71,13 +86,33 @@ class Task:
 
         records = [result["records"] for result in results]
         self.show(windows, None if None in records else sum(records))
-        if not emit_empty and not any(window["span"] for window in results):
+        if not self._operator.outlets:
+            return
+        ends = reached(emit_empty=emit_empty)
+        keys = self._partition_keys(ends or ())
+        # Airflow gives an event without a key that of its run.
+        is_plain = (ends is None or self.run.partition is None) and (
+            emit_empty or any(window["span"] for window in results)
+        )
+        if not keys and not is_plain:
             # Airflow reads the outlets after the task has succeeded; it has no other way to succeed without an event.
             self._operator.outlets = []
         extra = event_extra(results)
         for outlet in self._operator.outlets:
             if isinstance(outlet, Asset | AssetRef):
-                self.context["outlet_events"][outlet].extra.update(extra)
+                event: Any = self.context["outlet_events"][outlet]
+                event.extra.update(extra)
+                if keys:
+                    # An event with a key triggers only consumers of partitions, so others get one without.
+                    event.partition_keys.update([*keys, None] if is_plain else keys)
+
+    def _partition_keys(self, ends: Sequence[datetime]) -> list[str]:
+        """Return the keys of the partitions that end at these moments, if a task can give its events a key."""
+        if not ends or not has_partitions():
+            return []
+        from airflow_kafka_offsets.task.partitions import keys_of
+
+        return keys_of(self.context["dag"].timetable, ends)
 
     def push(self, key: str, value: Any) -> None:
         """Push an XCom."""
@@ -117,18 +152,42 @@ def event_extra(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"group": results[0]["group"], "windows": [{key: result[key] for key in _IN_EVENT} for result in results]}
 
 
-def _run(operator: BaseOperator, context: Context, scope: Scope) -> Run:
+def time_over_at(operator: BaseOperator, context: Context) -> datetime | None:
+    """Return when the `execution_timeout` of this try is over, counted from its first start, or None if it has none."""
+    limit, started = operator.execution_timeout, context["ti"].start_date
+    return (
+        None if limit is None or started is None else cast("datetime", plain(started)) + cast("timedelta", plain(limit))
+    )
+
+
+def _run(operator: BaseOperator, context: Context, scope: Scope, *, is_resumed: bool) -> Run:
     # The protocols of Airflow have neither the values of a type of run, nor the bundle.
     ti: Any = context["ti"]
     dag_run, dag = context["dag_run"], context["dag"]
     kind: Any = dag_run.run_type
     start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    partition, date = partition_of(dag_run)
+    interval = None if start is None or end is None else (plain(start), plain(end))
+    if interval is None and date is not None:
+        from airflow_kafka_offsets.task.partitions import interval_of
+
+        interval = interval_of(dag.timetable, date)
     return Run(
         # The same for the first try, a retry, a clear and a reprocessed run.
         Claim(ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index, scope),
-        Try(ti.try_number, ti.max_tries, operator.retries or 0, plain(dag_run.start_date), ti.bundle_instance.version),
+        Try(
+            *(
+                ti.try_number,
+                ti.max_tries,
+                operator.retries or 0,
+                plain(dag_run.start_date),
+                ti.bundle_instance.version,
+            ),
+            is_resumed=is_resumed,
+        ),
         kind=str(getattr(kind, "value", kind)),
-        interval=None if start is None or end is None else (plain(start), plain(end)),
+        interval=interval,
+        partition=partition,
         conf=dag_run.conf or {},
         params=dict(context["params"]),
         declared=frozenset(dag.params),

@@ -7,17 +7,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.airflow_versions import AirflowSkipException
+from airflow_kafka_offsets.airflow_versions import AirflowSkipException, TaskDeferred
 from airflow_kafka_offsets.core import ending
 from airflow_kafka_offsets.core.ending import NO_JOB, RUNS_AGAIN, Done, Left
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, LedgerUnavailableError, LogError, counted, name_some
 from airflow_kafka_offsets.core.evidence import NO_REPORT, Report
+from airflow_kafka_offsets.core.group import Until
 from airflow_kafka_offsets.core.lineage import ReadWindow
+from airflow_kafka_offsets.core.plan.request import triggers_consumers
 from airflow_kafka_offsets.core.run import records_read, unseen_before
-from airflow_kafka_offsets.core.window import Outcome
+from airflow_kafka_offsets.core.window import Lane, Outcome
 from airflow_kafka_offsets.launch.job_files import ranges_by_topic
 from airflow_kafka_offsets.service.topics import as_last_planned
 from airflow_kafka_offsets.spark.errors import LostRecordsError
@@ -26,6 +30,8 @@ from airflow_kafka_offsets.task.plan import SILENT, follows, patiently
 from airflow_kafka_offsets.wiring.connections import without_secrets
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.run import Run
     from airflow_kafka_offsets.core.window import Window, WindowRecord
@@ -113,6 +119,8 @@ class Work:
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None) -> None:
         if self._folded:
             logger.info("::endgroup::")
+        if isinstance(exc, TaskDeferred):
+            return
         try:
             self._end_log(exc)
         except Exception:
@@ -127,12 +135,15 @@ class Work:
         number = self._service.start_attempt(window, self._run.claim, self._run.this_try)
         began = time.monotonic()
         try:
+            began -= self._seconds_deferred(window, number)
             self._warn_of_twin(window)
             # From the attempt on, no one freezes other schemas with the window.
             job = Job(ready(self._service, self._group, planned))
             yield job
             patiently(lambda: self._service.check_same_topics(window))
             self._stop.check()
+        except TaskDeferred:  # the job goes on, and with it the attempt
+            raise
         except BaseException as exc:
             outcome = Outcome.KILLED if self._stop.is_kill(exc) else Outcome.FAILED
             self._record_failure(number, outcome)
@@ -176,6 +187,29 @@ class Work:
         """Return what downstream tasks get of each window that is done."""
         done = zip(self._planned, self._reports, strict=False)
         return small_together([window_result(self._group, planned, report) for planned, report in done])
+
+    def reached(self, *, emit_empty: bool) -> list[datetime] | None:
+        """Return the ends of the intervals up to which all is committed with the task's windows (docs/design.md, rule 14).
+
+        Args:
+            emit_empty: whether an interval without an offset counts.
+
+        Returns:
+            None if the group's windows do not end with intervals, and consumers may be triggered whatever was read.
+        """
+        again = triggers_consumers(self._run)
+        ends_by_time = self._group.until is Until.INTERVAL_END
+        windows: list[Window | WindowRecord] = []
+        for p in self._planned[: len(self.done)]:
+            if p.is_rerun or p.window.lane is Lane.BACKFILL:
+                windows += [p.window] if again else []
+            elif ends_by_time:
+                windows += patiently(partial(self._service.passed_with, p.window))
+            else:
+                windows.append(p.window)
+        if not ends_by_time:
+            return None if windows else []
+        return [w.planned_until for w in windows if not w.is_capped and (w.span or emit_empty)]
 
     def read(self) -> list[ReadWindow]:
         """Return the windows that the task worked on: those that are done, and the one at which it failed."""
@@ -229,6 +263,13 @@ class Work:
         own = [a.try_number for a in self._service.ledger.attempts(record.id) if a.claim == claim]
         later = [number for number in own if number > self._run.this_try.number]
         return f"try {later[-1]} of this task" if later else None
+
+    def _seconds_deferred(self, window: Window, attempt: int) -> float:
+        """Return how long ago an attempt began that a resumed try goes on with; 0 for any other try."""
+        if not self._run.this_try.is_resumed:
+            return 0.0
+        [started] = [a.started_at for a in self._service.ledger.attempts(window.id) if a.id == attempt]
+        return (datetime.now(UTC) - started).total_seconds()
 
     def _warn_of_twin(self, window: Window) -> None:
         """Warn that the driver of the try before may still run, on an Airflow that lets a worker end without its task."""

@@ -110,7 +110,8 @@ BY_TIME = KafkaGroup("lake", topics=["orders"], until="data_interval_end")
 def test_a_scheduled_run_plans_live_up_to_the_end_or_to_its_interval() -> None:
     assert requested("scheduled", ORDERS, **HOUR) == Live(until=END)
     assert requested("scheduled", BY_TIME, 3, **HOUR) == Live(until=END, ends_at=END, at_most=3)
-    assert requested("scheduled", BY_TIME) == Live()
+    with pytest.raises(BadInputError, match="no data interval, so until="):
+        requested("scheduled", BY_TIME)
 
 
 @pytest.mark.parametrize("kind", ["asset_triggered", "manual", "operator_triggered"])

@@ -32,7 +32,10 @@ GROUP = "group"
 SCOPED = "kafka_offsets"
 """The key of a run's conf that holds the keys above in an object. No param of a DAG changes what they mean there."""
 
-OUR_KEYS = (*REPLAY_KEYS, GROUP, SCOPED)
+TRIGGER_CONSUMERS = "trigger_consumers"
+"""The key of a run's conf that lets windows which run again trigger the consumers of their partitions again."""
+
+OUR_KEYS = (*REPLAY_KEYS, GROUP, TRIGGER_CONSUMERS, SCOPED)
 """All keys of a run's conf that mean something to us."""
 
 MAX_NAMED_WINDOWS = 1000
@@ -120,10 +123,10 @@ def request_of(run: Run, group: KafkaGroup, at_most: int = 1) -> Request | Refus
         None if the run replays another group of its DAG.
     """
     try:
+        triggers_consumers(run)
         match run.kind:
             case "scheduled":
-                end = None if run.interval is None else run.interval[1]
-                return Live(until=end, ends_at=end if group.until is Until.INTERVAL_END else None, at_most=at_most)
+                return _scheduled(run, group, at_most)
             case "asset_triggered":
                 return Live(at_most=at_most)
             case "backfill":
@@ -134,8 +137,31 @@ def request_of(run: Run, group: KafkaGroup, at_most: int = 1) -> Request | Refus
         return Refused(exc)
 
 
+def _scheduled(run: Run, group: KafkaGroup, at_most: int) -> Live:
+    end = None if run.interval is None else run.interval[1]
+    if group.until is Until.NOW:
+        # A partition may end after its run begins: what is read now does not reach its end.
+        return Live(until=end if run.partition is None else None, at_most=at_most)
+    if end is None:
+        raise BadInputError(f"This run has no data interval, so until='data_interval_end' is no time. {WITH_INTERVALS}")
+    return Live(until=end, ends_at=end, at_most=at_most)
+
+
+def triggers_consumers(run: Run) -> bool:
+    """Whether windows that run again trigger the consumers of their partitions again (docs/design.md, rule 14).
+
+    Raises:
+        BadInputError: the conf has something else than true or false there.
+    """
+    inner = scoped(run.conf)
+    wanted = (run.conf if inner is None else inner).get(TRIGGER_CONSUMERS)
+    if wanted is not None and not isinstance(wanted, bool):
+        raise BadInputError(f'"{TRIGGER_CONSUMERS}" in the conf must be true or false, got {short(wanted)}')
+    return bool(wanted)
+
+
 def _interval(run: Run, group: KafkaGroup) -> TimeSpan | None:
-    check_keys(run.conf, run.declared, (GROUP, SCOPED))
+    check_keys(run.conf, run.declared, (GROUP, TRIGGER_CONSUMERS, SCOPED))
     if not is_of_group(group.name, run.groups, _params(run), must_name=False):
         return None
     if run.interval is None:
@@ -280,7 +306,7 @@ def scoped(conf: Mapping[str, Any]) -> Mapping[str, Any] | None:
     given = conf.get(SCOPED)
     if _is_empty(given):
         return None
-    keys = (*REPLAY_KEYS, GROUP)
+    keys = (*REPLAY_KEYS, GROUP, TRIGGER_CONSUMERS)
     if not isinstance(given, Mapping) or not given.keys() <= set(keys):
         raise BadInputError(
             f'"{SCOPED}" in the conf must be an object with keys of {", ".join(keys)}, got {short(given)}'

@@ -297,7 +297,7 @@ def test_what_is_ours_can_stand_in_an_object_of_its_own() -> None:
 
 @pytest.mark.parametrize("wrong", ["12-15", 7, ["12"], {"windws": "3"}, {"windows": "3", "mine": 1}])
 def test_an_object_with_anything_else_is_refused(wrong: Any) -> None:
-    with pytest.raises(BadInputError, match=r"an object with keys of windows, from, .*, group, got"):
+    with pytest.raises(BadInputError, match=r"an object with keys of windows, from, .*, group, trigger_consumers, got"):
         scoped({SCOPED: wrong})
 
 
