@@ -226,6 +226,8 @@ class RunLedger(Connections):
     def start_attempt(self, window_id: str, claim: Claim, this_try: Try, now: datetime) -> int:
         """Record that an attempt begins, and return its number. Attempts at the window that still run become `lost`.
 
+        A try that is resumed goes on with the attempt that it had.
+
         Args:
             window_id: the window.
             claim: who works on it.
@@ -240,8 +242,11 @@ class RunLedger(Connections):
         with self._writing() as connection:
             window, group_id, _ = find_record(connection, window_id)
             claim_id = _claim_id(connection, claim)
-            newest = connection.execute(_newest_of_claim(), {"of_claim": claim_id, "of_id": group_id}).first()
-            check_attempt(window, claim, this_try, attempt_of(newest) if newest else None)
+            row = connection.execute(_newest_of_claim(), {"of_claim": claim_id, "of_id": group_id}).first()
+            newest = attempt_of(row) if row else None
+            check_attempt(window, claim, this_try, newest)
+            if newest is not None and newest.window_id == window.id and this_try.resumes(newest):
+                return newest.id
             take_from_attempts(connection, group_id, window, now)
             number = new_id(
                 connection.execute(
