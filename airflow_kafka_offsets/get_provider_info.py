@@ -18,7 +18,7 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "operators": _modules("operators", "kafka_spark", "kafka_spark_sql", "spark_submit", "window"),
         "sensors": _modules("sensors", "kafka", "window"),
-        "triggers": _modules("triggers", "conditions", "event"),
+        "triggers": _modules("triggers", "conditions", "driver", "event"),
         "task-decorators": [
             {"name": "kafka_spark", "class-name": "airflow_kafka_offsets.decorators.kafka_spark.kafka_spark_task"},
         ],

@@ -7,7 +7,7 @@ import signal
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from importlib import import_module
@@ -108,9 +108,9 @@ def run(function: str, args: Namespace) -> int:
     """Run a command, and return its exit code."""
     # Without it Airflow takes the process for a task, and does not look for connections in its database.
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
+    args.is_terminal = sys.stdout is not None and sys.stdout.isatty()
     try:
-        # Whatever logs or warns to stdout meanwhile would break the JSON.
-        with redirect_stdout(sys.stderr):
+        with _stdout_kept():
             answer = _imported(function)(args)
         output = getattr(args, "output", "table")
         if isinstance(answer, Answers):
@@ -186,8 +186,32 @@ def until_asked_to_stop() -> Iterator[Callable[[], bool]]:
 
 
 def _next(answers: Answers) -> Answer | None:
-    with redirect_stdout(sys.stderr):
+    with _stdout_kept():
         return next(answers.each, None)
+
+
+@contextmanager
+def _stdout_kept() -> Iterator[None]:
+    """Keep stdout for the answer: what others write there meanwhile goes to stderr."""
+    _flush()
+    kept = None
+    # Not only `sys.stdout`: a handler of Airflow's log may have it already, and a program that is started gets the descriptor.
+    with suppress(OSError):  # it is closed
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _flush()
+        if kept is not None:
+            os.dup2(kept, 1)
+            os.close(kept)
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def _as_line(answer: Answer) -> str:

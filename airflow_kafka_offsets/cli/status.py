@@ -216,7 +216,7 @@ def watch(args: Namespace) -> Answers:
     """Show all groups, or one of them, once per interval."""
     gc.enable()  # `main` turned it off, for commands that end soon
     args.offline = False
-    is_in_place = args.output == "table" and sys.__stdout__ is not None and sys.__stdout__.isatty()
+    is_in_place = args.output == "table" and args.is_terminal
     return Answers(
         _looks(args), _frame if is_in_place else _line_by_line, *((_HIDE + _CLEAR, _SHOW) if is_in_place else ("", ""))
     )

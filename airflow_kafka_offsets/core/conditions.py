@@ -205,6 +205,21 @@ Looked = LogCondition | LedgerCondition
 """Conditions that `service.watch` decides."""
 
 Condition = Looked | VerdictIn
+
+
+@dataclass(frozen=True, slots=True)
+class DriverOver:
+    """A Spark driver on a cluster has ended, with whatever result, or its cluster no longer has it.
+
+    Attributes:
+        cluster: leads to the cluster: see `launch.submit_hook.cluster_of`.
+        driver: the driver's id there.
+    """
+
+    cluster: Mapping[str, str | None]
+    driver: str
+
+
 _KINDS = {
     kind.__name__: kind
     for kind in (UnreadAtLeast, TimePassed, LagAtMost, VerdictIn, WindowCommitted, WindowFree, CommittedUntil)

@@ -33,6 +33,7 @@ class Try:
         retries: those of the task as it is now. An edit of the DAG may change them between two tries.
         run_started: when the run began, or began again after it had ended, or None if Airflow does not report it.
         bundle_version: the version of the DAG's bundle whose code the try runs, or None if the run is tied to none.
+        is_resumed: it has launched a driver, given its worker slot back, and now continues.
     """
 
     number: int = 1
@@ -40,6 +41,7 @@ class Try:
     retries: int = 0
     run_started: datetime | None = None
     bundle_version: str | None = None
+    is_resumed: bool = False
 
     @property
     def series(self) -> str:
@@ -60,6 +62,11 @@ class Try:
     def continues(self, earlier: Attempt) -> bool:
         """Whether this try is a retry of an earlier one of the same task: Airflow reports no clear between them."""
         return earlier.series == self.series and earlier.try_number > self.last_clear
+
+    def resumes(self, attempt: Attempt) -> bool:
+        """Whether an attempt is that of this very try, which goes on with it."""
+        is_own = (attempt.series, attempt.try_number) == (self.series, self.number)
+        return self.is_resumed and is_own and attempt.outcome is Outcome.RUNNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +106,7 @@ class Run:
 
 
 def check_attempt(window: WindowRecord, claim: Claim, this_try: Try, newest: Attempt | None) -> None:
-    """Refuse an attempt of a process that Airflow counts as dead: whoever got its work since may be at work.
+    """Refuse an attempt of a process that Airflow counts as dead: another task may be working on its window.
 
     Args:
         window: the window, as it is now.
@@ -112,7 +119,7 @@ def check_attempt(window: WindowRecord, claim: Claim, this_try: Try, newest: Att
         IllegalStepError: a later try of the same task has begun to work, or the window no longer owns its offsets.
     """
     check_owns(window)
-    # Around another launcher, the task that commits records the attempt; the plan task holds the window.
+    # If another launcher runs the job, the task that commits records the attempt; the plan task holds the window.
     is_around = claim.scope is Scope.RUN and window.holder.lets_commit(claim)
     if window.holder != claim and not is_around:
         raise WindowBusyError(window.id, window.holder, is_rerun=window.state is State.COMMITTED)

@@ -236,10 +236,10 @@ class WindowRecord:
         group, seq, lane, state, span, planned_until, isolation_level, is_capped, unread, schemas: those of the window.
         partitions: how many partitions have something to read.
         holder: the claim that works on it, or worked on it last.
-        holds: how often the window was given to a claim. It distinguishes two holds by the same claim.
+        holds: a fencing token. It grows when a claim gets the window and when an attempt begins, so a change that was decided before loses.
         committed_at: when it was committed, in UTC, or None if it is not.
         planned_at: when it was planned, in UTC.
-        attempts: how many there were, if this was read.
+        attempts: how many there were; 0 also if this was not read.
         records: how many records the last successful attempt read, or None if it reported none, or this was not read.
         bundle_version: that of the last attempt (`core.run.Try`), or None if it had none, or this was not read.
         rerun: how the newest attempt at it ended if it was committed before that began, and is not committed again; or None, or this was
@@ -362,7 +362,7 @@ def check_commit(window: WindowRecord, claim: Claim, outcome: Outcome | None) ->
             only evidence, or there was nothing to run.
 
     Returns:
-        Whether to commit it. If not, it is committed already, and this was a rerun.
+        Whether to commit it: it is planned, or committing. If not, it is committed already, and this was a rerun.
 
     Raises:
         WindowBusyError: another run, or another task that works on it itself, has adopted the window.

@@ -149,6 +149,30 @@ class SparkHook(SparkSubmitHook):
             raise BadInputError("Kubernetes' cluster mode needs track_driver_via_k8s_api=True")
 
 
+_LEADING_TO_CLUSTER = ("conn_id", "deploy_mode", "keytab", "principal")
+_NAMESPACE = "spark.kubernetes.namespace"
+
+
+def cluster_of(leading: Mapping[str, str | None]) -> Cluster:
+    """Open the cluster that `LaunchHook.leading_to_cluster` leads to.
+
+    Raises:
+        BadInputError: the connection is gone, or leads to no cluster any more.
+    """
+    from airflow_kafka_offsets.wiring.clusters import open_cluster
+    from airflow_kafka_offsets.wiring.connections import find_connection
+
+    find_connection(str(leading["conn_id"]), "spark")  # without it, the hook would ask YARN
+    arguments: dict[str, Any] = {name: leading[name] for name in _LEADING_TO_CLUSTER}
+    namespace = leading[_NAMESPACE]
+    cluster = open_cluster(SparkHook({**arguments, "conf": {_NAMESPACE: namespace} if namespace else None}).target)
+    if cluster is None:
+        raise BadInputError(
+            f"Connection {leading['conn_id']!r} no longer leads to a cluster that can be asked for its drivers"
+        )
+    return cluster
+
+
 class LaunchHook(SparkHook):
     """A launch at work: this package's steps around the provider's.
 
@@ -196,6 +220,12 @@ class LaunchHook(SparkHook):
         """Note the job's id for a retry."""
         if self._store is not None:
             self._store.set(self.id_key, job)
+
+    @property
+    def leading_to_cluster(self) -> dict[str, str | None]:
+        """What `cluster_of` needs to open the cluster of the job: arguments of the provider's hook, none of which is a secret."""
+        arguments = {name: self.launch.arguments[name] for name in _LEADING_TO_CLUSTER}
+        return {**arguments, _NAMESPACE: self.launch.target.namespace}
 
     def open_cluster(self) -> Cluster | None:
         """Return the cluster of the job, or None if the job ends with this worker, or the cluster can't list its jobs."""
@@ -368,13 +398,20 @@ class SubmitOperator(SparkSubmitOperator):
             conf = inject_transport_information_into_spark_properties(conf, context)
         return replace(launch, arguments={**launch.arguments, "conf": conf})
 
-    def run_job(self, context: Context) -> None:
-        """Submit the job of the last launch, or continue with the noted one, and wait for its end."""
+    def run_job(self, context: Context, watched: str | None = None) -> None:
+        """Submit the job of the last launch, or continue with the noted one, and wait for its end.
+
+        Args:
+            context: Airflow's.
+            watched: the job that this very try launched before it gave its worker slot back, or None. If it failed, so does the try.
+        """
         assert self._hook is not None
-        if self._hook.launch.target.is_tracked:
-            self.execute_resumable(context)
-        else:
+        if not self._hook.launch.target.is_tracked:
             self._hook.submit()
+        elif watched is not None and watched == self._hook.noted:
+            self.poll_until_complete(watched, context)
+        else:
+            self.execute_resumable(context)
 
     def get_job_status(self, external_id: Any, context: Context) -> str:
         """Return the state of a noted job. A job that the cluster no longer has is over, and does not fail each retry."""

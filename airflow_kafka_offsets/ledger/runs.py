@@ -83,7 +83,7 @@ from airflow_kafka_offsets.ledger.tables import (
 
 
 class RunLedger(Connections):
-    """The ledger, as runs need it. Every write is one transaction."""
+    """The ledger, as runs need it. Every write is one transaction, or a part of that of `turn`."""
 
     def load(self, group: str, claim: Claim | None = None) -> GroupState:
         """Return what matters to someone who asks for a window."""
@@ -226,6 +226,8 @@ class RunLedger(Connections):
     def start_attempt(self, window_id: str, claim: Claim, this_try: Try, now: datetime) -> int:
         """Record that an attempt begins, and return its number. Attempts at the window that still run become `lost`.
 
+        A try that is resumed goes on with the attempt that it had.
+
         Args:
             window_id: the window.
             claim: who works on it.
@@ -240,8 +242,11 @@ class RunLedger(Connections):
         with self._writing() as connection:
             window, group_id, _ = find_record(connection, window_id)
             claim_id = _claim_id(connection, claim)
-            newest = connection.execute(_newest_of_claim(), {"of_claim": claim_id, "of_id": group_id}).first()
-            check_attempt(window, claim, this_try, attempt_of(newest) if newest else None)
+            row = connection.execute(_newest_of_claim(), {"of_claim": claim_id, "of_id": group_id}).first()
+            newest = attempt_of(row) if row else None
+            check_attempt(window, claim, this_try, newest)
+            if newest is not None and newest.window_id == window.id and this_try.resumes(newest):
+                return newest.id
             take_from_attempts(connection, group_id, window, now)
             number = new_id(
                 connection.execute(
@@ -277,7 +282,7 @@ class RunLedger(Connections):
         return {seq: attempt for seq, attempt in found if this_try.continues(attempt)}
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None, now: datetime) -> None:
-        """Record how a try ended."""
+        """Record how an attempt ended. A lost attempt stays lost: the commit refuses it."""
         with self._writing() as connection:
             connection.execute(
                 update(attempts)
@@ -295,7 +300,7 @@ class RunLedger(Connections):
         leave_committing: bool = False,
         output: Sequence[str] = (),
     ) -> bool:
-        """Commit a window, if it is still planned. If it was committed before, only its output may change, and False is returned.
+        """Commit a window that is planned or committing. If it was committed before, only its output may change, and False is returned.
 
         Args:
             window_id: the window.
@@ -526,7 +531,7 @@ def _newest_at(window: FromClause) -> ScalarSelect[int]:
 
 
 def take_from_attempts(connection: Connection, group_id: int, window: WindowRecord, now: datetime) -> None:
-    """Let no attempt that has begun at a window succeed any longer, and no commit that has looked before."""
+    """Record running attempts at a window as lost, and let a commit that was decided before lose."""
     change_window(connection, group_id, window, holds=window.holds + 1)
     _lose(connection, _running(connection, group_id, [window.seq]), now)
 

@@ -94,7 +94,7 @@ groups = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("name", name(200), nullable=False, unique=True),
-    # See `GroupState`: each decision is a compare-and-set on it.
+    # New windows, acts and the end of a commit with a store compare and set it; all else compares state and holds of the window.
     Column("version", BigInteger, nullable=False),
     Column("next_seq", BigInteger, nullable=False),
     # The number of the first window that is here: older ones have left. And the one of these that proved most of how far the group has come

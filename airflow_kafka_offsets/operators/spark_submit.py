@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_kafka_offsets.airflow_versions import NO_TASK_STATE, AirflowTaskTimeout
-from airflow_kafka_offsets.core.errors import ClusterError, ClusterUnavailableError
+from airflow_kafka_offsets.core.errors import BadInputError, ClusterError, ClusterUnavailableError
 from airflow_kafka_offsets.core.fields import (
     ANY_TEXT,
+    FLAG,
     MAPPING,
     TEXT,
     Kind,
@@ -62,6 +63,8 @@ _LAUNCH = {
 }
 """The provider's fields that are read before a launch, as they are once their templates are rendered."""
 
+_DEFERRABLE = "deferrable=True is for drivers on a cluster that Airflow can watch"
+
 _SHIP = Kind("True, False or a path", lambda value: isinstance(value, bool) or TEXT.takes(value))
 
 logger = logging.getLogger(__name__)
@@ -82,6 +85,8 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
         (``.expand(window=plan.output)``), or a window id. (templated)
     :param on_open_window: while another run works on the open window: ``wait`` (deferred), ``skip`` or ``fail``.
     :param poll_interval: seconds between two looks while waiting.
+    :param deferrable: give the worker slot back while the driver runs: a trigger watches it, and the task continues after its end. For cluster
+        modes, on Airflow 3.3 and newer.
     :param emit_empty: let outlets have an asset event for an empty window, too.
     :param connector: ``"auto"``: the Kafka connector for the version of the Spark that is launched, unless this Spark has one, or `packages`
         or `jars` names one. In client mode its jars are fetched once on each machine, and then given as files
@@ -102,6 +107,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
         window: Any = None,
         on_open_window: OnOpenWindow = "wait",
         poll_interval: float = 10,
+        deferrable: bool = False,
         emit_empty: bool = False,
         connector: str | None = "auto",
         ship: bool | str = True,
@@ -112,12 +118,31 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
         self.window = window
         self.on_open_window = on_open_window
         self.poll_interval = poll_interval
+        self.deferrable = deferrable
         self.emit_empty = emit_empty
         self.connector = connector
         self.ship = ship
-        check_attributes(self, {**JOB, "ship": _SHIP})
+        check_attributes(self, {**JOB, "ship": _SHIP, "deferrable": FLAG})
+        if deferrable:
+            self._check_deferrable()
         self._is_named = "name" in kwargs
         self._stop = Stop()
+
+    def _check_deferrable(self) -> None:
+        given = self.hook_arguments()
+        if not self.durable:
+            raise BadInputError(
+                "deferrable=True needs durable=True, and an Airflow that keeps the driver's id between tries (3.3 or newer)"
+            )
+        if given["deploy_mode"] == "client":
+            raise BadInputError(
+                f"{_DEFERRABLE}. With deploy_mode='client' the driver ends with the task: leave deferrable out"
+            )
+        if given["yarn_rm_auth"] is not None:
+            raise BadInputError(
+                "deferrable=True can't keep yarn_rm_auth in Airflow's database. Set keytab and principal, or write user and password "
+                "into the connection's yarn_resourcemanager_webapp_address"
+            )
 
     @failing_at_once
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
@@ -133,6 +158,13 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
 
         check_event(event)
         return self._run(Task(self, context))
+
+    @failing_at_once
+    def reconnect(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Continue with the driver whose end the trigger has seen, on the way of a retry that finds its driver."""
+        from airflow_kafka_offsets.task.airflow import Task
+
+        return self._run(Task(self, context, watched=event["driver"]))
 
     def _run(self, task: Task) -> dict[str, Any]:
         from airflow_kafka_offsets import wiring
@@ -198,10 +230,11 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
             refuse_login(reader, self.group.kafka_conn_id, f"executors (master {target.master})")
         check_spark_conf(conf, deploy_mode=hook.deploy_mode, is_tracked=target.is_tracked)
         hook.check_tracking(durable=self.durable)
-        if target.is_kubernetes:
-            from airflow_kafka_offsets.launch.pods import check_rights
-
-            check_rights(target, conf)
+        if self.deferrable and not target.is_tracked:
+            raise BadInputError(
+                f"{_DEFERRABLE}. Connection {self.spark_conn_id!r} leads to {hook.deploy_mode} mode on {target.master}: set "
+                "deploy_mode='cluster', or leave deferrable out"
+            )
         if target.is_standalone_cluster:
             standalone.check_reachable(application, ship=self.ship)
             open_standalone(target).check()
@@ -211,6 +244,10 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
             arguments |= files
         if not (target.is_standalone_cluster and standalone.is_python(application)):
             check_submit(hook.program, hook.environment)
+        if target.is_kubernetes:
+            from airflow_kafka_offsets.launch.pods import check_rights
+
+            check_rights(target, conf)
         arguments |= self._connector(arguments, hook)
         if not self._is_named:
             arguments["name"] = None
@@ -255,7 +292,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
                 hook = self.launch_hook = LaunchHook(launch, self._stop.check, task.state)
                 if row.attempts > 1:
                     self._settle(task, hook)
-                self.run_job(task.context)
+                self.run_job(task.context, task.watched)
                 return read_report(launch.report, window)
         except AirflowTaskTimeout:  # Airflow itself calls `on_kill` only after the launch is over
             self.on_kill()
@@ -290,6 +327,16 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
     def _is_usable(self, job: str, context: Context) -> bool:
         status = self.get_job_status(job, context)
         return self.is_job_active(status) or self.is_job_succeeded(status)
+
+    def poll_until_complete(self, external_id: Any, context: Context) -> None:
+        """Wait for the driver's end: here, or in the triggerer if `deferrable`."""
+        if self.deferrable:
+            from airflow_kafka_offsets.task.deferral import defer_while_alive
+
+            assert self.launch_hook is not None
+            self._stop.check()  # a person's kill does not end `execute`
+            defer_while_alive(self, context, self.launch_hook, str(external_id), self.poll_interval)
+        super().poll_until_complete(external_id, context)
 
     def on_kill(self) -> None:
         """Stop the job, unless only this worker dies and the retry can reconnect to the driver.

@@ -31,8 +31,8 @@ def utc_now() -> datetime:
 def until_won(step: Callable[[], _T]) -> _T:
     """Take a step, and take it again if another process was first: it then sees what that one wrote.
 
-    Whoever plans, or acts for a person, writes in the group's turn. So it loses only if others have planned since it looked, or as the
-    victim of a deadlock. A commit takes no turn: only commits of the same window compete with it.
+    A plan, or an act of a person, is written while the group's row is locked (`Connections.turn`). It loses only if others have planned since
+    it looked, or as the victim of a deadlock. A commit takes no turn: only commits of the same window compete with it.
 
     Raises:
         ConcurrentChangeError: it lost again and again.

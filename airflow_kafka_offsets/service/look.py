@@ -15,7 +15,16 @@ from airflow_kafka_offsets.core.group import KafkaGroup, OnAtRisk
 from airflow_kafka_offsets.core.lag.measure import to_ms
 from airflow_kafka_offsets.core.lag.pace import commits_wanted, pace_of
 from airflow_kafka_offsets.core.lag.retention import Retention, hidden_note
-from airflow_kafka_offsets.core.lag.risk import Danger, dangers, endangered, probes, together, warning_of
+from airflow_kafka_offsets.core.lag.risk import (
+    Danger,
+    dangers,
+    endangered,
+    local_probes,
+    probes,
+    remote_note,
+    together,
+    warning_of,
+)
 from airflow_kafka_offsets.core.lag.search import Probe, Search
 from airflow_kafka_offsets.core.lag.words import OPEN_FOR
 from airflow_kafka_offsets.core.log import Bounds, IsolationLevel, LogSnapshot
@@ -213,17 +222,24 @@ class Look:
         return [tp for tp, probe in probes.items() if (hit := hits[probe]) is None or hit.offset > log.bounds[tp].end]
 
     def warn_of_retention(self, group: KafkaGroup, windows: Mapping[str, Draft]) -> None:
-        """Warn of windows, by name, that may expire before they have run. They are never refused: only their job saves the records."""
+        """Warn of windows, by name, that may expire before they have run, or lie in a remote tier. They are never refused: only their job saves
+        the records.
+        """
         ranges = together(windows.values())
         if not ranges:
             return
         try:
-            at_risk = self._at_risk(group, ranges, self._retentions(group, topics_of(ranges)))
+            retentions = self._retentions(group, topics_of(ranges))
+            at_risk = self._at_risk(group, ranges, retentions)
+            local = local_probes(ranges, retentions, self.now)
+            remote = remote_note(windows.values(), local, self.kafka.first_records(list(local.values())))
         except KafkaAnswerError as exc:
             logger.info("Group %s: its retention is not known: %s", group.name, exc)
             return
         if at_risk:
             logger.warning("Group %s: %s", group.name, warning_of(list(windows), at_risk))
+        if remote:
+            logger.warning("Group %s: %s", group.name, remote)
 
     def _at_risk(
         self, group: KafkaGroup, ranges: OffsetRanges, retentions: Mapping[str, Retention]

@@ -164,7 +164,9 @@ class Planner(UseCases):
             if facts is None:
                 before, facts = self._look(look, asking, is_over)
             try:
-                with self.ledger.turn(name):
+                with self.ledger.turn(
+                    name
+                ):  # all ledger calls in this block are one transaction, which locks the group
                     in_ledger = load_from_ledger(self.ledger, asking, facts, before=before)
                     decision = decide(asking, in_ledger, facts)
                     planned = write(self.ledger, asking, in_ledger, decision) if decision else []
@@ -267,6 +269,7 @@ class Planner(UseCases):
         assert decision is not None, "the facts are new"
         for note in decision.notes:
             logger.warning("Group %s: %s", group.name, note)
+        look.warn_of_retention(in_ledger.group, _not_new_live(in_ledger, decision))
         return [held.window for held in decision.choice.windows], decision.plans
 
     def unreadable(self, windows: Sequence[Window]) -> Mapping[str, LogError]:
@@ -339,7 +342,7 @@ def write(ledger: Ledger, asking: Asking, in_ledger: InLedger, decision: Decisio
         # Whoever commits these windows later may have only the group's name, and uses the definition in the ledger.
         ledger.define(in_ledger.group, asking.claim)
     planned = [_planned(held, choice.how, in_ledger.successes.get(held.seq)) for held in choice.windows]
-    if choice.how is How.AGAIN and asking.this_try.number == 1:
+    if choice.how is How.AGAIN and asking.this_try.number == 1 and not asking.this_try.is_resumed:
         own = ownership.own_windows(in_ledger.state)
         planned[0] = replace(planned[0], warnings=(ownership.made_again(asking.claim, own),))
     return planned + [

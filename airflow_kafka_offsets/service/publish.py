@@ -67,7 +67,7 @@ class Publisher:
             with self._noting_refusals(group, state):
                 self._follow(self._store, group, state)
         if seqs := sorted(half_way.union(also)):
-            # With the version that was loaded: whoever finishes a later window at this moment did not see this one done.
+            # With the version that was loaded: if another process finishes a later window now, one of us has to look again.
             self._ledger.finish(group, state.version, seqs, self._clock())
         return seqs
 
@@ -81,7 +81,7 @@ class Publisher:
             found = store.read(group, topics_of(steps[-1])) if len(steps) > 2 else {}
             store.advance(group, advance.standing(steps, found), steps[-1], windows[-1].id)
         except StoreDriftError as drift:
-            # Perhaps it was another commit of this group: whoever commits the next window publishes this one, too.
+            # Perhaps it was another commit of this group: the commit of the next window also publishes this one.
             now = self._ledger.load(group)
             if (now.version, self._done_in_a_row(group, now)) != (state.version, (windows, afterwards)):
                 raise ConcurrentChangeError(f"{store.name} was advanced for group {group} by another commit") from None

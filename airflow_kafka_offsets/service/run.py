@@ -48,7 +48,7 @@ class Runs(UseCases):
         return until_won(lambda: self.ledger.start_attempt(window.id, claim, this_try, self._clock()))
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None = None) -> None:
-        """Record how a try ended. This is the evidence for a commit."""
+        """Record how an attempt ended. This is the evidence for a commit."""
         until_won(lambda: self.ledger.end_attempt(attempt, outcome, records, self._clock()))
 
     def check_same_topics(self, window: Window) -> None:
@@ -91,7 +91,7 @@ class Runs(UseCases):
         if leave_committing and is_first:
             is_first = self._finish(window_id)
         logger.info(
-            "Window %s: %s", window_id, "committed" if is_first else "was committed before, so the watermark stays"
+            "Window %s: %s", window_id, "committed" if is_first else "is committed by an earlier call, try or run"
         )
         return is_first
 

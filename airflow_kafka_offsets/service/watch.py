@@ -39,7 +39,7 @@ from airflow_kafka_offsets.core.plan.waiting import (
     Decision,
     GroupSnapshot,
     OffsetsAt,
-    decide,
+    decide_log,
     decide_until,
     decide_window,
     lookup_times,
@@ -265,7 +265,7 @@ class _Look:
             case CommittedUntil(name):
                 return decide_until(condition, _value(self._frontiers[name]), self.now)
             case _:
-                return decide(condition, self.seen(condition))
+                return decide_log(condition, self.seen(condition))
 
     def _is_free(self, window_id: str, is_rerun: bool) -> bool:
         window = _value(self._windows[window_id])

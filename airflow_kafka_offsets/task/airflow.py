@@ -12,7 +12,7 @@ from airflow_kafka_offsets.core.run import Run, Try
 from airflow_kafka_offsets.core.window import Claim, Scope
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from airflow.sdk import DAG, BaseOperator, Context
 
@@ -34,11 +34,15 @@ class Task:
         run: all that we read from Airflow.
         context: for the provider's methods. In this package, only this class reads it.
         state: what Airflow keeps for the task between its tries, or None on an Airflow that keeps nothing.
+        watched: the driver for whose end this try has waited without a worker slot, or None if it has not.
     """
 
-    def __init__(self, operator: BaseOperator, context: Context, scope: Scope = Scope.TASK) -> None:
-        self.run = _run(operator, context, scope)
+    def __init__(
+        self, operator: BaseOperator, context: Context, scope: Scope = Scope.TASK, watched: str | None = None
+    ) -> None:
+        self.run = _run(operator, context, scope, is_resumed=watched is not None)
         self.context = context
+        self.watched = watched
         self.state: Any = context.get("task_state_store")
         self._operator: Any = operator
 
@@ -148,7 +152,15 @@ def event_extra(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"group": results[0]["group"], "windows": [{key: result[key] for key in _IN_EVENT} for result in results]}
 
 
-def _run(operator: BaseOperator, context: Context, scope: Scope) -> Run:
+def time_over_at(operator: BaseOperator, context: Context) -> datetime | None:
+    """Return when the `execution_timeout` of this try is over, counted from its first start, or None if it has none."""
+    limit, started = operator.execution_timeout, context["ti"].start_date
+    return (
+        None if limit is None or started is None else cast("datetime", plain(started)) + cast("timedelta", plain(limit))
+    )
+
+
+def _run(operator: BaseOperator, context: Context, scope: Scope, *, is_resumed: bool) -> Run:
     # The protocols of Airflow have neither the values of a type of run, nor the bundle.
     ti: Any = context["ti"]
     dag_run, dag = context["dag_run"], context["dag"]
@@ -163,7 +175,16 @@ def _run(operator: BaseOperator, context: Context, scope: Scope) -> Run:
     return Run(
         # The same for the first try, a retry, a clear and a reprocessed run.
         Claim(ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index, scope),
-        Try(ti.try_number, ti.max_tries, operator.retries or 0, plain(dag_run.start_date), ti.bundle_instance.version),
+        Try(
+            *(
+                ti.try_number,
+                ti.max_tries,
+                operator.retries or 0,
+                plain(dag_run.start_date),
+                ti.bundle_instance.version,
+            ),
+            is_resumed=is_resumed,
+        ),
         kind=str(getattr(kind, "value", kind)),
         interval=interval,
         partition=partition,

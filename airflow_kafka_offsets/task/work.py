@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.airflow_versions import AirflowSkipException
+from airflow_kafka_offsets.airflow_versions import AirflowSkipException, TaskDeferred
 from airflow_kafka_offsets.core import ending
 from airflow_kafka_offsets.core.ending import NO_JOB, RUNS_AGAIN, Done, Left
 from airflow_kafka_offsets.core.errors import KafkaOffsetsError, LedgerUnavailableError, LogError, counted, name_some
@@ -118,6 +119,8 @@ class Work:
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None) -> None:
         if self._folded:
             logger.info("::endgroup::")
+        if isinstance(exc, TaskDeferred):
+            return
         try:
             self._end_log(exc)
         except Exception:
@@ -132,12 +135,15 @@ class Work:
         number = self._service.start_attempt(window, self._run.claim, self._run.this_try)
         began = time.monotonic()
         try:
+            began -= self._seconds_deferred(window, number)
             self._warn_of_twin(window)
             # From the attempt on, no one freezes other schemas with the window.
             job = Job(ready(self._service, self._group, planned))
             yield job
             patiently(lambda: self._service.check_same_topics(window))
             self._stop.check()
+        except TaskDeferred:  # the job goes on, and with it the attempt
+            raise
         except BaseException as exc:
             outcome = Outcome.KILLED if self._stop.is_kill(exc) else Outcome.FAILED
             self._record_failure(number, outcome)
@@ -257,6 +263,13 @@ class Work:
         own = [a.try_number for a in self._service.ledger.attempts(record.id) if a.claim == claim]
         later = [number for number in own if number > self._run.this_try.number]
         return f"try {later[-1]} of this task" if later else None
+
+    def _seconds_deferred(self, window: Window, attempt: int) -> float:
+        """Return how long ago an attempt began that a resumed try goes on with; 0 for any other try."""
+        if not self._run.this_try.is_resumed:
+            return 0.0
+        [started] = [a.started_at for a in self._service.ledger.attempts(window.id) if a.id == attempt]
+        return (datetime.now(UTC) - started).total_seconds()
 
     def _warn_of_twin(self, window: Window) -> None:
         """Warn that the driver of the try before may still run, on an Airflow that lets a worker end without its task."""

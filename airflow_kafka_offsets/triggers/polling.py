@@ -1,4 +1,4 @@
-"""One poll for many triggers: all triggers of this process that ask the same Kafka and ledger share one thread.
+"""One poll for many triggers: all triggers of this process that ask the same Kafka and ledger, or one Spark cluster, share one thread.
 
 A call that blocks stops only that thread, not the triggerer's event loop, and not the triggers that ask another Kafka.
 """
@@ -14,13 +14,14 @@ from dataclasses import InitVar, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_kafka_offsets.core.conditions import LedgerCondition, WindowFree, ledger_conn_id
-from airflow_kafka_offsets.core.errors import BadInputError
+from airflow_kafka_offsets.core.conditions import DriverOver, LedgerCondition, WindowFree, ledger_conn_id
+from airflow_kafka_offsets.core.errors import BadInputError, ClusterUnavailableError
+from airflow_kafka_offsets.core.launch.jobs import JobState
+from airflow_kafka_offsets.core.plan.waiting import Decision
 
 if TYPE_CHECKING:
     from airflow_kafka_offsets.core.conditions import Condition
-    from airflow_kafka_offsets.core.plan.waiting import Decision
-    from airflow_kafka_offsets.ports import LogOffsets
+    from airflow_kafka_offsets.ports import Cluster, LogOffsets
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +30,11 @@ _T = TypeVar("_T")
 MIN_POLL = 5.0
 """Seconds before the first look, and between looks, at least."""
 
-Endpoints = tuple[str | None, str | None, bool]
-"""Connections to Kafka (None if it is not asked) and to the ledger, and whether Airflow is asked too: slow answers hold up no one else."""
+Endpoints = tuple[Any, str | None, bool]
+"""Connection to Kafka (None if it is not asked), or what leads to a cluster; connection to the ledger; whether Airflow is asked too.
+
+Slow answers hold up no one else.
+"""
 
 
 def shortest_deferral() -> float:
@@ -45,7 +49,7 @@ def shortest_deferral() -> float:
 
 
 async def answered(
-    condition: Condition, poll_interval: float, first_look: float = 0.0, *, met_or_not: bool = False
+    condition: Condition | DriverOver, poll_interval: float, first_look: float = 0.0, *, met_or_not: bool = False
 ) -> Decision:
     """Wait until a condition is met.
 
@@ -72,7 +76,7 @@ async def answered(
 class _Waiting:
     """Someone who waits, in an event loop of any thread."""
 
-    condition: Condition
+    condition: Condition | DriverOver
     interval: float
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Decision]
@@ -118,7 +122,9 @@ def _join(waiting: _Waiting) -> _Poller:
     return poller
 
 
-def _place(condition: Condition) -> Endpoints:
+def _place(condition: Condition | DriverOver) -> Endpoints:
+    if isinstance(condition, DriverOver):
+        return tuple(sorted(condition.cluster.items())), None, False
     kafka = None if isinstance(condition, LedgerCondition) else condition.group.kafka_conn_id
     return kafka, ledger_conn_id(condition), isinstance(condition, WindowFree)
 
@@ -173,15 +179,32 @@ class _Poller:
             del _pollers[self._place]
             return []
 
-    def _ask(self, conditions: Sequence[Condition]) -> Sequence[Decision | Exception]:
+    def _ask(self, conditions: Sequence[Condition | DriverOver]) -> Sequence[Decision | Exception]:
         from airflow_kafka_offsets.service import freshness
         from airflow_kafka_offsets.wiring import absent, runs
 
+        drivers = [c for c in conditions if isinstance(c, DriverOver)]  # no one else waits on their place
+        others = [c for c in conditions if not isinstance(c, DriverOver)]
         open_ledger = partial(self._open, "ledger", partial(absent.open_ledger_to_look, self._place[1]))
         try:
-            return freshness.ask(conditions, open_ledger, lambda: self._open_log(conditions), is_over=runs.is_over)
+            if drivers:
+                return self._ask_cluster(drivers)
+            return freshness.ask(others, open_ledger, lambda: self._open_log(others), is_over=runs.is_over)
         except Exception as exc:  # otherwise all would wait for a thread that is gone
             return [exc] * len(conditions)
+
+    def _ask_cluster(self, drivers: Sequence[DriverOver]) -> Sequence[Decision | Exception]:
+        from airflow_kafka_offsets.launch.submit_hook import cluster_of
+
+        cluster: Cluster = self._open("cluster", partial(cluster_of, drivers[0].cluster))
+        answers: list[Decision | Exception] = []
+        try:
+            for over in drivers:
+                state = cluster.state(over.driver)
+                answers.append(Decision(state is not JobState.ALIVE, {"state": state}))
+        except ClusterUnavailableError as exc:  # each of the others would wait as long for it
+            answers += [exc] * (len(drivers) - len(answers))
+        return answers
 
     def _open_log(self, conditions: Sequence[Condition]) -> LogOffsets:
         from airflow_kafka_offsets import wiring

@@ -145,10 +145,10 @@ def is_true(value: object) -> bool:
 _EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "kafka": {"extra": {"bootstrap.servers": "host:9092"}},
     "spark": {"host": "local[*]"},
-    "postgres": {"host": "host", "login": "user", "password": "...", "schema": "offsets"},
-    "aws": {"login": "key id", "password": "..."},
+    "postgres": {"host": "host", "login": "user", "schema": "offsets"},
+    "aws": {"extra": {"region_name": "eu-central-1"}},
 }
-"""An example connection of each type. A type that is not listed has a host."""
+"""An example connection of each type, without a password: it is shown in a command line. A type that is not listed has a host."""
 
 
 def find_connection(conn_id: str, kind: str) -> Connection:

@@ -9,7 +9,7 @@ from airflow_kafka_offsets.core.window import State
 from tests.acceptance.conftest import Lab
 from tests.lab.processes import wait_until
 from tests.lab.spark_standalone import Drivers, SparkStandalone
-from tests.versions import KEEPS_TASK_STATE
+from tests.versions import KEEPS_TASK_STATE, needs_task_state
 
 
 @pytest.fixture(scope="module")
@@ -148,3 +148,73 @@ def test_a_time_out_stops_the_driver_and_the_retry_launches_another(lab: Lab, cl
     (row,) = lab.windows(dag)
     assert row.window.state is State.COMMITTED
     assert ran(lab, dag) == [row.window.id]
+
+
+def is_deferred(lab: Lab, dag: str, run: str, driver: str) -> None:
+    """Wait until the task has given its worker slot back for a driver, which goes on."""
+    wait_until(lambda: f"until driver {driver} has ended" in said(lab, dag), what="the driver is left", interval=1)
+    lab.api.wait_for_task(dag, run, "load", "deferred")
+    wait_until(lambda: lab.airflow.task_process(dag, run, "load") is None, what="the worker slot is free", interval=0.5)
+
+
+@needs_task_state
+def test_a_deferred_task_holds_no_worker_while_triggerer_and_scheduler_end_and_one_driver_runs(
+    lab: Lab, cluster: SparkStandalone
+) -> None:
+    dag = "deferred"
+    drivers = Drivers(cluster)
+    lab.topic(dag)
+    run = lab.api.trigger(dag)
+    with lab.hold(dag) as hold:
+        hold.wait()
+        (driver,) = drivers.all()
+        is_deferred(lab, dag, run, driver)
+        for component in ("triggerer", "scheduler"):
+            lab.servers.control().restart(component)
+        assert lab.api.task(dag, run, "load")["state"] == "deferred"
+        assert drivers.alive() == [driver], "a triggerer that ends leaves the driver"
+    _expect_one_run(lab, dag, run)
+    assert drivers.all() == {driver: "FINISHED"}
+    assert lab.api.task(dag, run, "load")["try_number"] == 1
+    (row,) = lab.windows(dag)
+    assert [attempt.outcome for attempt in lab.attempts(row)] == ["succeeded"]
+    assert "was deleted and made again" not in said(lab, dag)
+
+
+@needs_task_state
+def test_a_clear_stops_the_driver_of_a_deferred_task_and_a_mark_stops_it_for_good(
+    lab: Lab, cluster: SparkStandalone
+) -> None:
+    dag = "deferred_and_stopped"
+    drivers = Drivers(cluster)
+    lab.topic(dag)
+    run = lab.api.trigger(dag)
+    with lab.hold(dag) as hold:
+        hold.wait()
+        (old,) = drivers.all()
+        is_deferred(lab, dag, run, old)
+        lab.api.clear(dag, run, ["load"])
+        wait_until(lambda: len(drivers.all()) == 2, what="the cleared task launches", interval=0.5)
+        assert drivers.all()[old] == "KILLED"
+        new = max(drivers.all())
+        is_deferred(lab, dag, run, new)
+        lab.api.mark_task(dag, run, "load", "failed")
+        wait_until(lambda: drivers.all()[new] == "KILLED", what="the mark stops the driver", interval=0.5)
+    (row,) = lab.windows(dag)
+    assert row.window.state is State.PLANNED
+    assert ran(lab, dag) == []
+
+
+@needs_task_state
+def test_the_time_out_of_a_deferred_task_stops_its_driver_and_the_retry_launches_another(
+    lab: Lab, cluster: SparkStandalone
+) -> None:
+    dag = "deferred_and_slow"
+    drivers = Drivers(cluster)
+    lab.topic(dag)
+    run = lab.api.trigger(dag)
+    with lab.hold(dag) as hold:
+        hold.wait()
+        slow = max(drivers.all())
+        wait_until(lambda: cluster.drivers()[slow] == "KILLED", what="the time-out stops the driver", interval=0.5)
+    _expect_one_run(lab, dag, run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
@@ -84,3 +85,30 @@ def test_the_version(lake: Lake) -> None:
     from airflow_kafka_offsets import __version__
 
     assert in_a_process("--version").out == f"kafka-offsets {__version__}\n"
+
+
+@pytest.mark.parametrize("command", [["db", "upgrade"], ["status"], ["watch", "--count", "1"]])
+def test_json_is_alone_on_stdout_though_a_handler_of_the_log_has_it_since_before(
+    tmp_path: Path, command: list[str]
+) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    if command[0] != "db":
+        assert in_a_process("db", "upgrade", "--ledger", url).code == 0
+    code = f"""
+import logging, sys
+logging.basicConfig(stream=sys.stdout)
+for name in ("alembic", "sqlalchemy.engine"):
+    logging.getLogger(name).setLevel(logging.INFO)
+from airflow_kafka_offsets.cli import main
+main({[*command, "--ledger", url, "-o", "json"]!r})
+"""
+    done = run_program([sys.executable, "-c", code])
+    assert isinstance(json.loads(done.stdout), dict), done.stderr
+    assert "INFO:sqlalchemy.engine" in done.stderr
+
+
+def test_a_command_needs_neither_stdout_nor_stderr(lake: Lake) -> None:
+    program = Path(sys.executable).parent / "kafka-offsets"
+    for closed in (">&-", "2>&-", ">&- 2>&-"):
+        done = run_program(["bash", "-c", f"{program} windows lake.orders --ledger {lake.url} {closed}"])
+        assert done.returncode == 0, (closed, done.stdout, done.stderr)

@@ -16,17 +16,14 @@ PAGE = ROOT / "docs" / "howto" / "decode-values.md"
 
 
 def commands() -> list[list[str]]:
-    """Return what the page types in blocks without a language, and between backticks if it is a command of ours."""
-    typed = "".join(blocks(PAGE, "")).replace("\\\n", "")
+    """Return the arguments of each command of ours that the page types between backticks."""
     prose = re.sub(r"^```.*?^```", "", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
-    beside = re.findall(r"`(kafka-offsets [a-z-]+ [^`]*)`", prose)  # a command by its name alone is no line to type
-    # A command ends where the next one begins: JSON between quotes may have several lines.
-    one_by_one = re.split(r"\n(?=airflow |kafka-offsets )", typed.strip())
-    return [shlex.split(command, comments=True) for command in [*one_by_one, *beside]]
+    # A command by its name alone is no line to type.
+    typed = re.findall(r"`kafka-offsets ([a-z-]+ [^`]*)`", prose)
+    return [shlex.split(arguments, comments=True) for arguments in typed]
 
 
-OURS = [arguments for program, *arguments in commands() if program == "kafka-offsets"]
-OTHERS = [line for line in commands() if line[0] != "kafka-offsets"]
+OURS = commands()
 
 
 @pytest.mark.parametrize("arguments", OURS, ids=" ".join)
@@ -34,17 +31,16 @@ def test_the_cli_takes_what_the_page_types(arguments: list[str]) -> None:
     assert make_parser().parse_args(arguments).function
 
 
-@pytest.mark.parametrize("command", OTHERS, ids=["login", "OAuth"])
-def test_a_connection_of_the_page_is_that_of_a_registry(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    [*added, conn_id, option, connection] = command
-    assert (added, option) == (["airflow", "connections", "add"], "--conn-json")
+@pytest.mark.parametrize("block", blocks(PAGE, "json"), ids=["login", "OAuth"])
+def test_a_connection_of_the_page_is_that_of_a_registry(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    [(conn_id, connection)] = json.loads(block).items()
     assert f'registry="{conn_id}"' in blocks(PAGE, "python")[0]
-    monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", connection)
+    monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(connection))
     assert open_registry(conn_id)
-    assert json.loads(connection)["host"] == "https://registry:8081"
+    assert connection["host"] == "https://registry:8081"
 
 
-def test_every_block_of_the_page_is_python_or_a_command() -> None:
+def test_every_block_of_the_page_is_python_or_a_connection() -> None:
     languages = re.findall(r"^```(\w*)\n(?:.*?)^```", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
-    assert set(languages) == {"python", ""}
+    assert set(languages) == {"python", "json"}
     assert len(OURS) >= 2

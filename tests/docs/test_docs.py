@@ -22,7 +22,9 @@ from airflow_kafka_offsets.core.launch.spark_versions import check_versions_agre
 from airflow_kafka_offsets.launch import connect, twins
 from airflow_kafka_offsets.page import app
 from airflow_kafka_offsets.service.look import SECOND_LOOKS
+from airflow_kafka_offsets.spark.shared import is_secret
 from airflow_kafka_offsets.task import plan as planning
+from airflow_kafka_offsets.triggers import driver
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -128,6 +130,12 @@ def test_what_the_docs_install_can_be_installed(page: Path) -> None:
     assert not [extra for names in named for extra in names.split(",") if extra not in extras()]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_puts_a_secret_on_a_command_line(page: Path) -> None:
+    added = re.findall(r"airflow connections add(?:[^\n]*\\\n)*[^\n]*(?:\n\s+\"[^\n]*)*", page.read_text())
+    assert not [command for command in added if is_secret(command)]
+
+
 def test_the_extra_spark_is_the_pair_of_one_version_that_the_tests_run() -> None:
     pair = extras()["spark"]
     assert pair == [f"{name}=={version(name)}" for name in ("pyspark", "pyspark-client")]
@@ -227,6 +235,7 @@ def test_a_test_that_could_not_fail_is_found(text: str, problem: str) -> None:
         ("launchers/connect.md", "silent for twice 15 seconds", connect.SILENCE, 15),
         ("launchers/connect.md", "the try fails after a minute", connect._ANSWER, 60),
         ("launchers/README.md", "wait three minutes, then fail", twins.PATIENCE, 180),
+        ("launchers/README.md", "leaves ten looks without an answer", driver.PATIENCE, 10),
         ("reference/page.md", "the page says so within two seconds", ceil(app.PATIENCE), 2),
         ("reference/page.md", "Half a minute is the limit", app.LONGEST, 30),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -10,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from airflow_kafka_offsets.core.launch.start import SUBMIT_OPTIONS
 from airflow_kafka_offsets.core.window import WindowRecord
 from airflow_kafka_offsets.ledger.ledger import Ledger
 from airflow_kafka_offsets.spark.shipping import write_zip
+from airflow_kafka_offsets.triggers.driver import DriverTrigger
 from tests.acceptance.conftest import Hold
 from tests.lab.child import Child
 from tests.lab.jars import spark_connector_jars
@@ -72,6 +75,7 @@ class Task:
     environment: dict[str, str]
     run_id: str = "run-1"
     try_number: int = 0
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
     max_tries: int = 9
     tries: list[Try] = field(default_factory=list)
 
@@ -141,22 +145,49 @@ class Task:
         """Clear the task, as a person does."""
         self.max_tries = self.try_number + 9
 
-    def start(self, *, kill_at: str | None = None, **operator: Any) -> Try:
-        """Begin the next try."""
-        self.try_number += 1
+    def start(self, *, kill_at: str | None = None, event: dict[str, Any] | None = None, **operator: Any) -> Try:
+        """Begin the next try, or resume the last one with the event of its trigger."""
+        if event is None:
+            self.try_number += 1
+            self.started = datetime.now(UTC)
         self.set_state("running")
         who = {"run_id": self.run_id, "try_number": self.try_number, "max_tries": self.max_tries, "kill_at": kill_at}
-        (self.folder / "task.json").write_text(json.dumps({**who, "operator": {**self.operator, **operator}}))
-        log = self.folder / f"try-{self.try_number}.log"
+        when = {"started": self.started.isoformat(), "event": event}
+        (self.folder / "task.json").write_text(json.dumps({**who, **when, "operator": {**self.operator, **operator}}))
+        log = self.folder / f"try-{self.try_number}-{len(self.tries)}.log"
         environment = {**_ours(), **self.environment}
         self.tries.append(Try("tests.launchers.worker:run", {"folder": str(self.folder)}, log, environment))
         return self.tries[-1]
 
     def die(self, step: str, **operator: Any) -> Try:
-        """Let the next try die at a step."""
+        """Let the next try die at a step, or the last one when it is resumed."""
         died = self.start(kill_at=step, **operator)
         assert died.wait() == -signal.SIGKILL, died.log[-6000:]
         return died
+
+    def deferring(self, monkeypatch: pytest.MonkeyPatch) -> Task:
+        """Let it give its worker slot back from now on, and let this process have its connection, as a triggerer has."""
+        monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", self.environment["AIRFLOW_CONN_CLUSTER"])
+        self.operator |= {"deferrable": True, "poll_interval": 5}
+        return self
+
+    def defer(self) -> DriverTrigger:
+        """Let the next try give its worker slot back, and return its trigger as the triggerer makes it."""
+        self.start().succeed()
+        path, kwargs, method = json.loads((self.folder / "deferred.json").read_text())
+        (self.folder / "deferred.json").unlink()
+        assert (path, method) == (f"{DriverTrigger.__module__}.{DriverTrigger.__qualname__}", "reconnect")
+        self.set_state("deferred")
+        return DriverTrigger(**kwargs)
+
+
+def fires(trigger: DriverTrigger) -> dict[str, Any]:
+    """Run a trigger until it fires, and return its event."""
+
+    async def payload() -> Any:
+        return (await anext(aiter(trigger.run()))).payload
+
+    return dict(asyncio.run(payload()))
 
 
 @pytest.fixture

@@ -147,9 +147,20 @@ def pods(given: dict[str, Any]) -> list[Any]:
     return answers
 
 
+def tokens(given: list[str]) -> dict[str, str]:
+    """Return by connection the token with which planning logs in to Kafka, or why there is none."""
+    from airflow_kafka_offsets.wiring.kafka_login import kafka_config
+
+    found = {}
+    for name in given:
+        callback = kafka_config(name)["oauth_cb"]
+        try:
+            found[name] = callback(None)[0]
+        except Exception as exc:
+            found[name] = f"{type(exc).__name__}: {exc}"
+    return found
+
+
 if __name__ == "__main__":
-    print(
-        json.dumps(
-            {"render": render, "exchange": exchange, "pods": pods}[sys.argv[1]](json.load(sys.stdin)), default=str
-        )
-    )
+    commands = {"render": render, "exchange": exchange, "pods": pods, "tokens": tokens}
+    print(json.dumps(commands[sys.argv[1]](json.load(sys.stdin)), default=str))

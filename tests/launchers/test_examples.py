@@ -7,14 +7,15 @@ a server of theirs. The exchange is used through Amazon's provider on a server t
 from __future__ import annotations
 
 import ast
+import base64
 import json
 import os
 import re
 import subprocess
 import textwrap
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -53,7 +54,7 @@ pytestmark = pytest.mark.slow
 _PATIENT = {"AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": str(LONGEST)}
 
 
-def elsewhere(command: str, given: Mapping[str, Any], folder: Path, **environment: str) -> Any:
+def elsewhere(command: str, given: Any, folder: Path, **environment: str) -> Any:
     """Run a command of `tests.launchers.elsewhere` in the environment of the launchers."""
     assert PYTHON.exists(), "make fetch makes this environment"
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "AWS", "PYTHON"))}
@@ -242,3 +243,30 @@ def test_the_exchange_on_s3_goes_through_airflow_s_own_connection(s3: S3, tmp_pa
         assert found[addresses[scheme]] == {"1-a": '{"a": 1}', "2-b": ""}
         written = client.get_object(Bucket=bucket, Key=f"{folders[scheme]}/window.json")["Body"].read()
         assert written.decode() == f'"{scheme}"'
+
+
+def test_planning_has_its_token_from_amazons_own_signer_and_asks_googles_own_hook(tmp_path: Path) -> None:
+    servers = {
+        "amazon": "b-1.lake.abc.c2.kafka.eu-central-1.amazonaws.com:9098",
+        "google": "bootstrap.lake.europe-west3.managedkafka.lake.cloud.goog:9092",
+    }
+    login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    connections = {
+        f"AIRFLOW_CONN_{name.upper()}": json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": at, **login}})
+        for name, at in servers.items()
+    }
+    machine = {
+        "AWS_ACCESS_KEY_ID": "lake",
+        "AWS_SECRET_ACCESS_KEY": "hunter2",
+        "AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT": json.dumps({"conn_type": "google_cloud_platform"}),
+        "NO_GCE_CHECK": "true",
+        "CLOUDSDK_CONFIG": str(tmp_path),
+    }
+    found = elsewhere("tokens", list(servers), tmp_path, **machine, **connections)
+    signed = urlsplit(base64.urlsafe_b64decode(f"{found['amazon']}==").decode())
+    assert signed.hostname == "kafka.eu-central-1.amazonaws.com"
+    asked = parse_qs(signed.query)
+    assert asked["Action"] == ["kafka-cluster:Connect"]
+    assert asked["X-Amz-Credential"][0].startswith("lake/")
+    assert "hunter2" not in signed.query
+    assert "Your default credentials were not found" in found["google"]

@@ -1,9 +1,9 @@
-"""Kubernetes without a cluster: what Spark's client and Airflow's ask of a small API server. The real one is in tests/kubernetes."""
+"""Kubernetes without a cluster: what Spark's client and Airflow's ask of a small API server."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,10 +12,11 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+import yaml
 from airflow.providers.apache.spark.hooks import spark_submit as provider
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
-from airflow_kafka_offsets.adapters.clusters.kubernetes import Driver
+from airflow_kafka_offsets.adapters.clusters.kubernetes import RIGHTS, Driver
 from airflow_kafka_offsets.core.launch.jobs import JobName, JobState, label_value, tags
 from airflow_kafka_offsets.launch.submit_hook import LaunchHook
 from airflow_kafka_offsets.service.plan import Planned
@@ -24,12 +25,10 @@ from tests.lab.processes import LOOPBACK
 from tests.lab.small_server import Handler, SmallServer
 from tests.launch.conftest import launch_of
 from tests.launch.test_job_files import window_of
-from tests.launchers.test_examples import elsewhere
+from tests.launchers.test_examples import PAGES, elsewhere
 from tests.operators.test_command_line import REFERENCES
 
-RIGHTS = {f"{verb} pods" for verb in ("create", "get", "list", "delete")} | {
-    f"{verb} {what}" for verb in ("create", "patch") for what in ("services", "configmaps")
-}
+ALL = {f"{verb} {what}" for what, verb in RIGHTS}
 NAME = JobName("g-000007", "a" * 20, "b" * 20, datetime(2026, 1, 1, tzinfo=UTC))
 
 
@@ -114,7 +113,7 @@ class Api(Handler):
     """The API server of a namespace with some pods."""
 
     pods: dict[str, dict[str, Any]]
-    rights: set[str]
+    rights: Collection[str]
     asked: list[str]
 
     def _answer(self) -> None:
@@ -187,7 +186,7 @@ def answers(tmp_path: Path, api: type[Api], *questions: tuple[str, dict[str, Any
         return list(elsewhere("pods", {"questions": questions}, tmp_path, **where))
 
 
-def api_with(*pods: dict[str, Any], rights: set[str] = RIGHTS) -> type[Api]:
+def api_with(*pods: dict[str, Any], rights: Collection[str] = ALL) -> type[Api]:
     """Return an API server with these pods."""
     return type("Api", (Api,), {"pods": {p["metadata"]["name"]: p for p in pods}, "rights": rights, "asked": []})
 
@@ -228,7 +227,15 @@ def test_airflows_client_finds_stops_and_reads_the_pods_of_a_window(tmp_path: Pa
 
 @pytest.mark.slow
 def test_a_missing_right_is_named_also_if_spark_submit_has_an_account_of_its_own(tmp_path: Path) -> None:
-    api = api_with(rights=RIGHTS - {"get pods", "patch services"})
+    api = api_with(rights=ALL - {"get pods", "patch services"})
     together = ("missing_rights", {"submits": True})
     apart = ("missing_rights", {"submits": False})
     assert answers(tmp_path, api, together, apart) == [["get pods", "patch services"], ["get pods"]]
+
+
+def test_the_page_gives_the_worker_the_rights_that_are_checked_and_its_pods_log() -> None:
+    page = (PAGES / "kubernetes.md").read_text()
+    found = list(yaml.safe_load_all(page.partition("```yaml\n")[2].partition("```")[0]))
+    (worker,) = [thing for thing in found if thing["kind"] == "Role" and thing["metadata"]["name"] == "airflow"]
+    given = {f"{verb} {what}" for rule in worker["rules"] for what in rule["resources"] for verb in rule["verbs"]}
+    assert given == ALL | {"get pods/log"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.lab.processes import wait_until
 from tests.lab.spark_standalone import Drivers, SparkStandalone
-from tests.launchers.conftest import JOBS, LIGHT, Task, is_over, light
+from tests.launchers.conftest import JOBS, LIGHT, Task, fires, is_over, light
 
 
 @pytest.fixture
@@ -101,6 +102,83 @@ def test_a_driver_that_the_master_does_not_know_costs_one_launch_and_not_every_r
     task.note("driver-20200101000000-0000")
     task.start().succeed()
     assert list(drivers.all().values()) == ["FINISHED"]
+    assert len(task.ran()) == 1
+
+
+@pytest.fixture
+def deferring(task: Task, monkeypatch: pytest.MonkeyPatch) -> Task:
+    """Return a task that gives its worker slot back; this process is its triggerer."""
+    return task.deferring(monkeypatch)
+
+
+def test_a_task_gives_its_slot_back_and_whatever_dies_one_driver_does_it_all(deferring: Task, drivers: Drivers) -> None:
+    task = deferring
+    with task.hold() as hold:
+        task.die("before the id is noted")
+        hold.wait()
+        (driver,) = drivers.alive()
+        trigger = task.defer()
+        assert trigger.driver == driver
+        assert drivers.alive() == [driver]
+    event = fires(trigger)
+    assert drivers.all() == {driver: "FINISHED"}
+    task.die("before the evidence", event=event)
+    task.die("before the commit")
+    task.start().succeed()
+    assert task.window().window.state == "committed"
+    assert drivers.all() == {driver: "FINISHED"}
+    assert task.outcomes() == ["lost", "lost", "succeeded"], "a resumed try has one attempt"
+    assert len(task.ran()) == 1
+
+
+def test_a_driver_that_failed_while_its_task_was_deferred_fails_the_try_and_the_retry_launches_another(
+    deferring: Task, drivers: Drivers
+) -> None:
+    task = deferring
+    fail = task.folder / "hold.fail"
+    fail.touch()
+    event = fires(task.defer())
+    resumed = task.start(event=event)
+    assert resumed.wait() == 1
+    assert "exited with status FAILED" in resumed.log
+    assert list(drivers.all().values()) == ["FAILED"], "the resumed try launched another driver"
+    fail.unlink()
+    event = fires(task.defer())
+    task.start(event=event).succeed()
+    assert list(drivers.all().values()) == ["FAILED", "FINISHED"]
+    assert task.outcomes() == ["failed", "succeeded"]
+    assert task.window().window.state == "committed"
+
+
+def test_the_time_out_of_a_deferred_task_stops_its_driver(deferring: Task, drivers: Drivers) -> None:
+    task = deferring
+    with task.hold() as hold:
+        trigger = task.defer()
+        hold.wait()
+        task.started -= timedelta(hours=1)
+        late = task.start(event={"driver": trigger.driver}, limit=1800)
+        assert late.wait() == 1
+        assert "still ran at the execution_timeout of 0:30:00" in late.log
+        wait_until(lambda: drivers.alive() == [], what="the driver is stopped", interval=0.5)
+    assert list(drivers.all().values()) == ["KILLED"]
+    assert task.outcomes() == ["failed"]
+    assert task.ran() == []
+
+
+def test_a_deferred_task_that_is_cleared_stops_the_old_driver_before_it_launches(
+    deferring: Task, drivers: Drivers
+) -> None:
+    task = deferring
+    with task.hold() as hold:
+        old = task.defer().driver  # and no triggerer is there to stop it
+        hold.wait()
+        task.clear()
+        new = task.defer().driver
+        assert drivers.all()[old] == "KILLED"
+        assert drivers.alive() == [new]
+    wait_until(lambda: drivers.alive() == [], what="the new driver ends", interval=0.5)
+    task.start(event={"driver": new}).succeed()
+    assert drivers.all() == {old: "KILLED", new: "FINISHED"}
     assert len(task.ran()) == 1
 
 

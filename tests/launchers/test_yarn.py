@@ -11,7 +11,7 @@ from tests.lab.processes import wait_until
 from tests.lab.start import spark_on_clusters
 from tests.lab.waiting import ANSWER
 from tests.lab.yarn import Yarn
-from tests.launchers.conftest import JOBS, LIGHT, LIGHT_CONF, Task, is_over, light
+from tests.launchers.conftest import JOBS, LIGHT, LIGHT_CONF, Task, fires, is_over, light
 
 
 @pytest.fixture
@@ -77,6 +77,23 @@ def test_workers_die_and_a_clear_and_a_person_kill_and_no_application_has_a_twin
     assert [app["finalStatus"] for app in yarn.apps(window).values()] == ["KILLED", "KILLED"]
     assert task.ran() == []
     assert task.outcomes()[-1] == "killed"
+
+
+def test_a_task_gives_its_slot_back_and_whatever_dies_one_application_does_it_all(
+    yarn: Yarn, light_task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, before = light_task.deferring(monkeypatch), set(yarn.apps())
+    with task.hold() as hold:
+        task.die("before the id is noted")
+        hold.wait()
+        trigger = task.defer()
+        assert yarn.alive() == [trigger.driver]
+    event = fires(trigger)
+    task.die("before the evidence", event=event)
+    task.start().succeed()
+    assert set(yarn.apps()) - before == {trigger.driver}
+    assert task.outcomes() == ["lost", "lost", "succeeded"]
+    assert len(task.ran()) == 1
 
 
 def test_a_failing_driver_runs_once_and_one_that_ended_unseen_is_the_result(yarn: Yarn, task: Task) -> None:

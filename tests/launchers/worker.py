@@ -1,7 +1,7 @@
 """Tries of tasks, each in a process of its own that can die at a named step.
 
 What Airflow would know lies in files of the folder: `task.json` (who the try is, and the operator's arguments), `store.json` (the
-task's state store, which outlives a worker), `state` (what Airflow says the task's state is).
+task's state store, which outlives a worker), `state` (what Airflow says the task's state is), `deferred.json` (the trigger that a task left).
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from airflow_kafka_offsets import KafkaGroup, KafkaSparkSubmitOperator
+from airflow_kafka_offsets.airflow_versions import TaskDeferred
 from airflow_kafka_offsets.operators import spark_submit
 from airflow_kafka_offsets.service.windows import WindowService
 from airflow_kafka_offsets.task import plan as planning
@@ -62,6 +63,7 @@ def context_of(task: dict[str, Any], store: Store) -> dict[str, Any]:
         map_index=-1,
         try_number=task["try_number"],
         max_tries=task["max_tries"],
+        start_date=datetime.fromisoformat(task["started"]),
         bundle_instance=SimpleNamespace(version=None),
         stats_tags={},
     )
@@ -96,12 +98,18 @@ def run(folder: str) -> None:
     runs.task_state = lambda _: (place / "state").read_text()  # type: ignore[attr-defined]
     arguments = task["operator"]
     group = KafkaGroup(**arguments.pop("group"))
-    operator = KafkaSparkSubmitOperator(task_id="load", group=group, retries=9, **arguments)
+    limit = timedelta(seconds=arguments.pop("limit")) if "limit" in arguments else None
+    operator = KafkaSparkSubmitOperator(task_id="load", group=group, retries=9, execution_timeout=limit, **arguments)
 
     def stopped(*_: Any) -> None:
         operator.on_kill()
 
     signal.signal(signal.SIGTERM, stopped)
     context: Any = context_of(task, store)
-    result = operator.execute(context)
+    try:
+        result = operator.reconnect(context, task["event"]) if task["event"] else operator.execute(context)
+    except TaskDeferred as deferred:
+        path, kwargs = deferred.trigger.serialize()
+        (place / "deferred.json").write_text(json.dumps([path, kwargs, deferred.method_name]))
+        return
     (place / "result.json").write_text(json.dumps(result))

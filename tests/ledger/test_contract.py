@@ -546,6 +546,25 @@ class LedgerContract:
             ledger.commit(held.window.id, held.holder, of_dead_worker, later)
         assert ledger.window(held.window.id).window.state is State.PLANNED
 
+    def test_a_try_that_is_resumed_goes_on_with_its_attempt_and_no_other_try_does(
+        self, ledger: Ledger, name: str
+    ) -> None:
+        held, other = add_all(ledger, name, [draft(0, 10), draft(10, 20)])
+        begun = self._begin(ledger, held)
+        resumed = Try(1, is_resumed=True)
+        later = NOW + timedelta(hours=1)
+        assert ledger.start_attempt(held.id, held.holder, resumed, later) == begun
+        [attempt] = ledger.attempts(held.id)
+        assert (attempt.outcome, attempt.started_at) == (Outcome.RUNNING, NOW)
+        following = ledger.start_attempt(other.id, held.holder, resumed, later)
+        ledger.end_attempt(following, Outcome.SUCCEEDED, 10, later)
+        assert ledger.start_attempt(other.id, held.holder, resumed, later) != following, "it has ended"
+        retry = ledger.start_attempt(held.id, held.holder, Try(2, is_resumed=True), later)
+        assert retry != begun, "it is that of another try"
+        assert self._outcomes(ledger, held) == [Outcome.LOST, Outcome.RUNNING]
+        with pytest.raises(IllegalStepError, match="try 2 of this task has begun since"):
+            ledger.start_attempt(held.id, held.holder, resumed, later)
+
     def test_attempts_are_lost_when_another_takes_their_window(self, ledger: Ledger, name: str) -> None:
         first, second = add_all(ledger, name, [draft(0, 10), draft(10, 20)])
         for held in (first, second):

@@ -24,6 +24,7 @@ from airflow_kafka_offsets import (
 )
 from airflow_kafka_offsets.core.errors import BadInputError
 from tests.core.examples import group
+from tests.versions import needs_task_state
 
 GROUP = group()
 
@@ -58,6 +59,7 @@ WRONG: list[tuple[tuple[Callable[..., Any], dict[str, Any]], dict[str, Any], str
     *((one, {"emit_empty": "false"}, "emit_empty must be True or False; got 'false'") for one in (SUBMIT, CALL, DECORATED)),
     *((one, {"connector": ""}, "connector must be a text that is not empty, or None; got ''") for one in (SUBMIT, CALL)),
     (SUBMIT, {"ship": None}, "ship must be True, False or a path; got None"),
+    (SUBMIT, {"deferrable": "false"}, "deferrable must be True or False; got 'false'"),
     (CALL, {"python_callable": 5}, "python_callable must be a function; got 5"),
     (CALL, {"op_kwargs": "canary"}, "op_kwargs must be a mapping, or None; got a str"),
     (COMMIT, {"ledger_conn_id": 5}, "ledger_conn_id must be a connection id"),
@@ -81,6 +83,32 @@ def test_an_argument_of_another_kind_is_refused(
     with pytest.raises(BadInputError) as refused:
         make(task_id="t", **{**arguments, **values})
     assert str(refused.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"durable": False}, "deferrable=True needs durable=True"),
+        ({"deploy_mode": "client"}, "With deploy_mode='client' the driver ends with the task"),
+        ({"yarn_rm_auth": ("me", "hunter 2")}, "deferrable=True can't keep yarn_rm_auth in Airflow's database"),
+    ],
+)
+@needs_task_state
+def test_a_launch_that_no_trigger_could_watch_is_not_deferrable(values: dict[str, Any], says: str) -> None:
+    make, arguments = SUBMIT
+    make(task_id="t", **arguments, **values)
+    make(task_id="t", **arguments, deferrable=True)
+    with pytest.raises(BadInputError) as refused:
+        make(task_id="t", **arguments, **values, deferrable=True)
+    assert says in str(refused.value)
+    assert "hunter" not in str(refused.value)
+
+
+@pytest.mark.parametrize("one", [CALL, SQL])
+def test_an_operator_whose_driver_is_on_the_worker_has_no_such_argument(one: Any) -> None:
+    make, arguments = one
+    with pytest.raises(TypeError, match=r"(?s)Invalid arguments.*deferrable"):
+        make(task_id="t", **arguments, deferrable=True)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ from tests.lab.topics import create_topic, produce
 from tests.launch.test_connector import run_without_kafka
 from tests.operators.logs import as_logged
 from tests.operators.test_large_windows import run_operator
+from tests.versions import needs_task_state
 
 if TYPE_CHECKING:
     from tests.lab.kafka import KafkaBroker
@@ -563,6 +564,23 @@ def test_a_relative_file_of_a_dag_in_a_zip_can_not_be_there_and_the_error_says_s
 def test_a_relative_pattern_with_braces_begins_at_the_folder_and_is_left_to_spark(tmp_path: Path) -> None:
     found = launch_files({"files": "conf/{a}.txt#here"}, [tmp_path])
     assert found == {"files": f"{tmp_path}/conf/{{a}}.txt#here"}
+
+
+@needs_task_state
+@pytest.mark.parametrize(
+    ("master", "extra", "leads_to"),
+    [
+        ("local[4]", {}, r"client mode on local\[4\]"),
+        ("spark://127.0.0.1:1", {}, "client mode on spark://127.0.0.1:1"),
+        ("local[4]", {"deploy-mode": "cluster"}, r"cluster mode on local\[4\]"),
+    ],
+)
+def test_a_deferrable_task_whose_connection_leads_to_no_driver_on_a_cluster_is_refused(
+    worker: Path, monkeypatch: pytest.MonkeyPatch, master: str, extra: dict[str, Any], leads_to: str
+) -> None:
+    connect_to(monkeypatch, master, **extra)
+    says = f"Connection 'spark_default' leads to {leads_to}: set deploy_mode='cluster', or leave deferrable out"
+    refused(worker, says, launch, worker, deferrable=True)
 
 
 def test_in_the_cluster_mode_of_a_standalone_cluster_paths_are_those_of_its_nodes(

@@ -83,6 +83,28 @@ def latecomer(world: World) -> World:
     return world
 
 
+def test_the_plan_of_a_replay_says_how_much_of_it_lies_in_a_remote_tier(
+    hourly: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    def said(windows: Windows) -> list[str]:
+        """Return what a preview says, and what the plan says after it."""
+        caplog.clear()
+        hourly.service.answer(hourly.group, windows)
+        hourly.ask(run := claim(f"replay-{windows}"), windows)
+        hourly.die(run)
+        return [record.getMessage() for record in caplog.records if "remote tier" in record.getMessage()]
+
+    age_in_ms = str(2 * 3_600_000)
+    hourly.kafka.configure("orders", local_retention_ms=age_in_ms)
+    assert said(Windows((1, 3))) == [], "there is no such tier"
+    hourly.kafka.configure("orders", remote_storage_enable="true")
+    sentence = "Group lake: 10 of 20 offsets are older than local.retention.ms of orders. Kafka reads them from its remote tier"
+    assert [text.partition(", which")[0] for text in said(Windows((1, 3)))] == [sentence, sentence]
+    assert said(Windows((3,))) == []
+    hourly.kafka.configure("orders", local_retention_ms="-2")
+    assert said(Windows((1, 3))) == [], "-2 stands for the whole retention"
+
+
 # Rule 6: windows by name.
 
 

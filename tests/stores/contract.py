@@ -7,6 +7,9 @@ A subclass is a `pytest` class with these fixtures:
 - `proxied`: `(store, proxy)`: the same server through a `tests.lab.proxy.Proxy`, with a time-out of about two seconds;
 - `group` (given here): a name that no other test has; topics are named after it.
 
+Attributes say what this store has: `names_windows`, `many`, `chatters`. A test that can't be for it is switched off by its name: `test_x = None`.
+`tests/stores/test_redis.py` is a model.
+
 What a store can't keep is in its `guarantees`, and the test of that line checks exactly what remains.
 """
 

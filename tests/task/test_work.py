@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -355,6 +356,52 @@ def test_a_ledger_that_is_away_for_this_warning_does_not_fail_the_try_and_an_end
     [attempt] = world.service.ledger.attempts("lake-000004")
     assert attempt.outcome is (Outcome.FAILED if is_fatal else Outcome.SUCCEEDED)
     assert is_fatal != any("Unknown whether the job of an earlier try" in line for line in caplog.messages)
+
+
+def test_a_deferred_task_goes_on_in_the_same_attempt_and_its_log_says_nothing_of_a_failure(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    world.kafka.produce(tp(0), 10)
+
+    def give_slot_back(_: Planned) -> Report:
+        raise TaskDeferred(trigger=Mock(), method_name="reconnect")
+
+    this_try = Try(1, 1, 1, NOON)
+    with pytest.raises(TaskDeferred):
+        all_of(world, world.ask(NEW, this_try=this_try), give_slot_back, this_try=this_try, claim=NEW)
+    [attempt] = world.ledger.attempts("lake-000004")
+    assert attempt.outcome is Outcome.RUNNING
+    assert "not committed" not in caplog.text
+    assert "job:" not in caplog.text
+
+    resumed = replace(this_try, is_resumed=True)
+    planned = world.ask(NEW, this_try=resumed)
+    assert [(p.window.id, p.warnings) for p in planned] == [("lake-000004", ())], "not a run that was made again"
+    all_of(world, planned, lambda p: Report(p.window.span), this_try=resumed, claim=NEW)
+    [after] = world.ledger.attempts("lake-000004")
+    assert (after.id, after.outcome) == (attempt.id, Outcome.SUCCEEDED)
+    assert world.ledger.window("lake-000004").state is State.COMMITTED
+
+
+def test_a_replay_that_gave_its_slot_back_at_its_second_window_does_not_run_the_first_again(world: World) -> None:
+    ran: list[str] = []
+    both = world.ask(REPLAY, Windows((1, 2)), this_try=Try(1, 1, 1, NOON))
+
+    def second_is_deferred(planned: Planned) -> Report:
+        ran.append(planned.window.id)
+        if len(ran) == 2:
+            raise TaskDeferred(trigger=Mock(), method_name="reconnect")
+        return Report(planned.window.span)
+
+    with pytest.raises(TaskDeferred):
+        all_of(world, both, second_is_deferred, this_try=Try(1, 1, 1, NOON))
+    resumed = Try(1, 1, 1, NOON, is_resumed=True)
+    all_of(world, world.ask(REPLAY, Windows((1, 2)), this_try=resumed), second_is_deferred, this_try=resumed)
+    assert ran == ["lake-000001", "lake-000002", "lake-000002"]
+    for window_id in ("lake-000001", "lake-000002"):
+        of_run, of_replay = world.ledger.attempts(window_id)
+        assert (of_run.outcome, of_replay.outcome) == (Outcome.SUCCEEDED, Outcome.SUCCEEDED)
 
 
 class Clock:

@@ -41,6 +41,10 @@ def test_a_connection_that_is_not_there_is_named() -> None:
         ),
         (lambda: connections.find_connection("no where", "spark"), '{"conn_type": "spark", "host": "local[*]"}'),
         (lambda: connections.connection_of_type("no where", "redis"), '{"conn_type": "redis", "host": "host"}'),
+        (
+            lambda: connections.find_connection("no where", "postgres"),
+            '{"conn_type": "postgres", "host": "host", "login": "user", "schema": "offsets"}',
+        ),
     ],
 )
 def test_the_command_that_makes_a_missing_connection_can_be_typed_as_it_stands(
@@ -51,6 +55,7 @@ def test_the_command_that_makes_a_missing_connection_can_be_typed_as_it_stands(
     _, _, command = str(raised.value).partition("for example:\n")
     assert shlex.split(command) == ["airflow", "connections", "add", "no where", "--conn-json", example]
     assert Connection.from_json(example).conn_type == json.loads(example)["conn_type"]
+    assert "password" not in command, "a command line shows it to others"
 
 
 def test_a_task_lists_no_connections() -> None:

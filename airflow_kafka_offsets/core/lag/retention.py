@@ -18,12 +18,14 @@ class Retention:
         size: bytes of a partition above which its oldest records go (``retention.bytes``); None means no limit.
         is_compacted: whether compaction removes records that have a newer one of the same key.
         is_assumed: whether this is the retention of the group's definition, because Kafka does not let the user read the configuration.
+        local: records lie in a remote tier alone when they are older than this (``local.retention.ms``); None means that age moves none there.
     """
 
     time: timedelta | None
     size: int | None = None
     is_compacted: bool = False
     is_assumed: bool = False
+    local: timedelta | None = None
 
 
 def retention_of(config: Mapping[str, str | None]) -> Retention:
@@ -32,21 +34,25 @@ def retention_of(config: Mapping[str, str | None]) -> Retention:
     >>> retention_of({"retention.ms": "3600000", "retention.bytes": "-1", "cleanup.policy": "delete"}).time
     datetime.timedelta(seconds=3600)
     >>> retention_of({"retention.ms": "3600000", "retention.bytes": "5", "cleanup.policy": "compact"})
-    Retention(time=None, size=None, is_compacted=True, is_assumed=False)
+    Retention(time=None, size=None, is_compacted=True, is_assumed=False, local=None)
     """
     policies = {policy.strip() for policy in (config.get("cleanup.policy") or "").split(",")}
-    milliseconds, size = _limit(config, "retention.ms"), _limit(config, "retention.bytes")
-    deletes = "delete" in policies
-    # A retention beyond what a timedelta can hold is one of centuries.
-    is_bound = deletes and milliseconds is not None and milliseconds < _MAX_MS
+    deletes, is_tiered = "delete" in policies, config.get("remote.storage.enable") == "true"
     return Retention(
-        time=timedelta(milliseconds=milliseconds) if is_bound and milliseconds is not None else None,
-        size=size if deletes else None,
+        time=_time(config, "retention.ms") if deletes else None,
+        size=_limit(config, "retention.bytes") if deletes else None,
         is_compacted="compact" in policies,
+        local=_time(config, "local.retention.ms") if is_tiered else None,
     )
 
 
 _MAX_MS = 2**46
+
+
+def _time(config: Mapping[str, str | None], name: str) -> timedelta | None:
+    milliseconds = _limit(config, name)
+    # A retention beyond what a timedelta can hold is one of centuries.
+    return None if milliseconds is None or milliseconds >= _MAX_MS else timedelta(milliseconds=milliseconds)
 
 
 def _limit(config: Mapping[str, str | None], name: str) -> int | None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from airflow_kafka_offsets.core.errors import AtRiskError, name_some
 from airflow_kafka_offsets.core.group import KafkaGroup, OnAtRisk
 from airflow_kafka_offsets.core.lag.lag import PartitionLag
+from airflow_kafka_offsets.core.lag.measure import to_ms
 from airflow_kafka_offsets.core.lag.pace import Pace
 from airflow_kafka_offsets.core.lag.retention import Retention
 from airflow_kafka_offsets.core.lag.search import Hits, Probe
@@ -66,6 +68,27 @@ def probes(
         if retention is not None and retention.time is not None and seconds is not None:
             found[tp] = Probe(tp, max(0, now_ms + int((seconds - retention.time.total_seconds()) * 1000)))
     return found
+
+
+def local_probes(
+    ranges: OffsetRanges, retentions: Mapping[str, Retention], now: datetime
+) -> dict[TopicPartition, Probe]:
+    """Return for each partition with a remote tier: which is the first record that is young enough for the broker's own disk?"""
+    kept = {topic: retention.local for topic, retention in retentions.items() if retention.local is not None}
+    return {tp: Probe(tp, max(0, to_ms(now - kept[tp.topic]))) for tp in ranges if tp.topic in kept}
+
+
+def remote_note(windows: Iterable[Draft], probes: Mapping[TopicPartition, Probe], hits: Hits) -> str | None:
+    """Return what to say of windows whose records lie in a remote tier; None if none do."""
+    parts = [(w.ranges, {tp: probe for tp, probe in probes.items() if tp in w.ranges}) for w in windows]
+    old, span = sum(endangered(*part, hits).span for part in parts), sum(ranges.span for ranges, _ in parts)
+    topics = sorted({tp.topic for tp in probes})
+    return (
+        f"{old} of {span} offsets are older than local.retention.ms of {name_some(topics, ', ')}. Kafka reads them from its remote "
+        "tier, which takes longer"
+        if old
+        else None
+    )
 
 
 def endangered(ranges: OffsetRanges, probes: Mapping[TopicPartition, Probe], hits: Hits) -> OffsetRanges:

@@ -93,7 +93,7 @@ class Facts:
     Attributes:
         version: the version of the group at that moment, see `GroupState`.
         over: for each window whose holder Airflow was asked about, by number and holds: whether that holder is over.
-        crossed: of windows of others, by number: a window of the asking run that the holder's run needs, too, and waits for.
+        crossed: by the number of another run's window: the id of a window of the asking run for which that other run waits.
         topics: the topics that the group reads, as Kafka lists them, or None if no live window was to be cut.
         logs: what Kafka holds, by isolation level: of these topics, and of those of the windows that are run again.
         windows: the numbers of the windows whose offsets were looked at again.
@@ -279,7 +279,7 @@ def choose(asking: Asking, in_ledger: InLedger, facts: Facts) -> Choice:
 
 
 def _existing(asking: Asking, in_ledger: InLedger) -> tuple[How, Sequence[WindowRecord]]:
-    """Return the windows of a run that cuts no live one, and why it gets them."""
+    """Return the existing windows that a run gets, and why: a retry, a clear and a reprocessed run get those of their claim."""
     if isinstance(asking.request, Given):
         return How.GIVEN, in_ledger.owned.windows
     own, more = ownership.own_windows(in_ledger.state), in_ledger.owned.windows

@@ -118,7 +118,7 @@ class GroupState:
 class How(StrEnum):
     """How a run got a window."""
 
-    AGAIN = "again"
+    AGAIN = "again"  # a retry, a clear, a reprocessed run
     ADOPTED = "adopted"
     REPLAY = "replay"
     GIVEN = "given"

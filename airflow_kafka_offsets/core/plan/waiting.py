@@ -86,7 +86,7 @@ def lookup_times(condition: LogCondition, now: datetime) -> list[datetime]:
             return []
 
 
-def decide(condition: LogCondition, snapshot: GroupSnapshot) -> Decision:
+def decide_log(condition: LogCondition, snapshot: GroupSnapshot) -> Decision:
     """Decide a condition on what Kafka holds.
 
     Raises:

@@ -14,6 +14,7 @@ from airflow_kafka_offsets.task import plan as planning
 from tests.acceptance import functions
 from tests.acceptance.needed import needed
 from tests.lab.tables import FEW_RECORDS
+from tests.versions import KEEPS_TASK_STATE
 
 # A ledger that is stopped for longer than this fails the task: the tests have no minute to wait.
 planning.PATIENCE = 4.0
@@ -148,9 +149,19 @@ with DAG("reported", schedule=None):
     plan >> run >> CommitWindowOperator(task_id="commit", window=plan.output)
 
 # Drivers of a cluster, which go on without the worker that launched them.
-ON_CLUSTER = {"on_cluster": None, "cleared_on_cluster": None, "slow_on_cluster": timedelta(seconds=180)}
+ON_CLUSTER = {
+    "on_cluster": {},
+    "cleared_on_cluster": {},
+    "slow_on_cluster": {"execution_timeout": timedelta(seconds=180)},
+}
+if KEEPS_TASK_STATE:
+    ON_CLUSTER |= {
+        "deferred": {"deferrable": True},
+        "deferred_and_stopped": {"deferrable": True},
+        "deferred_and_slow": {"deferrable": True, "execution_timeout": timedelta(seconds=60)},
+    }
 
-for name, limit in needed(ON_CLUSTER).items():
+for name, values in needed(ON_CLUSTER).items():
     with DAG(name, schedule=None) as dag:
         KafkaSparkSubmitOperator(
             task_id="load",
@@ -166,7 +177,7 @@ for name, limit in needed(ON_CLUSTER).items():
             driver_memory="512m",
             conf=json.loads(os.environ["SPARK_ON_CLUSTERS"]),
             poll_interval=5,
-            execution_timeout=limit,
+            **values,
             **retrying(retries=5),
         )
     globals()[name] = dag

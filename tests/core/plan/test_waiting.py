@@ -40,7 +40,7 @@ from airflow_kafka_offsets.core.plan.ownership import GroupState
 from airflow_kafka_offsets.core.plan.waiting import (
     CALL_AGAIN_AFTER,
     GroupSnapshot,
-    decide,
+    decide_log,
     decide_until,
     decide_window,
     lookup_times,
@@ -72,7 +72,7 @@ def seen(
 
 def is_met(condition: LogCondition, *what: Any, **more: Any) -> bool:
     """Decide."""
-    return decide(condition, seen(condition, *what, **more)).is_met
+    return decide_log(condition, seen(condition, *what, **more)).is_met
 
 
 @pytest.mark.parametrize(("ends", "expected"), [((60, 39), False), ((60, 40), True), ((160, 0), True)])
@@ -82,7 +82,7 @@ def test_enough_is_a_sum_over_the_partitions(ends: tuple[int, int], expected: bo
 
 
 def test_only_what_lies_above_the_watermark_is_unread() -> None:
-    found = decide(
+    found = decide_log(
         UnreadAtLeast(group(), min_span=10), seen(UnreadAtLeast(group(), 10), {tp(0): 95}, {tp(0): (0, 100)})
     )
     assert not found.is_met
@@ -116,7 +116,7 @@ def test_an_open_window_is_unread_to_a_sensor() -> None:
     open_window = window({tp(0): (0, 100)}, state=State.PLANNED)
     condition = UnreadAtLeast(group(), min_span=100)
     look = GroupSnapshot(NOON, state({tp(0): 100}, open_window), log({tp(0): (0, 100)}))
-    assert decide(condition, look).is_met
+    assert decide_log(condition, look).is_met
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_what_planning_would_refuse_is_an_error_not_a_wait(kind: Any) -> None:
     with pytest.raises(MissingPartitionError, match="Kafka has no topic orders"):
         is_met(condition, None, {})
     with pytest.raises(TopicRecreatedError):
-        decide(condition, GroupSnapshot(NOON, state({tp(0): 5}), log({tp(0): (0, 9)}, orders="another")))
+        decide_log(condition, GroupSnapshot(NOON, state({tp(0): 5}), log({tp(0): (0, 9)}, orders="another")))
     with pytest.raises(LogTruncatedError):
         is_met(condition, {tp(0): 5}, {tp(0): (0, 4)})
 
@@ -192,12 +192,12 @@ def test_lost_offsets_that_the_policy_skips_are_not_waited_for() -> None:
 def test_what_an_open_window_has_does_not_call_another_run() -> None:
     open_window = window({tp(0): (0, 100)}, state=State.PLANNED)
     look = GroupSnapshot(NOON, state({tp(0): 100}, open_window), log({tp(0): (0, 109)}))
-    assert not decide(Arrived(UnreadAtLeast(group(), min_span=10)), look).is_met
+    assert not decide_log(Arrived(UnreadAtLeast(group(), min_span=10)), look).is_met
 
 
 def test_the_same_records_call_once_until_a_run_has_planned() -> None:
     enough = UnreadAtLeast(group(), min_span=10)
-    first = decide(Arrived(enough), seen(Arrived(enough), {tp(0): 0}, {tp(0): (0, 100)}))
+    first = decide_log(Arrived(enough), seen(Arrived(enough), {tp(0): 0}, {tp(0): (0, 100)}))
     assert first.is_met
     again = Arrived(enough, first.event)
     assert not is_met(again, {tp(0): 0}, {tp(0): (0, 100)})
@@ -207,7 +207,7 @@ def test_the_same_records_call_once_until_a_run_has_planned() -> None:
 
 def test_after_a_run_has_planned_the_rest_of_a_backlog_calls_again() -> None:
     enough = UnreadAtLeast(group(max_offsets=30), min_span=10)
-    event = decide(Arrived(enough), seen(Arrived(enough), {tp(0): 0}, {tp(0): (0, 100)})).event
+    event = decide_log(Arrived(enough), seen(Arrived(enough), {tp(0): 0}, {tp(0): (0, 100)})).event
     assert is_met(Arrived(enough, event), {tp(0): 30}, {tp(0): (0, 100)})
     assert not is_met(Arrived(enough, event), {tp(0): 95}, {tp(0): (0, 100)})
 
@@ -216,25 +216,25 @@ def test_a_call_that_leads_to_no_plan_is_repeated_once_no_window_is_open() -> No
     enough, dead = UnreadAtLeast(group(), min_span=10), window({tp(0): (0, 50)}, state=State.PLANNED)
     waits, free = state({tp(0): 50}, dead), state({tp(0): 50})
     kafka = log({tp(0): (0, 60)})
-    event = decide(Arrived(enough), GroupSnapshot(NOON, waits, kafka)).event
+    event = decide_log(Arrived(enough), GroupSnapshot(NOON, waits, kafka)).event
     later = NOON + CALL_AGAIN_AFTER
-    assert not decide(Arrived(enough, event), GroupSnapshot(later - timedelta(seconds=1), free, kafka)).is_met
-    assert not decide(Arrived(enough, event), GroupSnapshot(later, waits, kafka)).is_met
-    again = decide(Arrived(enough, event), GroupSnapshot(later, free, kafka))
+    assert not decide_log(Arrived(enough, event), GroupSnapshot(later - timedelta(seconds=1), free, kafka)).is_met
+    assert not decide_log(Arrived(enough, event), GroupSnapshot(later, waits, kafka)).is_met
+    again = decide_log(Arrived(enough, event), GroupSnapshot(later, free, kafka))
     assert again.is_met
-    assert not decide(Arrived(enough, again.event), GroupSnapshot(later, free, kafka)).is_met
+    assert not decide_log(Arrived(enough, again.event), GroupSnapshot(later, free, kafka)).is_met
 
 
 def test_a_first_run_is_called_once_too() -> None:
     enough = UnreadAtLeast(group(), min_span=10)
-    event = decide(Arrived(enough), seen(Arrived(enough), None, {tp(0): (0, 100)})).event
+    event = decide_log(Arrived(enough), seen(Arrived(enough), None, {tp(0): (0, 100)})).event
     assert not is_met(Arrived(enough, event), None, {tp(0): (0, 100)})
     assert is_met(Arrived(enough, event), {tp(0): 0}, {tp(0): (0, 100)})
 
 
 def test_an_old_record_calls_once_too() -> None:
     enough = UnreadAtLeast(group(), max_age=HOUR)
-    event = decide(Arrived(enough), seen(Arrived(enough), {tp(0): 0}, {tp(0): (0, 5)}, {tp(0): None})).event
+    event = decide_log(Arrived(enough), seen(Arrived(enough), {tp(0): 0}, {tp(0): (0, 5)}, {tp(0): None})).event
     assert not is_met(Arrived(enough, event), {tp(0): 0}, {tp(0): (0, 5)}, {tp(0): None})
     assert is_met(Arrived(enough, event), {tp(0): 0}, {tp(0): (0, 6)}, {tp(0): None})
 
@@ -260,14 +260,14 @@ def test_an_idle_partition_is_excused_and_named() -> None:
     condition = TimePassed(group(), NOON - HOUR, idle_after=timedelta(minutes=5))
     assert lookup_times(condition, NOON) == [NOON - HOUR, NOON - timedelta(minutes=5)]
     bounds = {tp(0): (0, 9), tp(1): (0, 0)}
-    found = decide(condition, seen(condition, None, bounds, {tp(0): 3, tp(1): None}, {tp(0): None, tp(1): None}))
+    found = decide_log(condition, seen(condition, None, bounds, {tp(0): 3, tp(1): None}, {tp(0): None, tp(1): None}))
     assert found.is_met
     assert found.facts["idle"] == ["orders-1"]
 
 
 def test_a_partition_that_still_speaks_of_earlier_times_is_waited_for() -> None:
     condition = TimePassed(group(), NOON, idle_after=timedelta(minutes=5))
-    found = decide(condition, seen(condition, None, {tp(0): (0, 9)}, {tp(0): None}, {tp(0): 8}))
+    found = decide_log(condition, seen(condition, None, {tp(0): (0, 9)}, {tp(0): None}, {tp(0): 8}))
     assert not found.is_met
     assert found.facts["held_back_by"] == ["orders-0"]
 
@@ -280,7 +280,7 @@ def test_a_missing_topic_does_not_pass_any_time() -> None:
 def test_at_most_ten_partitions_are_named() -> None:
     partitions = [tp(i) for i in range(50)]
     condition = TimePassed(group(), NOON - HOUR)
-    found = decide(condition, seen(condition, None, dict.fromkeys(partitions, (0, 0)), dict.fromkeys(partitions)))
+    found = decide_log(condition, seen(condition, None, dict.fromkeys(partitions, (0, 0)), dict.fromkeys(partitions)))
     assert len(found.facts["held_back_by"]) == 10
     assert found.facts["partitions"] == 50
 
