@@ -548,8 +548,8 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     Command(
         "try-login",
         "try the login of a Kafka connection, and the rights that a group needs",
-        "Log in to Kafka as planning does, and translate the login as a job will. Show the user's rights on topics and, for a group, on "
-        "what its offset store needs. Each line is right, or says which setting or right to correct. If one has to be corrected, the "
+        "Log in to Kafka as planning does, and translate the login as a job will, or with --job log in as a job does. Show the user's "
+        "rights on topics and, for a group, on what its offset store needs. Each line is right, or says which setting or right to correct. If one has to be corrected, the "
         "exit code is 1. No record is read, and no offset is written.",
         "try_login.try_login",
         (
@@ -564,6 +564,11 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 "--group",
                 metavar="GROUP",
                 help="name of a group that the ledger has, with its topics, options and store",
+            ),
+            argument(
+                "--job",
+                action="store_true",
+                help="log in with Spark's Kafka client, too: Spark starts on this machine, which takes some seconds",
             ),
             argument(
                 "--timeout",

@@ -16,6 +16,8 @@ from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.plan.matching import topics_to_ask_for
 from airflow_kafka_offsets.core.store_address import parse_store_address
 from airflow_kafka_offsets.launch.job_files import reader_of
+from airflow_kafka_offsets.launch.session import log_in
+from airflow_kafka_offsets.spark.errors import KafkaWindowError
 from airflow_kafka_offsets.wiring.connections import find_connection
 from airflow_kafka_offsets.wiring.stores.opening import open_store
 
@@ -43,11 +45,11 @@ class Finding:
 
 
 def try_login(args: Namespace) -> Answer:
-    """Try the login as planning does, and translate it as a job will."""
+    """Try the login as planning does, and translate it as a job will, or try it as a job does."""
     find_connection(args.connection, "kafka")
     known = open_ledger(args).group(args.group) if args.group else KafkaGroup("unnamed", topics=["unnamed"])
     group = replace(known, kafka_conn_id=args.connection, kafka_timeout=args.timeout)
-    findings = [*_planning(group, args), _tried("job", partial(_job, group))]
+    findings = [*_planning(group, args), _tried("job", partial(_job, group, args))]
     is_right = all(finding.is_right for finding in findings)
     return Answer(
         {"connection": args.connection, "right": is_right, "findings": [asdict(finding) for finding in findings]},
@@ -59,7 +61,7 @@ def try_login(args: Namespace) -> Answer:
 def _tried(subject: str, attempt: Callable[[], str]) -> Finding:
     try:
         return Finding(subject, True, attempt())
-    except KafkaOffsetsError as exc:
+    except (KafkaOffsetsError, KafkaWindowError) as exc:
         return Finding(subject, False, str(exc))
 
 
@@ -101,9 +103,12 @@ def _store(store: KafkaStore, group: str, topics: Sequence[str]) -> str:
     return f"may commit offsets of group {group}"
 
 
-def _job(group: KafkaGroup) -> str:
+def _job(group: KafkaGroup, args: Namespace) -> str:
     reader = reader_of(group)
     protocol = reader.options.get("kafka.security.protocol", "PLAINTEXT")
     mechanism = reader.options.get("kafka.sasl.mechanism")
     login = f"{protocol} with {mechanism}" if mechanism else protocol
-    return f"the login is translated for Spark, and not tried: {login} to {reader.servers}"
+    if not args.job:
+        return f"the login is translated for Spark, and not tried (--job tries it): {login} to {reader.servers}"
+    log_in(reader, args.timeout)
+    return f"Spark's Kafka client logged in from this machine: {login} to {reader.servers}"

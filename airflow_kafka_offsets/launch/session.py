@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError
+from airflow_kafka_offsets.core.errors import BadInputError, KafkaOffsetsError, KafkaRefusedError, error_in_short
 from airflow_kafka_offsets.launch.connect import remote_url
+from airflow_kafka_offsets.launch.job_files import task_folder, with_login
 from airflow_kafka_offsets.spark.errors import (
     BAD_RECORD,
     DATA_LOSS,
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from airflow_kafka_offsets.core.launch.login import ReaderOptions
 
 _PROGRESS_BAR = "spark.ui.showConsoleProgress"
+_NO_TOPIC = "$^"
+_CAUSE = re.compile(r"^(?:Caused by)?: (.+)", re.MULTILINE)
 
 _WRONG_SPARK = (
     "The task names no Spark Connect server. Set its conn_id; or, for a Spark of its own, install pyspark (not pyspark-client), and unset "
@@ -113,6 +117,45 @@ def open_session(settings: Mapping[str, Any], environment: Mapping[str, str]) ->
         if explained is None:
             raise
         raise explained from exc
+
+
+def log_in(reader: ReaderOptions, timeout: float) -> None:
+    """Log in to Kafka as a job on this machine does, and list its topics. No record is read.
+
+    Args:
+        reader: what Spark's reader needs to reach Kafka.
+        timeout: seconds after which Kafka's client gives up.
+
+    Raises:
+        BadInputError: Spark can't start here, or Java forbids what the login needs.
+        ConnectorUnavailableError: Spark's connector is not here, and can't be fetched.
+        KafkaRefusedError: the client did not get in, with the last cause that it names.
+    """
+    from airflow_kafka_offsets.spark.source import load
+    from airflow_kafka_offsets.wiring.connections import without_secrets
+    from airflow_kafka_offsets.wiring.machine.checks import check_pyspark, check_session
+    from airflow_kafka_offsets.wiring.machine.connector import for_session
+
+    check_session(os.environ)
+    check_pyspark()
+    settings = session_settings(None, {"spark.master": "local[1]", "spark.ui.enabled": "false"}, "try-login")
+    settings |= for_session("auto", settings)
+    limits = dict.fromkeys(("kafka.request.timeout.ms", "kafka.default.api.timeout.ms"), str(round(timeout * 1000)))
+    with task_folder() as folder, open_session(settings, {}) as spark:
+        spark.sparkContext.setLogLevel("OFF")
+        options = {**with_login(reader, folder), **limits, "fetchOffset.numRetries": "1", "subscribePattern": _NO_TOPIC}
+        try:
+            load(spark, options, version=2).isEmpty()
+        except KafkaWindowError:
+            raise
+        except Exception as exc:
+            if explained := explained_spark_error(exc):
+                raise explained from None
+            causes = _CAUSE.findall(str(exc)) or [error_in_short(exc)]
+            raise KafkaRefusedError(
+                f"Spark's Kafka client did not get in: {without_secrets(causes[-1])}. "
+                "Check what the connection and spark_options say of it"
+            ) from None
 
 
 def explained_spark_error(exc: Exception) -> Exception | None:

@@ -235,10 +235,6 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
                 f"{_DEFERRABLE}. Connection {self.spark_conn_id!r} leads to {hook.deploy_mode} mode on {target.master}: set "
                 "deploy_mode='cluster', or leave deferrable out"
             )
-        if target.is_kubernetes:
-            from airflow_kafka_offsets.launch.pods import check_rights
-
-            check_rights(target, conf)
         if target.is_standalone_cluster:
             standalone.check_reachable(application, ship=self.ship)
             open_standalone(target).check()
@@ -248,6 +244,10 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
             arguments |= files
         if not (target.is_standalone_cluster and standalone.is_python(application)):
             check_submit(hook.program, hook.environment)
+        if target.is_kubernetes:
+            from airflow_kafka_offsets.launch.pods import check_rights
+
+            check_rights(target, conf)
         arguments |= self._connector(arguments, hook)
         if not self._is_named:
             arguments["name"] = None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.wiring import connections
 
 if TYPE_CHECKING:
@@ -85,10 +86,18 @@ def _yarn(target: Target) -> Cluster | None:
 
 
 def open_kubernetes(target: Target) -> KubernetesCluster | None:
-    """Return the namespace in which drivers are pods, or None if they run elsewhere."""
+    """Return the namespace in which drivers are pods, or None if they run elsewhere.
+
+    Raises:
+        BadInputError: Airflow's provider for Kubernetes is not installed.
+    """
     if not (target.is_kubernetes and target.is_cluster_mode and target.namespace):
         return None
-    from airflow.providers.cncf.kubernetes import kube_client
+    try:
+        from airflow.providers.cncf.kubernetes import kube_client
+    except ModuleNotFoundError as exc:
+        package = "pip install apache-airflow-providers-cncf-kubernetes"
+        raise BadInputError(f"A launch on Kubernetes needs the Python module {exc.name}:\n    {package}") from None
 
     from airflow_kafka_offsets.adapters.clusters.kubernetes import KubernetesCluster
 

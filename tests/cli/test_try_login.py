@@ -16,7 +16,7 @@ from airflow_kafka_offsets.adapters.kafka.log import KafkaLog
 from airflow_kafka_offsets.adapters.stores.kafka import PREFIX
 from airflow_kafka_offsets.cli import main
 from airflow_kafka_offsets.core.group import KafkaGroup
-from tests.cli.conftest import Done, Lake
+from tests.cli.conftest import Done, Lake, in_a_process
 from tests.lab.processes import LOOPBACK, free_port
 from tests.lab.topics import create_topic
 
@@ -59,7 +59,7 @@ def test_a_login_that_works_shows_its_topics_and_how_a_job_logs_in(
     assert topic in found["ok     planning"]
     assert found[f"ok     topic {topic}"] == "may be read, and its configuration too"
     servers = kafka_sasl.bootstrap_servers
-    assert found["ok     job"].endswith(f"not tried: SASL_SSL with SCRAM-SHA-512 to {servers}")
+    assert found["ok     job"].endswith(f"not tried (--job tries it): SASL_SSL with SCRAM-SHA-512 to {servers}")
     assert kafka_sasl.password("alice") not in done.out + done.err
 
 
@@ -133,6 +133,49 @@ def test_what_planning_can_do_and_the_job_can_not_is_wrong(kafka_sasl: TwoDoorBr
     done = try_login(extra, "--timeout", "2")
     assert done.code == 1
     assert "WRONG  job: " in done.out
+    assert "hunter2" not in done.out + done.err
+
+
+@pytest.fixture
+def with_job(launch_jars: Path) -> Try:
+    """Run the command with ``--job`` on a connection with this extra, in a process: a JVM stays as long as that."""
+
+    def run(extra: dict[str, Any], *arguments: str, **environment: str) -> Done:
+        variables = {
+            "AIRFLOW_CONN_LAKE": json.dumps({"conn_type": "kafka", "extra": extra}),
+            "AIRFLOW__KAFKA_OFFSETS__CACHE_FOLDER": str(launch_jars),
+        }
+        return in_a_process("try-login", "lake", "--job", *arguments, environment={**variables, **environment})
+
+    return run
+
+
+def test_with_job_sparks_own_client_logs_in_and_says_what_is_wrong_with_it(
+    kafka_sasl: TwoDoorBroker, topic: str, with_job: Try, tmp_path: Path
+) -> None:
+    create_topic(kafka_sasl, topic)
+    extra = kafka_sasl.client_config("root")
+    done = with_job(extra)
+    expected = f"SASL_SSL with SCRAM-SHA-512 to {kafka_sasl.bootstrap_servers}"
+    assert (done.code, lines(done)["ok     job"].rpartition("machine: ")[2]) == (0, expected), done
+    assert kafka_sasl.password("root") not in done.out + done.err
+    lake = Lake(tmp_path / "ledger.db", KafkaLog(extra, 20))
+    trust = {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": f"{kafka_sasl.tls}/other-ca.crt"}
+    lake.plan(KafkaGroup("lake.orders", topics=[topic], spark_options=trust), 1)
+    done = with_job(extra, "--group", "lake.orders", "--ledger", lake.url)
+    found = lines(done)
+    assert (done.code, "ok     planning" in found) == (1, True), done
+    assert found["WRONG  job"].startswith("Spark's Kafka client did not get in: org.apache.kafka"), found
+    assert kafka_sasl.password("root") not in done.out + done.err
+
+
+def test_with_job_a_jvm_that_forbids_what_the_login_needs_is_named(with_job: Try) -> None:
+    forbidding = "org.apache.kafka.automatic.config.providers"
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
+    extra = {"bootstrap.servers": f"{LOOPBACK}:{free_port()}", **login, "sasl.password": "hunter2"}
+    done = with_job(extra, "--timeout", "1", JAVA_TOOL_OPTIONS=f"-D{forbidding}=none")
+    found = lines(done)["WRONG  job"]
+    assert re.match(f"{forbidding} forbids Kafka's client .*FileConfigProvider", found), found
     assert "hunter2" not in done.out + done.err
 
 

@@ -179,5 +179,5 @@ def test_airflow_s_own_times_are_plain() -> None:
         "ti": ti, "dag_run": dag_run, "dag": SimpleNamespace(params={}, tasks=[]), "params": {},
         "data_interval_start": start, "data_interval_end": end,
     }  # fmt: skip
-    run: Any = _run(SimpleNamespace(retries=0), context, "task")  # type: ignore[arg-type]
+    run: Any = _run(SimpleNamespace(retries=0), context, "task", is_resumed=False)  # type: ignore[arg-type]
     assert [type(at) for at in (*run.interval, run.this_try.run_started)] == [datetime] * 3

@@ -28,7 +28,17 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.server, pytest.mark.usefixtures("spark_connector")]
 
-LOGINS = ("plain", "scram", "tls", "tls_password", "tls_keystore", "tls_pem", "oidc", "kerberos")
+LOGINS = {
+    "plain": "PLAIN",
+    "scram": "SCRAM",
+    "tls": "client certificate: PEM files",
+    "tls_pem": "client certificate: PEM in the connection",
+    "tls_password": "client certificate: key with a password",
+    "tls_keystore": "client certificate: PKCS#12",
+    "oidc": "OAuth with OIDC",
+    "kerberos": "Kerberos, key tab",
+}
+"""The logins of the broker, with their rows in the table of the docs."""
 RECORDS = 10
 PROVIDER = {
     "kafka.config.providers": "file",

@@ -240,3 +240,10 @@ def test_what_looks_like_an_id_in_a_later_line_is_none() -> None:
 
     hook._process_spark_submit_log(said())
     assert hook._yarn_application_id == "application_1_0001"
+
+
+@pytest.mark.usefixtures("kafka_connection")
+def test_a_launch_on_kubernetes_without_its_provider_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "airflow.providers.cncf.kubernetes", None)
+    with pytest.raises(BadInputError, match="pip install apache-airflow-providers-cncf-kubernetes"):
+        operator_on("k8s", track_driver_via_k8s_api=True)._check_and_prepare()
