@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from airflow_kafka_offsets.airflow_versions import has_partitions
 from airflow_kafka_offsets.core.window import State, Window
 from tests.acceptance.conftest import PARTITIONS, Lab, expect_once, expect_tiling
 from tests.lab.processes import wait_until
@@ -96,6 +97,8 @@ def test_the_replay_by_the_form(lab: Lab) -> None:
 
 
 def test_the_load_by_hour_catches_up(lab: Lab) -> None:
+    if has_partitions():
+        lab.api.unpause("example_orders_by_hour_report")
     lab.api.unpause("example_orders_by_hour")
     wait_until(
         lambda: len(lab.windows("example.orders_by_hour")) >= 2,
@@ -110,6 +113,11 @@ def test_the_load_by_hour_catches_up(lab: Lab) -> None:
     assert [w.span for w in windows[:2]] == [10 * full, 0]
     assert wait_for_load(lab, "example.orders_by_hour").id == windows[0].id
     expect_loaded(lab, "example.orders_by_hour")
+    if has_partitions():
+        report = lab.api.wait_for_first_run("example_orders_by_hour_report")
+        lab.api.wait_for_run("example_orders_by_hour_report", report["dag_run_id"])
+        assert lab.api.xcom("example_orders_by_hour_report", report["dag_run_id"], "tell") == "2026-11-01T00:00:00"
+        lab.api.pause("example_orders_by_hour_report")
 
 
 def test_the_chain_without_a_clock(lab: Lab) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from airflow_kafka_offsets import (
     PlanWindowOperator,
     replay_params,
 )
+from airflow_kafka_offsets.airflow_versions import has_partitions
 from tests.acceptance.functions import load
 from tests.acceptance.needed import needed
 from tests.lab.tables import FEW_RECORDS
@@ -53,11 +55,11 @@ def wait_while_held(hold: Path) -> None:
         time.sleep(0.1)
 
 
-def around(group: KafkaGroup, on_open_window: str = "wait") -> None:
+def around(group: KafkaGroup, on_open_window: str = "wait", consume: Callable = consume, **commit) -> None:
     """Plan one window, consume it, commit it."""
     plan = PlanWindowOperator(task_id="plan", group=group, poll_interval=5, on_open_window=on_open_window)
     run = PythonOperator(task_id="run", python_callable=consume, op_args=[plan.output])
-    plan >> run >> CommitWindowOperator(task_id="commit", window=plan.output)
+    plan >> run >> CommitWindowOperator(task_id="commit", window=plan.output, **commit)
 
 
 def around_each(group: KafkaGroup) -> None:
@@ -161,3 +163,39 @@ for dag_id, answer in needed({f"together_{answer}": answer for answer in ("wait"
     ):
         start = datetime(2026, 1, 4, 12, tzinfo=UTC)
         around(KafkaGroup(dag_id, topics=[dag_id], starting_offsets=start), answer)
+
+
+def consume_unless_it_is_two(window: dict, data_interval_end: datetime | None = None) -> int:
+    """Consume a window, but fail in the scheduled run of two o'clock."""
+    if data_interval_end is not None and data_interval_end.hour == 2:
+        raise RuntimeError("This run fails for good")
+    return consume(window)
+
+
+if has_partitions():
+    from airflow.sdk import CronPartitionTimetable, PartitionedAssetTimetable
+
+    PARTITIONED = {
+        "by_hour": ("@hourly", {"consume": consume_unless_it_is_two}),
+        "of_partition": (CronPartitionTimetable("0 * * * *", timezone="UTC", run_offset=-1), {}),
+    }
+    for dag_id, (schedule, more) in PARTITIONED.items():
+        day = datetime(2026, 1, 5, tzinfo=UTC)
+        with DAG(
+            dag_id,
+            schedule=schedule,
+            start_date=day + timedelta(hours=1),
+            end_date=day + timedelta(hours=4),
+            catchup=True,
+            max_active_runs=1,
+        ) as dag:
+            around(KafkaGroup(dag_id, topics=[dag_id], until="data_interval_end"), outlets=[Asset(dag_id)], **more)
+        globals()[dag_id] = dag
+
+        for name, consumers in {
+            f"{dag_id}_consumer": PartitionedAssetTimetable(assets=Asset(dag_id)),
+            f"{dag_id}_plain_consumer": [Asset(dag_id)],
+        }.items():
+            with DAG(name, schedule=consumers) as dag:
+                PythonOperator(task_id="run", python_callable=lambda: None)
+            globals()[name] = dag
