@@ -190,6 +190,7 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
                 "min_file_process_interval": "3600",
                 "refresh_interval": "60",
                 "dag_file_processor_timeout": "900",
+                "dag_bundle_config_list": _bundles(folder / "bundle"),
             },
             "kafka_offsets": {"ledger_conn_id": "ledger"},
             "metrics": {
@@ -210,6 +211,20 @@ def _run(folder: Path, folder_of_kafka: Path, stack: ExitStack) -> Servers:
     airflow.start()
     address, secret = _offer(Control(airflow))
     return Servers(address, secret, folder, statsd_port, kafka, secure, postgres, connect, airflow)
+
+
+def _bundles(folder: Path) -> str:
+    """Return the setting of Airflow's DAG bundles: the folder of our DAGs, and one with versions, which is empty at first."""
+    (folder / "v0").mkdir(parents=True)
+    (folder / "newest").write_text("v0")
+    kinds = {
+        "dags-folder": "airflow.dag_processing.bundles.local.LocalDagBundle",
+        "versioned": "tests.lab.bundle.FolderBundle",
+    }
+    given: dict[str, dict[str, Any]] = {"versioned": {"path": str(folder), "refresh_interval": 5}}
+    return json.dumps(
+        [{"name": name, "classpath": kind, "kwargs": given.get(name, {})} for name, kind in kinds.items()]
+    )
 
 
 def _offer(control: Control) -> tuple[Any, bytes]:

@@ -305,11 +305,21 @@ class AirflowApi:
             raise UnexpectedStateError(f"{error}\n{self.story(dag_id, run_id)}") from None
 
     def clear(
-        self, dag_id: str, run_id: str, task_ids: Sequence[str | tuple[str, int]], *, downstream: bool = False
+        self,
+        dag_id: str,
+        run_id: str,
+        task_ids: Sequence[str | tuple[str, int]],
+        *,
+        downstream: bool = False,
+        on_newest: bool | None = None,
     ) -> None:
-        """Clear tasks (or mapped ones, `(task_id, map_index)`) of a run, whatever their state, so that they run again."""
+        """Clear tasks (or mapped ones, `(task_id, map_index)`) of a run, whatever their state, so that they run again.
+
+        With `on_newest`, as with the dialog's box, the newest version of the DAG's bundle runs.
+        """
         options = {"dry_run": False, "only_failed": False, "reset_dag_runs": True, "include_downstream": downstream}
-        body = {**options, "dag_run_id": run_id, "task_ids": list(task_ids)}
+        chosen = {} if on_newest is None else {"run_on_latest_version": on_newest}
+        body = {**options, **chosen, "dag_run_id": run_id, "task_ids": list(task_ids)}
         self.request("POST", f"/dags/{dag_id}/clearTaskInstances", body)
 
     def mark_task(self, dag_id: str, run_id: str, task_id: str, state: str, map_index: int = -1) -> None:
