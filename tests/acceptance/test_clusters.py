@@ -158,7 +158,7 @@ def is_deferred(lab: Lab, dag: str, run: str, driver: str) -> None:
 
 
 @needs_task_state
-def test_a_deferred_task_holds_no_worker_while_triggerer_and_scheduler_end_and_one_driver_runs(
+def test_a_deferred_task_holds_no_worker_while_the_triggerer_ends_and_one_driver_runs(
     lab: Lab, cluster: SparkStandalone
 ) -> None:
     dag = "deferred"
