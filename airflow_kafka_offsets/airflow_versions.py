@@ -70,6 +70,12 @@ def partition_of(dag_run: Any) -> tuple[str | None, datetime | None]:
     return getattr(dag_run, "partition_key", None), getattr(dag_run, "partition_date", None)
 
 
+def bundle_version_of(task_instance: Any) -> str | None:
+    """Return the version of the DAG's bundle whose code a task runs, or None. `airflow dags test` gives its tasks no bundle."""
+    version: str | None = getattr(getattr(task_instance, "bundle_instance", None), "version", None)
+    return version
+
+
 def has_partitions() -> bool:
     """Whether a task can give an asset's event the keys of partitions. Before Airflow 3.3, an event has the key of its run, or none."""
     import airflow.sdk

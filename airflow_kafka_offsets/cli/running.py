@@ -203,10 +203,12 @@ def _stdout_kept() -> Iterator[None]:
         with redirect_stdout(sys.stderr):
             yield
     finally:
-        _flush()
-        if kept is not None:
-            os.dup2(kept, 1)
-            os.close(kept)
+        try:
+            _flush()
+        finally:
+            if kept is not None:
+                os.dup2(kept, 1)
+                os.close(kept)
 
 
 def _flush() -> None:

@@ -31,12 +31,13 @@ _SHOWN = 20
 _SUBMITS_AS = "spark.kubernetes.authenticate.submission."
 
 
-def check_rights(target: Target, conf: Iterable[str]) -> None:
+def check_rights(target: Target, conf: Iterable[str], *, submits_as_given: bool = False) -> None:
     """Refuse a launch on Kubernetes for which this worker's account lacks a right.
 
     Args:
         target: where the job goes.
         conf: the names of the Spark properties; some give spark-submit an account of its own, which can't be asked.
+        submits_as_given: a file of properties may give it one, too.
 
     Raises:
         BadInputError: a right is missing; the message names it.
@@ -47,7 +48,9 @@ def check_rights(target: Target, conf: Iterable[str]) -> None:
     cluster = open_kubernetes(target)
     if cluster is None:
         return
-    missing = cluster.missing_rights(submits=not any(name.startswith(_SUBMITS_AS) for name in conf))
+    missing = cluster.missing_rights(
+        submits=not (submits_as_given or any(name.startswith(_SUBMITS_AS) for name in conf))
+    )
     if missing:
         raise BadInputError(
             f"Kubernetes does not let this worker's account {', '.join(missing)} in namespace {target.namespace}. "
@@ -96,7 +99,9 @@ def watch(
                 return
             if driver.state is JobState.OVER:
                 _show_end(cluster, pod, driver.container, hear)
-                raise ClusterError(f"The driver's pod {pod} failed ({driver.ending}). It stays: kubectl logs {pod}")
+                ending = driver.ending or "no reason given"
+                where = f"-n {cluster.namespace} {pod} -c {driver.container}"
+                raise ClusterError(f"The driver's pod {pod} failed ({ending}). It stays: kubectl logs {where}")
         time.sleep(max(every, LEAST_PAUSE))
 
 
@@ -126,10 +131,13 @@ def remove_ended(target: Target, ledger: Ledger, window: Window, claim: Claim) -
 
 
 def _show_end(cluster: KubernetesCluster, pod: str, container: str, hear: Callable[[Iterable[str]], None]) -> None:
+    from airflow_kafka_offsets.wiring.connections import without_secrets
+
     try:
         lines = cluster.log_tail(pod, container)
     except ClusterUnavailableError as exc:
         logger.warning("The log of the driver's pod %s can't be shown: %s", pod, exc)
         return
     hear(lines)
-    logger.error("The driver's log ends with:\n%s", "\n".join(line[:500] for line in lines[-_SHOWN:]))
+    masked = [without_secrets(line) or "" for line in lines]  # before the cut, which may leave half of a secret
+    logger.error("The driver's log ends with:\n%s", "\n".join(line[:500] for line in masked[-_SHOWN:]))

@@ -270,16 +270,25 @@ class RunLedger(Connections):
 
         One after which another attempt at its window has begun is not among them: that one may have overwritten its output.
         """
+        found = self._in_series(group, claim, this_try, Outcome.SUCCEEDED)
+        return {seq: attempt for seq, attempt in found if this_try.continues(attempt)}
+
+    def resumed(self, group: str, claim: Claim, this_try: Try) -> set[int]:
+        """Return the sequence numbers of the windows whose newest attempt is that of this very try, which goes on with it."""
+        found = self._in_series(group, claim, this_try, Outcome.RUNNING) if this_try.is_resumed else []
+        return {seq for seq, attempt in found if this_try.resumes(attempt)}
+
+    def _in_series(self, group: str, claim: Claim, this_try: Try, outcome: Outcome) -> list[tuple[int, Attempt]]:
+        """Return the newest attempts at windows, by the window's sequence number, if they are of this series and ended like this."""
         query = select_attempts().where(
             attempts.c.group_id == id_of(group),
             attempts.c.claim_id == id_of_claim(),
             attempts.c.series == this_try.series,
-            attempts.c.outcome == Outcome.SUCCEEDED,
+            attempts.c.outcome == outcome,
             attempts.c.id == _newest_at(attempts),
         )
         with self._reading() as connection:
-            found = [(row.seq, attempt_of(row)) for row in connection.execute(query, _names(claim))]
-        return {seq: attempt for seq, attempt in found if this_try.continues(attempt)}
+            return [(row.seq, attempt_of(row)) for row in connection.execute(query, _names(claim))]
 
     def end_attempt(self, attempt: int, outcome: Outcome, records: int | None, now: datetime) -> None:
         """Record how an attempt ended. A lost attempt stays lost: the commit refuses it."""

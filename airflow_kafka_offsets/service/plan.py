@@ -322,6 +322,7 @@ def load_from_ledger(
         # Only before the first window: later, the history shows that the group is the task's.
         other_groups=ledger.groups_of(owner) if owner else (),
         successes=ledger.succeeded(name, asking.claim, asking.this_try) if state.claimed else {},
+        resumed=ledger.resumed(name, asking.claim, asking.this_try),
         frozen={number: ledger.schemas(number) for number in numbers if number is not None},
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow_kafka_offsets.airflow_versions import has_partitions, partition_of
+from airflow_kafka_offsets.airflow_versions import bundle_version_of, has_partitions, partition_of
 from airflow_kafka_offsets.core.fields import plain
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.run import Run, Try
@@ -181,7 +181,7 @@ def _run(operator: BaseOperator, context: Context, scope: Scope, *, is_resumed: 
                 ti.max_tries,
                 operator.retries or 0,
                 plain(dag_run.start_date),
-                ti.bundle_instance.version,
+                bundle_version_of(ti),
             ),
             is_resumed=is_resumed,
         ),

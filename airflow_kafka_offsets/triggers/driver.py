@@ -12,6 +12,9 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 PATIENCE = 10
 """Looks without an answer, after which the task looks itself: as many as Airflow's provider allows to a poll."""
 
+_GOES_ON = {"deferred", "scheduled", "queued", "running"}
+"""States of a task that nobody has ended. A cleared task that is here already stops its old driver itself."""
+
 
 class DriverTrigger(BaseTrigger):
     """Fires when a driver is over, when the task's time is over, or after `PATIENCE` looks without an answer.
@@ -72,13 +75,16 @@ class DriverTrigger(BaseTrigger):
         await asyncio.to_thread(self._stop)
 
     def _stop(self) -> None:
+        from airflow_kafka_offsets.core.launch.jobs import JobState
         from airflow_kafka_offsets.core.window import Claim
         from airflow_kafka_offsets.launch.submit_hook import cluster_of
         from airflow_kafka_offsets.wiring.runs import task_state
 
         ti: Any = self.task_instance
-        # Airflow also calls this when another triggerer has taken over, because this one was slow: then the task still waits.
-        if task_state(Claim(ti.dag_id, ti.run_id, ti.task_id, ti.map_index)) == "deferred":
+        # Airflow also calls this when another triggerer has taken over, because this one was slow: then the task still waits or goes on.
+        if task_state(Claim(ti.dag_id, ti.run_id, ti.task_id, ti.map_index)) in _GOES_ON:
             return
-        self.log.info("Stopping driver %s: its task was marked or cleared", self.driver)
-        cluster_of(self.cluster).stop(self.driver)
+        cluster = cluster_of(self.cluster)
+        if cluster.state(self.driver) is JobState.ALIVE:  # one that has ended may have a success that nobody has noted
+            self.log.info("Stopping driver %s: its task was marked or cleared", self.driver)
+            cluster.stop(self.driver)

@@ -75,6 +75,12 @@ def test_the_installed_airflow_has_each_name(name: str) -> None:
     assert getattr(airflow_versions, name) is getattr(airflow_versions, name)
 
 
+def test_a_task_of_airflow_dags_test_has_no_bundle() -> None:
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    assert airflow_versions.bundle_version_of(RuntimeTaskInstance.model_construct(task=None)) is None
+
+
 def test_an_exception_that_a_version_lacks_is_one_that_no_one_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PLACES, "TaskAwaitingInput", ("airflow.exceptions.nowhere",))
     assert airflow_versions.found("TaskAwaitingInput") is NeverRaised

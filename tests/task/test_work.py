@@ -21,6 +21,7 @@ from airflow_kafka_offsets.airflow_versions import AirflowTaskTimeout, TaskDefer
 from airflow_kafka_offsets.core.conditions import WindowFree, condition_from_json
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
+    DataLossError,
     KafkaOffsetsError,
     LedgerUnavailableError,
     StoreUnavailableError,
@@ -381,6 +382,23 @@ def test_a_deferred_task_goes_on_in_the_same_attempt_and_its_log_says_nothing_of
     all_of(world, planned, lambda p: Report(p.window.span), this_try=resumed, claim=NEW)
     [after] = world.ledger.attempts("lake-000004")
     assert (after.id, after.outcome) == (attempt.id, Outcome.SUCCEEDED)
+    assert world.ledger.window("lake-000004").state is State.COMMITTED
+
+
+def test_records_that_expire_while_the_driver_runs_do_not_cost_a_resumed_task_its_commit(world: World) -> None:
+    world.kafka.produce(tp(0), 10)
+
+    def give_slot_back(_: Planned) -> Report:
+        raise TaskDeferred(trigger=Mock(), method_name="reconnect")
+
+    this_try = Try(1, 1, 1, NOON)
+    with pytest.raises(TaskDeferred):
+        all_of(world, world.ask(NEW, this_try=this_try), give_slot_back, this_try=this_try, claim=NEW)
+    world.kafka.expire(tp(0), world.ledger.window("lake-000004").window.ranges[tp(0)].end)
+    with pytest.raises(DataLossError):
+        world.ask(NEW, this_try=this_try)  # a job that begins now would not find them
+    resumed = replace(this_try, is_resumed=True)
+    all_of(world, world.ask(NEW, this_try=resumed), lambda p: Report(p.window.span), this_try=resumed, claim=NEW)
     assert world.ledger.window("lake-000004").state is State.COMMITTED
 
 

@@ -155,8 +155,10 @@ def test_a_silent_cluster_is_asked_about_one_driver_and_not_about_each(master: M
 
 @pytest.mark.parametrize(
     ("state", "asked"),
-    [("failed", ["kill/driver-1"]), ("success", ["kill/driver-1"]), (None, ["kill/driver-1"]), ("deferred", [])],
-    ids=["marked failed", "marked success", "cleared", "another triggerer has taken over"],
+    [
+        *((ended, ["status/driver-1", "kill/driver-1"]) for ended in ("failed", "success", None)),
+        *((goes_on, []) for goes_on in ("deferred", "scheduled", "queued", "running")),
+    ],
 )
 def test_a_person_stops_the_driver_and_no_other_triggerer_does(
     master: Master, monkeypatch: pytest.MonkeyPatch, state: str | None, asked: list[str]
@@ -168,3 +170,12 @@ def test_a_person_stops_the_driver_and_no_other_triggerer_does(
     run(stopped.on_kill())
     assert [str(claim) for claim in claims] == ["d/r/load[3]"]
     assert master.asked == asked
+
+
+def test_a_driver_that_has_ended_is_left_with_its_success(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "task_state", lambda claim: "failed")
+    master.drivers["driver-1"] = "FINISHED"
+    marked: Any = trigger()
+    marked.task_instance = SimpleNamespace(dag_id="d", run_id="r", task_id="load", map_index=-1)
+    run(marked.on_kill())
+    assert master.asked == ["status/driver-1"]

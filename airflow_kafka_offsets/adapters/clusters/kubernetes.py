@@ -48,11 +48,14 @@ class KubernetesCluster:
     Args:
         open_client: returns a ``CoreV1Api``.
         namespace: the drivers' namespace.
+
+    Attributes:
+        namespace: the drivers' namespace.
     """
 
     def __init__(self, open_client: Callable[[], Any], namespace: str) -> None:
         self._open_client = open_client
-        self._namespace = namespace
+        self.namespace = namespace
 
     def jobs(self, name: JobName) -> Sequence[Job]:
         """Return the pods with the window's label."""
@@ -99,22 +102,22 @@ class KubernetesCluster:
         return [f"{verb} {resource}" for resource, verb in wanted if not self._may(resource, verb)]
 
     def _may(self, resource: str, verb: str) -> bool:
-        attributes = {"namespace": self._namespace, "resource": resource, "verb": verb}
+        attributes = {"namespace": self.namespace, "resource": resource, "verb": verb}
         review = {"spec": {"resourceAttributes": attributes}}
         answer = self._ask(lambda client: _reviews(client).create_self_subject_access_review(review, **_PATIENCE))
         return bool(answer.status.allowed)
 
     def _job(self, pod: Any) -> Job:
         labels = pod.metadata.labels or {}
-        return Job(f"{self._namespace}:{pod.metadata.name}", _state(pod), labels.get(JOB_LABEL, "another"))
+        return Job(f"{self.namespace}:{pod.metadata.name}", _state(pod), labels.get(JOB_LABEL, "another"))
 
     def _of_window(self, window: str) -> Sequence[Any]:
         query = {"label_selector": f"{WINDOW_LABEL}={window}"}
-        pods = self._ask(lambda client: client.list_namespaced_pod(self._namespace, **query, **_PATIENCE)).items
+        pods = self._ask(lambda client: client.list_namespaced_pod(self.namespace, **query, **_PATIENCE)).items
         return sorted(pods, key=lambda pod: str(pod.metadata.creation_timestamp))
 
     def _unless_gone(self, call: str, job_id: str, **query: Any) -> Any:
-        pod = (job_id.partition(":")[2] or job_id, self._namespace)
+        pod = (job_id.partition(":")[2] or job_id, self.namespace)
         try:
             return self._ask(lambda client: getattr(client, call)(*pod, **query, **_PATIENCE))
         except ClusterUnavailableError as exc:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -75,6 +75,7 @@ class InLedger:
         owned: what a replay asks for, and the window of a `Given`; empty for other requests.
         other_groups: the groups that the asking task owns, if this one has never planned.
         successes: the run's successful attempts that this try continues, by the number of their window.
+        resumed: the number of the window whose job this very try has launched, if it gave its slot back and now goes on; or empty.
         frozen: the schemas of windows, by their number in the ledger.
     """
 
@@ -83,6 +84,7 @@ class InLedger:
     owned: Owned = field(default_factory=Owned)
     other_groups: Sequence[KafkaGroup] = ()
     successes: Mapping[int, Attempt] = field(default_factory=dict)
+    resumed: Set[int] = frozenset()
     frozen: Mapping[int, Frozen] = field(default_factory=dict)
 
 
@@ -194,7 +196,8 @@ def decide(asking: Asking, in_ledger: InLedger, facts: Facts) -> Decision | None
     again = to_run(choice, in_ledger)
     if not facts.windows.issuperset(window.seq for window in again):
         return None
-    check_readable(again, facts)
+    # The job of a resumed window has begun to read: whether it found all records, it reports.
+    check_readable([window for window in again if window.seq not in in_ledger.resumed], facts)
     decision = _with_new_windows(asking, in_ledger, facts, choice)
     if decision is None:
         return None
