@@ -54,6 +54,11 @@ class Try:
         """The number of the last try before the last clear, computed from the current `retries`; 0: never cleared."""
         return max(0, self.max_tries - self.retries)
 
+    @property
+    def is_first_after_clear(self) -> bool:
+        """Whether a clear began it, and no automatic retry."""
+        return self.last_clear > 0 and self.number == self.last_clear + 1
+
     def is_before(self, other: Attempt) -> bool:
         """Whether another try of the same task began after this one. A run that was deleted and made again counts its tries from 1."""
         started, others = self.series.partition(" ")[2], other.series.partition(" ")[2]

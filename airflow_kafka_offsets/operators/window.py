@@ -226,9 +226,12 @@ class CommitWindowOperator(Lineage, BaseOperator):
             group = service.ledger.group(window.group)
             servers = spark_servers(kafka_extra(group.kafka_conn_id), group.spark_options)
         task.show([window])
-        # As planned: a second try finds the window committed, and still is the first run.
+        # As planned: a second try finds the window committed, and still is the first run. A clear is not.
         is_rerun = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None
-        is_rerun = window.state is State.COMMITTED if is_rerun is None else bool(is_rerun)
+        is_committed = window.state is State.COMMITTED
+        is_rerun = (
+            is_committed if is_rerun is None else bool(is_rerun) or (is_committed and run.this_try.is_first_after_clear)
+        )
         planned = Planned(window, is_rerun, How.GIVEN)
         work = Work(run, service, group, [planned], again=LOOKS_AGAIN)
         self.trace(servers, group.reads, work.read)

@@ -31,7 +31,7 @@ from airflow_kafka_offsets.core.evidence import Report
 from airflow_kafka_offsets.core.group import KafkaGroup
 from airflow_kafka_offsets.core.lineage import MAX_RANGES
 from airflow_kafka_offsets.core.plan.request import Windows
-from airflow_kafka_offsets.core.run import Run
+from airflow_kafka_offsets.core.run import Run, Try
 from airflow_kafka_offsets.core.window import Scope
 from airflow_kafka_offsets.decorators.kafka_spark import _KafkaSparkDecoratedOperator
 from airflow_kafka_offsets.service.plan import Planned
@@ -231,6 +231,24 @@ def test_around_another_launcher_spark_s_own_option_names_the_kafka(
     operator.execute(context_of(claim("around", "commit")))
     event = event_of(operator)
     assert [(topic["namespace"], topic["name"]) for topic in event["inputs"]] == [("kafka://inside:9094", "orders")]
+
+
+def test_a_commit_task_that_is_cleared_alone_is_a_rerun_and_its_retry_after_a_death_is_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "open_service_for", lambda *_: world.service)
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "kafka-1:9093"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    planned = world.plan(claim("around", scope=Scope.RUN))
+    window = {"window_id": planned.window.id, "is_rerun": False}
+
+    def commit(this_try: Try) -> Any:
+        operator = CommitWindowOperator(task_id="commit", window=window, green_is_enough=True, retries=2)
+        return operator.execute(context_of(claim("around", "commit"), this_try))["is_rerun"]
+
+    assert not commit(Try(1, 2, 2))
+    assert not commit(Try(2, 2, 2)), "the first try died after its commit"
+    assert commit(Try(3, 4, 2)), "cleared"
 
 
 def test_a_catalog_that_is_away_loses_the_event_and_fails_nothing(
