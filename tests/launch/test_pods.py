@@ -38,6 +38,8 @@ def driver(phase: str) -> Driver:
 class Pods:
     """A namespace in memory; each look at the driver gets the next answer."""
 
+    namespace = "etl"
+
     def __init__(self, *looks: Any, log: Any = (), missing: Any = ()) -> None:
         self.looks = list(looks)
         self.log = log
@@ -126,6 +128,8 @@ def test_a_missing_right_is_refused_before_a_launch(monkeypatch: pytest.MonkeyPa
         pods.check_rights(ON_KUBERNETES, [])
     with pytest.raises(BadInputError, match="account get pods in namespace"):
         pods.check_rights(ON_KUBERNETES, ["spark.kubernetes.authenticate.submission.oauthToken"])
+    with pytest.raises(BadInputError, match="account get pods in namespace"):
+        pods.check_rights(ON_KUBERNETES, [], submits_as_given=True)
     cluster.missing = []
     pods.check_rights(ON_KUBERNETES, [])
 

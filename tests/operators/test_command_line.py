@@ -140,7 +140,7 @@ def test_on_kubernetes_the_driver_is_watched_itself_as_spark_submit_ends_with_su
     with pytest.raises(BadInputError, match="track_driver_via_k8s_api=True"):
         operator_on("k8s")._check_and_prepare()
     asked: list[str] = []
-    monkeypatch.setattr(pods, "check_rights", lambda target, _: asked.append(target.namespace))
+    monkeypatch.setattr(pods, "check_rights", lambda target, _, **_more: asked.append(target.namespace))
     operator_on("k8s", track_driver_via_k8s_api=True)._check_and_prepare()
     assert asked == ["etl"]
     operator_on("k8s", deploy_mode="client")._check_and_prepare()
