@@ -161,7 +161,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
 
     @failing_at_once
     def reconnect(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Continue with the driver whose end the trigger has seen, on the way of a retry that finds its driver."""
+        """Continue with a driver that has ended, or that the trigger has watched for long enough, as a retry that finds its driver does."""
         from airflow_kafka_offsets.task.airflow import Task
 
         return self._run(Task(self, context, watched=event["driver"]))
