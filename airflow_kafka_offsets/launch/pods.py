@@ -31,13 +31,13 @@ _SHOWN = 20
 _SUBMITS_AS = "spark.kubernetes.authenticate.submission."
 
 
-def check_rights(target: Target, conf: Iterable[str], *, submits_as_given: bool = False) -> None:
+def check_rights(target: Target, conf: Iterable[str], *, has_properties: bool = False) -> None:
     """Refuse a launch on Kubernetes for which this worker's account lacks a right.
 
     Args:
         target: where the job goes.
         conf: the names of the Spark properties; some give spark-submit an account of its own, which can't be asked.
-        submits_as_given: a file of properties may give it one, too.
+        has_properties: whether a file of properties is given, which may do that, too.
 
     Raises:
         BadInputError: a right is missing; the message names it.
@@ -48,9 +48,8 @@ def check_rights(target: Target, conf: Iterable[str], *, submits_as_given: bool 
     cluster = open_kubernetes(target)
     if cluster is None:
         return
-    missing = cluster.missing_rights(
-        submits=not (submits_as_given or any(name.startswith(_SUBMITS_AS) for name in conf))
-    )
+    may_differ = has_properties or any(name.startswith(_SUBMITS_AS) for name in conf)
+    missing = cluster.missing_rights(submits=not may_differ)
     if missing:
         raise BadInputError(
             f"Kubernetes does not let this worker's account {', '.join(missing)} in namespace {target.namespace}. "

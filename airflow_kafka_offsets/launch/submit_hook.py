@@ -411,9 +411,8 @@ class SubmitOperator(SparkSubmitOperator):
         elif watched is not None and watched == self._hook.noted:
             self.poll_until_complete(watched, context)
         else:
-            self.execute_resumable(
-                context
-            )  # the provider's: continue with the noted job, or submit and note one; then wait
+            # The provider's: continue with the noted job, or submit and note one; then wait.
+            self.execute_resumable(context)
 
     def get_job_status(self, external_id: Any, context: Context) -> str:
         """Return the state of a noted job. A job that the cluster no longer has is over, and does not fail each retry."""

@@ -247,7 +247,7 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
         if target.is_kubernetes:
             from airflow_kafka_offsets.launch.pods import check_rights
 
-            check_rights(target, conf, submits_as_given=arguments["properties_file"] is not None)
+            check_rights(target, conf, has_properties=arguments["properties_file"] is not None)
         arguments |= self._connector(arguments, hook)
         if not self._is_named:
             arguments["name"] = None
@@ -290,7 +290,8 @@ class KafkaSparkSubmitOperator(PlanningFields, Lineage, OneStopPerTry, SubmitOpe
             with task_folder() as directory:
                 launch = launch.for_window(planned, job, first, directory, retried_by)
                 hook = self.launch_hook = LaunchHook(launch, self._stop.check, task.state)
-                if row.attempts > 1 or task.watched is not None:
+                is_note_lost = task.watched is not None and task.watched != hook.noted
+                if row.attempts > 1 or is_note_lost:
                     self._settle(task, hook)
                 self.run_job(task.context, task.watched)
                 return read_report(launch.report, window)

@@ -228,11 +228,9 @@ class CommitWindowOperator(Lineage, BaseOperator):
         task.show([window])
         # As planned: a second try finds the window committed, and still is the first run. A clear is not.
         is_rerun = self.window.get("is_rerun") if isinstance(self.window, Mapping) else None
-        is_committed = window.state is State.COMMITTED
-        is_rerun = (
-            is_committed if is_rerun is None else bool(is_rerun) or (is_committed and run.this_try.is_first_after_clear)
-        )
-        planned = Planned(window, is_rerun, How.GIVEN)
+        if is_rerun is None or run.this_try.is_first_after_clear:
+            is_rerun = is_rerun or window.state is State.COMMITTED
+        planned = Planned(window, bool(is_rerun), How.GIVEN)
         work = Work(run, service, group, [planned], again=LOOKS_AGAIN)
         self.trace(servers, group.reads, work.read)
         with work:

@@ -164,9 +164,8 @@ class Planner(UseCases):
             if facts is None:
                 before, facts = self._look(look, asking, is_over)
             try:
-                with self.ledger.turn(
-                    name
-                ):  # all ledger calls in this block are one transaction, which locks the group
+                # All ledger calls in this block are one transaction, which locks the group.
+                with self.ledger.turn(name):
                     in_ledger = load_from_ledger(self.ledger, asking, facts, before=before)
                     decision = decide(asking, in_ledger, facts)
                     planned = write(self.ledger, asking, in_ledger, decision) if decision else []

@@ -176,13 +176,11 @@ def _run(operator: BaseOperator, context: Context, scope: Scope, *, is_resumed: 
         # The same for the first try, a retry, a clear and a reprocessed run.
         Claim(ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index, scope),
         Try(
-            *(
-                ti.try_number,
-                ti.max_tries,
-                operator.retries or 0,
-                plain(dag_run.start_date),
-                bundle_version_of(ti),
-            ),
+            number=ti.try_number,
+            max_tries=ti.max_tries,
+            retries=operator.retries or 0,
+            run_started=plain(dag_run.start_date),
+            bundle_version=bundle_version_of(ti),
             is_resumed=is_resumed,
         ),
         kind=str(getattr(kind, "value", kind)),

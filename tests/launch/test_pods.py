@@ -129,7 +129,7 @@ def test_a_missing_right_is_refused_before_a_launch(monkeypatch: pytest.MonkeyPa
     with pytest.raises(BadInputError, match="account get pods in namespace"):
         pods.check_rights(ON_KUBERNETES, ["spark.kubernetes.authenticate.submission.oauthToken"])
     with pytest.raises(BadInputError, match="account get pods in namespace"):
-        pods.check_rights(ON_KUBERNETES, [], submits_as_given=True)
+        pods.check_rights(ON_KUBERNETES, [], has_properties=True)
     cluster.missing = []
     pods.check_rights(ON_KUBERNETES, [])
 
