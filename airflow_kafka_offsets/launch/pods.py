@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from airflow_kafka_offsets.core.errors import BadInputError, ClusterError, ClusterUnavailableError, KafkaOffsetsError
-from airflow_kafka_offsets.core.launch.jobs import JobState, window_digest
+from airflow_kafka_offsets.core.launch.jobs import SILENT_LOOKS, JobState, window_digest
 from airflow_kafka_offsets.spark.shared import counted
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ logger = logging.getLogger(__name__)
 
 LEAST_PAUSE = 20
 """Seconds between two looks at a pod, at least. As the provider's."""
-
-MISSED = 10
-"""So many looks in a row may go without an answer. As the provider's at YARN and at a standalone cluster."""
 
 _SHOWN = 20
 """Lines of a failed driver's log that the task's log gets."""
@@ -85,9 +82,11 @@ def watch(
             driver = cluster.driver(pod)
         except ClusterUnavailableError as exc:
             missed += 1
-            if missed > MISSED:
+            if missed > SILENT_LOOKS:
                 raise
-            logger.warning("The driver's pod %s: %s (%s in a row of %d)", pod, exc, counted(missed, "time"), MISSED)
+            logger.warning(
+                "The driver's pod %s: %s (%s in a row of %d)", pod, exc, counted(missed, "time"), SILENT_LOOKS
+            )
         else:
             missed = 0
             if driver is None:

@@ -9,15 +9,14 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-PATIENCE = 10
-"""Looks without an answer, after which the task looks itself: as many as Airflow's provider allows to a poll."""
+from airflow_kafka_offsets.core.launch.jobs import SILENT_LOOKS, JobState
 
 _GOES_ON = {"deferred", "scheduled", "queued", "running"}
 """States of a task that nobody has ended. A cleared task that is here already stops its old driver itself."""
 
 
 class DriverTrigger(BaseTrigger):
-    """Fires when a driver is over, when the task's time is over, or after `PATIENCE` looks without an answer.
+    """Fires when a driver is over, when the task's time is over, or after `SILENT_LOOKS` looks without an answer.
 
     The event only names the driver: the resumed task looks itself, as a retry does.
 
@@ -54,7 +53,7 @@ class DriverTrigger(BaseTrigger):
         from airflow_kafka_offsets.triggers.polling import answered, shortest_deferral
 
         over = DriverOver(self.cluster, self.driver)
-        for _ in range(PATIENCE):
+        for _ in range(SILENT_LOOKS):
             try:
                 async with asyncio.timeout(self._seconds_left(shortest_deferral())):
                     await answered(over, self.poll_interval, shortest_deferral())
@@ -75,7 +74,6 @@ class DriverTrigger(BaseTrigger):
         await asyncio.to_thread(self._stop)
 
     def _stop(self) -> None:
-        from airflow_kafka_offsets.core.launch.jobs import JobState
         from airflow_kafka_offsets.core.window import Claim
         from airflow_kafka_offsets.launch.submit_hook import cluster_of
         from airflow_kafka_offsets.wiring.runs import task_state

@@ -18,13 +18,13 @@ import pytest
 from airflow_kafka_offsets.airflow_versions import has_partitions
 from airflow_kafka_offsets.core.errors import BadInputError
 from airflow_kafka_offsets.core.history import check_signature
+from airflow_kafka_offsets.core.launch.jobs import SILENT_LOOKS
 from airflow_kafka_offsets.core.launch.spark_versions import check_versions_agree
 from airflow_kafka_offsets.launch import connect, twins
 from airflow_kafka_offsets.page import app
 from airflow_kafka_offsets.service.look import SECOND_LOOKS
 from airflow_kafka_offsets.spark.shared import is_secret
 from airflow_kafka_offsets.task import plan as planning
-from airflow_kafka_offsets.triggers import driver
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -235,7 +235,7 @@ def test_a_test_that_could_not_fail_is_found(text: str, problem: str) -> None:
         ("launchers/connect.md", "silent for twice 15 seconds", connect.SILENCE, 15),
         ("launchers/connect.md", "the try fails after a minute", connect._ANSWER, 60),
         ("launchers/README.md", "wait three minutes, then fail", twins.PATIENCE, 180),
-        ("launchers/README.md", "leaves ten looks without an answer", driver.PATIENCE, 10),
+        ("launchers/README.md", "leaves ten looks without an answer", SILENT_LOOKS, 10),
         ("reference/page.md", "the page says so within two seconds", ceil(app.PATIENCE), 2),
         ("reference/page.md", "Half a minute is the limit", app.LONGEST, 30),
     ],

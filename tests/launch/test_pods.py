@@ -17,7 +17,7 @@ from airflow_kafka_offsets.core.errors import (
     ClusterUnavailableError,
     LedgerUnavailableError,
 )
-from airflow_kafka_offsets.core.launch.jobs import JobState, job_name
+from airflow_kafka_offsets.core.launch.jobs import SILENT_LOOKS, JobState, job_name
 from airflow_kafka_offsets.core.window import Claim
 from airflow_kafka_offsets.launch import pods
 from airflow_kafka_offsets.task.definition import Stop
@@ -79,7 +79,7 @@ def watch(cluster: Pods, check: Any = lambda: None) -> list[str]:
 
 def test_a_driver_is_watched_through_an_outage_and_its_pod_stays() -> None:
     cluster = Pods(
-        driver("Pending"), *[AWAY] * pods.MISSED, driver("Running"), *[AWAY] * pods.MISSED, driver("Succeeded")
+        driver("Pending"), *[AWAY] * SILENT_LOOKS, driver("Running"), *[AWAY] * SILENT_LOOKS, driver("Succeeded")
     )
     assert watch(cluster) == []
     assert cluster.looks == cluster.removed == []
@@ -87,7 +87,7 @@ def test_a_driver_is_watched_through_an_outage_and_its_pod_stays() -> None:
 
 def test_an_outage_that_does_not_end_fails_the_try() -> None:
     with pytest.raises(ClusterUnavailableError):
-        watch(Pods(*[AWAY] * (pods.MISSED + 1)))
+        watch(Pods(*[AWAY] * (SILENT_LOOKS + 1)))
 
 
 def test_a_pod_that_is_gone_is_no_success() -> None:

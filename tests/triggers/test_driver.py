@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from airflow_kafka_offsets.core.launch.jobs import SILENT_LOOKS
 from airflow_kafka_offsets.triggers import polling
-from airflow_kafka_offsets.triggers.driver import PATIENCE, DriverTrigger
+from airflow_kafka_offsets.triggers.driver import DriverTrigger
 from airflow_kafka_offsets.wiring import runs
 from tests.lab.processes import LOOPBACK, wait_until
 from tests.lab.small_server import Handler, SmallServer
@@ -114,7 +115,7 @@ def test_a_master_in_recovery_and_a_driver_on_the_way_to_a_worker_are_waited_for
 def test_a_cluster_that_is_silent_has_the_patience_of_a_poll(master: Master) -> None:
     master.is_silent = True
     assert run(first(trigger().run())) == FIRED, "the task looks itself"
-    assert len(master.asked) == PATIENCE
+    assert len(master.asked) == SILENT_LOOKS
 
 
 def test_a_connection_that_is_gone_leaves_no_driver_without_a_watcher(
@@ -150,7 +151,7 @@ def test_a_silent_cluster_is_asked_about_one_driver_and_not_about_each(master: M
         await asyncio.gather(*waiting)
         return len(master.asked)
 
-    assert run(scene()) < 50 * PATIENCE / 2
+    assert run(scene()) < 50 * SILENT_LOOKS / 2
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,10 @@ class JobState(StrEnum):
     """Failed, killed or lost: it has ended without a result."""
 
 
+SILENT_LOOKS = 10
+"""How many looks at a driver may go without an answer. As the provider's at YARN and at a standalone cluster."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobName:
     """How a job is found on its cluster if its id was not recorded.
