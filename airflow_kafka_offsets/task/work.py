@@ -30,8 +30,6 @@ from airflow_kafka_offsets.task.plan import SILENT, follows, patiently
 from airflow_kafka_offsets.wiring.connections import without_secrets
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from airflow_kafka_offsets.core.group import KafkaGroup
     from airflow_kafka_offsets.core.run import Run
     from airflow_kafka_offsets.core.window import Window, WindowRecord
