@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_kafka_offsets.adapters.clusters.kubernetes import Driver
+from airflow_kafka_offsets.airflow_versions import mask_secret
 from airflow_kafka_offsets.core.errors import (
     BadInputError,
     ClusterError,
@@ -104,6 +105,15 @@ def test_the_end_of_a_failed_drivers_log_is_in_the_tasks(caplog: pytest.LogCaptu
     assert "line 99" in caplog.text
     assert "line 50" not in caplog.text
     assert "x" * 600 not in caplog.text
+
+
+def test_the_end_of_a_failed_drivers_log_has_no_half_of_a_secret(caplog: pytest.LogCaptureFixture) -> None:
+    mask_secret("hunter2-" * 9)
+    line = "x" * 470 + " password=" + "hunter2-" * 9
+    with pytest.raises(ClusterError, match="failed"):
+        watch(Pods(driver("Failed"), log=[line]))
+    assert " password=***" in caplog.text
+    assert "hunter2" not in caplog.text
 
 
 def test_a_log_that_can_not_be_read_does_not_hide_the_failure(caplog: pytest.LogCaptureFixture) -> None:

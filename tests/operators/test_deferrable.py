@@ -16,6 +16,11 @@ from airflow_kafka_offsets.core.errors import ClusterUnavailableError, KafkaOffs
 from airflow_kafka_offsets.core.launch.jobs import JobState
 from airflow_kafka_offsets.core.run import Run, Try
 from airflow_kafka_offsets.launch.submit_hook import cluster_of
+from airflow_kafka_offsets.operators import spark_submit as submit
+from airflow_kafka_offsets.service.plan import Planned
+from airflow_kafka_offsets.task.airflow import Task
+from tests.launch.conftest import launch_of
+from tests.launch.test_job_files import window_of
 from tests.operators.test_on_kill import CLAIM, Hook, at_work, clusters, operator_on
 from tests.task.airflow import context_of
 from tests.triggers.test_conditions import remade
@@ -154,3 +159,20 @@ def test_a_task_that_is_not_deferrable_asks_its_cluster_nothing_more(polled: lis
     operator, _ = deferrable(KafkaOffsetsError("asked"), deferrable=False)
     operator.poll_until_complete(DRIVER, context())
     assert polled == [DRIVER]
+
+
+@pytest.mark.parametrize(("noted", "settles"), [(DRIVER, False), (None, True)], ids=["noted", "note lost"])
+def test_a_resumed_try_whose_note_was_lost_looks_for_its_driver_before_it_launches(
+    monkeypatch: pytest.MonkeyPatch, noted: str | None, settles: bool
+) -> None:
+    operator, steps = operator_on(deploy_mode="cluster", deferrable=True, ship=False), []
+    monkeypatch.setattr(submit, "LaunchHook", Hook)
+    monkeypatch.setattr(Hook, "noted", noted)
+    monkeypatch.setattr(operator, "_settle", lambda *_: steps.append("settle"))
+    monkeypatch.setattr(operator, "run_job", lambda *_: steps.append("run"))
+    begun = SimpleNamespace(id=1, claim=CLAIM, try_number=1, series="1")
+    row = SimpleNamespace(planned_at=datetime(2026, 1, 1, tzinfo=UTC), attempts=1)
+    service: Any = SimpleNamespace(ledger=SimpleNamespace(window=lambda _: row, attempts=lambda _: [begun]))
+    task = Task(operator, context(), watched=DRIVER)
+    operator._launch(task, launch_of(operator), Planned(window_of(1), False, "again"), service)
+    assert steps == (["settle", "run"] if settles else ["run"])
